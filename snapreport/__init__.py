@@ -1,0 +1,38 @@
+"""PyTorch memory snapshots as one self-contained HTML report.
+
+``load(path)`` reads a snapshot, ``write_report(snapshots, path)`` writes a report over one or several of them. What
+needs numpy and polars is imported when first used, so that ``import snapreport`` and ``snapreport --help`` are instant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from snapreport.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from snapreport.report.build import write_report
+    from snapreport.timeline.build import Snapshot, load
+
+__version__ = "0.1.0"
+__all__ = ["Snapshot", "SnapshotError", "__version__", "load", "write_report"]
+
+_LAZY = {
+    "Snapshot": "snapreport.timeline.build",
+    "load": "snapreport.timeline.build",
+    "write_report": "snapreport.report.build",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

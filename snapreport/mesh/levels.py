@@ -1,0 +1,100 @@
+"""The pyramid: which columns a tile has, which position each column shows, and the spans drawn there.
+
+A column shows the position at which allocated is greatest within it, so that a peak never vanishes and what is shown is
+the true live set of one true moment. Column widths are powers of two: the page computes the very same columns with
+integer arithmetic alone (``static/src/layout``), and lays out whatever the file does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.mesh.spans import Spans, tile_spans
+from snapreport.mesh.stacking import Ints, Lifetimes, birth_offsets
+
+COLUMNS = 1024
+ROWS = 1024
+# Below this many positions the page lays a tile out from the allocation columns in a few milliseconds.
+STORED_ABOVE = 16384
+# Stored spans in all; one costs about 4 bytes in the file, so this bounds the meshes of a large snapshot at about 1 MB.
+SPAN_BUDGET = 250_000
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """The shape of a device's pyramid.
+
+    ``positions``: P = events + 1. ``depth``: the exact level, whose columns hold one position each. ``tolerance``: bytes
+    of one raster row at full height; allocations smaller than this merge with their neighbours.
+    """
+
+    positions: int
+    depth: int
+    tolerance: float
+
+    def width(self, level: int) -> int:
+        """Positions in a column of this level."""
+        return 1 << (self.depth - level)
+
+    def tiles(self, level: int) -> int:
+        """Tiles of this level that hold at least one position."""
+        return -(-self.positions // (COLUMNS * self.width(level)))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One laid-out tile: ``samples`` int64[columns] (s shown by each column) and its spans."""
+
+    level: int
+    tile: int
+    samples: Ints
+    spans: Spans
+
+
+def pyramid(allocated: Ints) -> Pyramid:
+    """The pyramid of a device with this curve (int64[P])."""
+    positions = len(allocated)
+    depth = 0
+    while COLUMNS << depth < positions:
+        depth += 1
+    peak = int(allocated.max()) if positions else 0
+    return Pyramid(positions, depth, float(max(1, -(-peak // ROWS))))
+
+
+def column_samples(allocated: Ints, shape: Pyramid, level: int, tile: int) -> Ints:
+    """The s that each column of a tile shows: the first of its greatest. int64[columns within the trace]."""
+    width = shape.width(level)
+    begin = tile * COLUMNS * width
+    window = allocated[begin : begin + COLUMNS * width]
+    columns = -(-len(window) // width)
+    padded = np.full(columns * width, -1, dtype=np.int64)
+    padded[: len(window)] = window
+    return begin + np.arange(columns) * width + padded.reshape(columns, width).argmax(axis=1)
+
+
+def lay_out(lifetimes: Lifetimes, shape: Pyramid, level: int, tile: int, birth: Ints | None = None) -> Tile:
+    """Lay out one tile. ``birth``: :func:`birth_offsets`, where the caller has them already."""
+    samples = column_samples(lifetimes.allocated, shape, level, tile)
+    birth = birth_offsets(lifetimes) if birth is None else birth
+    return Tile(level, tile, samples, tile_spans(lifetimes, birth, samples, shape.tolerance))
+
+
+def stored_tiles(lifetimes: Lifetimes, shape: Pyramid) -> Iterator[list[Tile]]:
+    """The levels worth storing, coarsest first, each as the list of its tiles.
+
+    Small snapshots store none: the page lays them out at once. Of large ones the coarse levels are stored, within
+    ``SPAN_BUDGET``; the page makes the finer ones from the columns when a reader zooms there.
+    """
+    birth = birth_offsets(lifetimes)
+    spent = 0
+    for level in range(shape.depth + 1):
+        if COLUMNS * shape.width(level) <= STORED_ABOVE:
+            return
+        tiles = [lay_out(lifetimes, shape, level, tile, birth) for tile in range(shape.tiles(level))]
+        spent += sum(len(tile.spans.first) for tile in tiles)
+        if level and spent > SPAN_BUDGET:
+            return
+        yield tiles

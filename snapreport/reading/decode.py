@@ -1,0 +1,183 @@
+"""The unpickled object of any known layout to a :class:`Recording`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import polars as pl
+
+from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.events import EventReader
+from snapreport.reading.fields import INT64, clean, integer, plain, shown, text
+from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
+from snapreport.reading.segments import SegmentReader
+from snapreport.reading.stacks import StackInterner
+
+TOP_KEYS = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments"}
+_WHAT = "a memory snapshot is a dict with 'segments' and 'device_traces', or a list of segments"
+MAX_DEVICES = 65_536
+
+
+def decode(raw: Any, *, name: str, path: str, file_bytes: int, pickle_bytes: int) -> Recording:
+    """Columns of an unpickled snapshot. Takes ``raw`` apart while it goes: it is empty afterwards.
+
+    ``pickle_bytes``: size of the pickle, which bounds what a snapshot can honestly hold.
+    Raises :class:`SnapshotError` with the place of what is wrong.
+    """
+    if type(raw) is list:
+        raw = {"segments": raw}
+    elif type(raw) is not dict:
+        raise SnapshotError(f"holds {shown(raw)}, not a memory snapshot ({_WHAT})")
+    elif not any(key in raw for key in TOP_KEYS):
+        raise SnapshotError(f"holds a dict with {_some_keys(raw)}, not a memory snapshot ({_WHAT})")
+    return _Decoder(raw, pickle_bytes).recording(name, path, file_bytes)
+
+
+class _Decoder:
+    def __init__(self, raw: dict[Any, Any], pickle_bytes: int) -> None:
+        self.raw = raw
+        self.actions = {action: i for i, action in enumerate(ACTIONS)}
+        self.stacks = StackInterner()
+        self.unknown_keys: Counter[str] = Counter()
+        self.unknown_states: Counter[str] = Counter()
+        for key in raw:
+            if type(key) is not str or key not in TOP_KEYS:
+                self.unknown_keys[clean(key) if type(key) is str else shown(key)] += 1
+        self.segments = self._list("segments", needed=True)
+        self.traces = self._traces("device_traces")
+        self.host_traces = self._host_traces()
+        self.host_segments = self._list("host_segments")
+        self._refuse_multiplied(pickle_bytes)
+
+    def _list(self, key: str, *, needed: bool = False) -> list[Any]:
+        value = self.raw.get(key)
+        if value is None and not needed:
+            return []
+        if type(value) is not list:
+            raise SnapshotError(f"no {key!r} ({_WHAT})" if key not in self.raw else f"{key}: {shown(value)}, not a list")
+        return value
+
+    def _traces(self, key: str) -> list[list[Any]]:
+        traces = self._list(key)
+        for i, trace in enumerate(traces):
+            if type(trace) is not list:
+                raise SnapshotError(f"{key}[{i}]: {shown(trace)}, not a list of trace entries")
+        if len(traces) > MAX_DEVICES:
+            raise SnapshotError(f"{key}: {len(traces)} devices")
+        return traces
+
+    def _host_traces(self) -> list[list[Any]]:
+        """Host traces are one list for each device's pinned memory, or one plain list of entries."""
+        entries = self._list("host_traces")
+        return [entries] if entries and type(entries[0]) is dict else self._traces("host_traces")
+
+    def _refuse_multiplied(self, pickle_bytes: int) -> None:
+        """Refuse a file that holds one thing a million times by reference: every entry costs an honest one a byte."""
+        rows = sum(map(len, self.traces)) + sum(map(len, self.host_traces))
+        for segment in (*self.segments, *self.host_segments):
+            if type(segment) is dict and type(segment.get("blocks")) in (list, tuple):
+                rows += len(segment["blocks"])
+        if rows > pickle_bytes:
+            raise SnapshotError(f"{rows} events and blocks in a pickle of {pickle_bytes} bytes: not recorded by any program")
+
+    def recording(self, name: str, path: str, file_bytes: int) -> Recording:
+        events, segments = self._read_events(), self._read_segments()
+        annotations = self._annotations()
+        table = self.stacks.finish()
+        kind = "xpu" if any("XPU" in key for key in self._settings) else "cuda"
+        devices = {}
+        for device in sorted({*events, *segments}):
+            reader = segments.get(device) or self._segment_reader()
+            devices[device] = DeviceRecord(
+                device,
+                "host" if device == HOST else kind,
+                (events.get(device) or self._event_reader()).table(table.renumber),
+                *reader.tables(table.renumber),
+            )
+        return Recording(
+            name, path, file_bytes, self._settings, table.frames, table.offsets, table.stack_frames, annotations, devices,
+            self._notes(devices),
+        )  # fmt: skip
+
+    def _event_reader(self) -> EventReader:
+        return EventReader(self.actions, self.stacks, self.unknown_keys)
+
+    def _segment_reader(self) -> SegmentReader:
+        return SegmentReader(self.stacks, self.unknown_keys, self.unknown_states)
+
+    def _read_events(self) -> dict[int, EventReader]:
+        readers = {}
+        # A list that stands for two traces must be there for the second.
+        every = [*self.traces, *self.host_traces]
+        release = len({id(trace) for trace in every}) == len(every)
+        for device, trace in enumerate(self.traces):
+            readers[device] = self._event_reader()
+            readers[device].read(trace, f"device_traces[{device}]", release=release)
+        if self.host_traces or self.host_segments:
+            readers[HOST] = self._event_reader()
+            for i, trace in enumerate(self.host_traces):
+                place = "host_traces" if trace is self.raw["host_traces"] else f"host_traces[{i}]"
+                readers[HOST].read(trace, place, release=release)
+        return readers
+
+    def _read_segments(self) -> dict[int, SegmentReader]:
+        readers: dict[int, SegmentReader] = {}
+        for key, segments in (("segments", self.segments), ("host_segments", self.host_segments)):
+            for i, segment in enumerate(segments):
+                place = f"{key}[{i}]"
+                if type(segment) is not dict:
+                    raise SnapshotError(f"{place}: {shown(segment)}, not a segment (a dict)")
+                if "address" not in segment and "blocks" not in segment:
+                    raise SnapshotError(f"{place}: no 'address', no 'blocks': not a segment of a memory snapshot")
+                device = HOST
+                if key == "segments":
+                    device = integer(segment.get("device", 0), place, "device", (0, MAX_DEVICES))
+                if device not in readers:
+                    readers[device] = self._segment_reader()
+                readers[device].read(segment, place)
+        return readers
+
+    def _annotations(self) -> pl.DataFrame:
+        rows = []
+        for i, entry in enumerate(self._list("external_annotations")):
+            place = f"external_annotations[{i}]"
+            if type(entry) is not dict:
+                raise SnapshotError(f"{place}: {shown(entry)}, not an annotation (a dict)")
+            time = entry.get("time_us")
+            rows.append((
+                integer(entry.get("device", 0), place, "device", INT64),
+                text(entry.get("name", ""), place, "name"),
+                text(entry.get("stage", ""), place, "stage"),
+                None if time is None else integer(time, place, "time_us", INT64),
+            ))  # fmt: skip
+        columns = {"device": pl.Int64, "name": pl.String, "stage": pl.String, "time_us": pl.Int64}
+        return pl.DataFrame(rows, schema=columns, orient="row")
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        value = self.raw.get("allocator_settings")
+        if value is None:
+            return {}
+        if type(value) is not dict:
+            raise SnapshotError(f"allocator_settings: {shown(value)}, not a dict")
+        return plain(value)
+
+    def _notes(self, devices: dict[int, DeviceRecord]) -> dict[str, Any]:
+        notes: dict[str, Any] = {}
+        unknown: Counter[str] = Counter()
+        if len(self.actions) > len(ACTIONS):
+            for record in devices.values():
+                counts = record.events["action"].value_counts()
+                unknown.update({str(a): c for a, c in counts.iter_rows() if a not in ACTIONS})
+        for key, counter in (
+            ("unknown_actions", unknown), ("unknown_keys", self.unknown_keys), ("unknown_block_states", self.unknown_states),
+        ):  # fmt: skip
+            if counter:
+                notes[key] = {one_line(name, 200): count for name, count in counter.items()}
+        return notes
+
+
+def _some_keys(raw: dict[Any, Any]) -> str:
+    names = [one_line(repr(key[:30])) if type(key) is str else shown(key) for key in list(raw)[:5]]
+    return f"the keys {', '.join(names)}{', …' if len(raw) > 5 else ''}" if names else "no keys"

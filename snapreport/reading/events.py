@@ -1,0 +1,187 @@
+"""Trace entries, lists of dicts, to columns.
+
+Worked through in chunks: small enough for the processor's cache, and the raw dicts of a chunk are let go when its
+columns are made. All entries of a recorder have the same keys in the same order, so a chunk is one flat list of values
+from which every column is a slice; chunks where they differ (an ``oom`` has other keys) take a slower way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.reading.fields import INT64, SIZE, UINT64, bad, clean, int_column, pool_name, shown, text_codes
+from snapreport.reading.recording import ACTIONS
+from snapreport.reading.stacks import StackInterner
+
+CHUNK = 16_384
+KEYS = {
+    "action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "category", "device_free",
+    "pool_id", "segment_pool_id",
+}  # fmt: skip
+# Without address and size these mean nothing.
+_PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
+_NO_CONTEXT = ("", "N/A")
+
+
+class EventReader:
+    """Reads the trace of one device; ``codes`` are shared by all devices of a recording.
+
+    notes: unknown keys are counted in ``notes["unknown_keys"]``.
+    """
+
+    def __init__(self, actions: dict[str, int], stacks: StackInterner, unknown_keys: Counter[str]) -> None:
+        self._actions = actions
+        self._stacks = stacks
+        self._unknown_keys = unknown_keys
+        self._texts: dict[str, dict[str, int]] = {}
+        self._parts: dict[str, list[tuple[np.ndarray, np.ndarray | None]]] = {}
+        self._rows = 0
+
+    def read(self, trace: list[Any], place: str, *, release: bool) -> None:
+        """Append a trace. ``place`` names it in errors. ``release``: forget the raw entries while going."""
+        for start in range(0, len(trace), CHUNK):
+            entries = trace[start : start + CHUNK]
+            if release:
+                trace[start : start + CHUNK] = [None] * len(entries)
+            self._read_chunk(entries, place, start)
+            self._rows += len(entries)
+
+    def _read_chunk(self, entries: list[Any], place: str, start: int) -> None:
+        def where(row: int) -> str:
+            return f"{place}[{start + row}]"
+
+        columns = self._columns(entries, where)
+        n = len(entries)
+        if "action" not in columns:
+            raise SnapshotError(f"{where(0)}: no 'action'")
+        values = columns["action"]
+        action = text_codes(values, where, "action", self._actions)
+        if (action < 0).any():
+            row = int(np.argmax(action < 0))
+            raise SnapshotError(f"{where(row)}: no 'action'")
+        placed = _PLACED[np.minimum(action, len(_PLACED) - 1)] & (action < len(_PLACED))
+        self._put("action", action, None)
+        for key, bounds in (("addr", UINT64), ("size", SIZE), ("stream", INT64), ("time_us", INT64), ("device_free", INT64)):
+            column, nulls = self._ints(columns, key, bounds, n, where)
+            if nulls is not None and key in ("addr", "size") and (nulls & placed).any():
+                row = int(np.argmax(nulls & placed))
+                raise SnapshotError(f"{where(row)}: no {key!r} in this {values[row]!r}")
+            self._put(key, column, nulls)
+        for key in ("compile_context", "user_metadata", "category"):
+            self._put(key, self._text(columns, key, n, where), None)
+        self._put("pool", self._pools(columns, n, where), None)
+        frames = columns.get("frames")
+        self._put("stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
+
+    def _columns(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
+        """Known key → values (None where absent). Keys that no entry has are absent."""
+        n = len(entries)
+        if type(entries[0]) is dict:
+            keys = list(entries[0])
+            try:
+                same = list(chain.from_iterable(entries)) == keys * n
+                values = list(chain.from_iterable(map(dict.values, entries))) if same else []
+            except (TypeError, RecursionError):
+                same = False
+            if same:
+                width = len(keys)
+                self._count_unknown({key: n for key in keys if type(key) is not str or key not in KEYS})
+                return {key: values[i::width] for i, key in enumerate(keys) if type(key) is str and key in KEYS}
+        if set(map(type, entries)) != {dict}:
+            row = next(i for i, entry in enumerate(entries) if type(entry) is not dict)
+            raise SnapshotError(f"{where(row)}: {shown(entries[row])}, not a trace entry (a dict)")
+        counts = Counter(map(_key_name, chain.from_iterable(entries)))
+        self._count_unknown({key: count for key, count in counts.items() if key not in KEYS})
+        return {key: [entry.get(key) for entry in entries] for key in KEYS if key in counts}
+
+    def _count_unknown(self, counts: dict[Any, int]) -> None:
+        for key, count in counts.items():
+            self._unknown_keys[f"event {_key_name(key)}"] += count
+
+    def _ints(self, columns: dict[str, list[Any]], key: str, bounds: Any, n: int, where: Any) -> Any:
+        if key not in columns:
+            return np.zeros(n, np.uint64 if bounds is UINT64 else np.int64), np.ones(n, bool)
+        return int_column(columns[key], where, key, bounds)
+
+    def _text(self, columns: dict[str, list[Any]], key: str, n: int, where: Any) -> np.ndarray:
+        if key not in columns:
+            return np.full(n, -1, np.int32)
+        return text_codes(columns[key], where, key, self._texts.setdefault(key, {}))
+
+    def _pools(self, columns: dict[str, list[Any]], n: int, where: Any) -> np.ndarray:
+        key = "pool_id" if "pool_id" in columns else "segment_pool_id"
+        if key not in columns:
+            return np.full(n, -1, np.int32)
+        codes = self._texts.setdefault("pool", {})
+        seen: dict[tuple[Any, ...], int] = {}
+        made = []
+        for row, value in enumerate(columns[key]):
+            if type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
+                code = seen.get(value)
+                if code is None:
+                    code = seen[value] = codes.setdefault(str(pool_name(value, where(row), key)), len(codes))
+            else:
+                name = pool_name(value, where(row), key)
+                code = -1 if name is None else codes.setdefault(name, len(codes))
+            made.append(code)
+        return np.array(made, np.int32)
+
+    def _put(self, key: str, column: np.ndarray, nulls: np.ndarray | None) -> None:
+        self._parts.setdefault(key, []).append((column, nulls))
+
+    def _column(self, key: str, dtype: Any) -> np.ndarray:
+        parts = self._parts.pop(key, [])
+        return np.concatenate([column for column, _ in parts]) if parts else np.zeros(0, dtype)
+
+    def _nullable(self, key: str, dtype: Any) -> pl.Series:
+        nulls = [(np.zeros(len(column), bool) if mask is None else mask) for column, mask in self._parts.get(key, [])]
+        any_null = any(mask.any() for mask in nulls)
+        series = pl.Series(key, self._column(key, dtype))
+        return series.set(pl.Series(np.concatenate(nulls)), None) if any_null else series
+
+    def _texts_column(self, key: str) -> pl.Series:
+        codes = self._column(key, np.int32)
+        names = [clean(name) for name in self._texts.get(key, {})]
+        # "N/A" is what the recorder writes where there was nothing.
+        table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
+        if not names:
+            return pl.Series(key, [None], dtype=pl.String).new_from_index(0, self._rows)
+        return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
+
+    def table(self, renumber: np.ndarray) -> pl.DataFrame:
+        """The columns of all that was read. ``renumber``: provisional → final stack ids."""
+        names = [clean(name) for name in self._actions]
+        action = pl.Series("action", self._column("action", np.int32).astype(np.uint32))
+        return pl.DataFrame([
+            action.cat.to(pl.Enum(_distinct(names))),
+            self._nullable("addr", np.uint64),
+            pl.Series("size", self._column("size", np.int64)),
+            pl.Series("stream", self._column("stream", np.int64)),
+            self._texts_column("pool"),
+            self._nullable("time_us", np.int64),
+            pl.Series("stack", renumber[self._column("stack", np.int32)]),
+            self._texts_column("compile_context"),
+            self._texts_column("user_metadata"),
+            self._texts_column("category"),
+            self._nullable("device_free", np.int64),
+        ])  # fmt: skip
+
+
+def _key_name(key: Any) -> str:
+    return clean(key) if type(key) is str else shown(key)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """``names`` with those that became equal (by escaping) told apart again."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return made

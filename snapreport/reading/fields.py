@@ -1,0 +1,129 @@
+"""Checks of single values and whole columns of them, with errors that say where the bad value is.
+
+A pickle can hold anything anywhere, so nothing here hashes, compares or prints a value before its exact type is known:
+values nested 100,000 deep would end the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from snapreport.errors import SnapshotError, one_line
+
+Where = Callable[[int], str]  # row → its place in the snapshot, e.g. "device_traces[0][17]"
+
+MAX_SIZE = 2**53 - 1  # bytes; larger numbers are not exact in a browser, and no machine has them
+INT64 = (-(2**63), 2**63 - 1)
+UINT64 = (0, 2**64 - 1)
+SIZE = (0, MAX_SIZE)
+NoneType = type(None)
+
+
+def shown(value: Any) -> str:
+    """A value in an error message: short, and safe for values of any depth."""
+    if type(value) in (bool, int, float, NoneType):
+        try:
+            return repr(value)[:40]
+        except ValueError:  # an int of more digits than Python is willing to print
+            return "a number of thousands of digits"
+    if type(value) is str:
+        return one_line(repr(value[:40]))
+    return f"a {type(value).__name__}"
+
+
+def bad(where: str, key: str, value: Any, wanted: str) -> SnapshotError:
+    return SnapshotError(f"{where}: {key!r} is {shown(value)}, not {wanted}")
+
+
+def wanted_int(bounds: tuple[int, int]) -> str:
+    return {SIZE: "a size in bytes", UINT64: "an address of 64 bits"}.get(bounds, "a whole number of 64 bits")
+
+
+def integer(value: Any, where: str, key: str, bounds: tuple[int, int]) -> int:
+    """``value`` if it is an int (no bool) within ``bounds``."""
+    if type(value) is not int or not bounds[0] <= value <= bounds[1]:
+        raise bad(where, key, value, wanted_int(bounds))
+    return value
+
+
+def text(value: Any, where: str, key: str) -> str:
+    """``value`` if it is a str, as UTF-8 can hold it."""
+    if type(value) is not str:
+        raise bad(where, key, value, "a text")
+    return clean(value)
+
+
+def clean(value: str) -> str:
+    """Lone surrogates escaped, which no UTF-8 column can hold."""
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+
+
+def int_column(values: list[Any], where: Where, key: str, bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray | None]:
+    """(values, null mask or None): int64 or uint64 by ``bounds``; None counts as null and gives 0."""
+    dtype = np.uint64 if bounds is UINT64 else np.int64
+    types = set(map(type, values))
+    nulls = None
+    if NoneType in types:
+        nulls = np.fromiter((v is None for v in values), bool, len(values))
+        if types == {NoneType}:
+            return np.zeros(len(values), dtype), nulls
+        filled: list[Any] = [0 if v is None else v for v in values]
+        types.discard(NoneType)
+    else:
+        filled = values
+    if types == {int}:
+        try:
+            column = np.fromiter(filled, dtype, len(filled))
+        except OverflowError:
+            pass
+        else:
+            if bounds is not SIZE or not len(column) or (column.min() >= 0 and column.max() <= MAX_SIZE):
+                return column, nulls
+    for i, v in enumerate(filled):
+        integer(v, where(i), key, bounds)
+    raise AssertionError(key)
+
+
+def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int]) -> np.ndarray:
+    """Int32 codes of a column of texts; None gives -1. New texts are added to ``codes``."""
+    types = set(map(type, values))
+    if not types <= {str, NoneType}:
+        i = next(i for i, v in enumerate(values) if type(v) not in (str, NoneType))
+        raise bad(where(i), key, values[i], "a text")
+    if NoneType in types and len(types) == 1:
+        return np.full(len(values), -1, np.int32)
+    found = dict.fromkeys(values)
+    local: dict[str | None, int] = {v: -1 if v is None else codes.setdefault(v, len(codes)) for v in found}
+    if len(local) == 1:
+        return np.full(len(values), next(iter(local.values())), np.int32)
+    return np.fromiter(map(local.__getitem__, values), np.int32, len(values))
+
+
+def pool_name(value: Any, where: str, key: str) -> str | None:
+    """A pool id, a pair of numbers in a tuple or list, as the text "(0, 1)"."""
+    if value is None:
+        return None
+    if type(value) in (tuple, list) and len(value) == 2 and all(type(v) is int for v in value):
+        return f"({integer(value[0], where, key, UINT64)}, {integer(value[1], where, key, UINT64)})"
+    raise bad(where, key, value, "a pair of numbers")
+
+
+def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
+    """A copy of a settings value that holds texts, numbers, lists and dicts only, cut at a depth and a number of items.
+
+    Bounded, because a small pickle can hold a value that contains itself, or expands a billion times.
+    """
+    budget = [2000] if budget is None else budget
+    budget[0] -= 1
+    if type(value) is str:
+        return clean(value[:10_000])
+    if value is None or type(value) in (bool, float) or (type(value) is int and -(2**63) <= value < 2**64):
+        return value
+    if depth and budget[0] > 0 and type(value) is dict:
+        return {clean(k): plain(v, budget, depth - 1) for k, v in value.items() if type(k) is str and budget[0] > 0}
+    if depth and budget[0] > 0 and type(value) in (list, tuple):
+        return [plain(v, budget, depth - 1) for v in value if budget[0] > 0]
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,80 @@
+"""The tables that a snapshot is read into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+HOST = -1  # the device number of pinned host memory
+
+# Actions with a meaning here, in the order of the codes of the ``action`` column of every recording. Others are kept as
+# events and counted in the notes.
+ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "workspace_snapshot",
+    "annotate",
+    "user_defined",
+)
+ACTIVE_STATES = ("active_allocated", "active_pending_free", "active_awaiting_free")
+
+
+@dataclass
+class DeviceRecord:
+    """One device's recorded history and final state.
+
+    events: a row per trace entry, in recorded order: ``action`` Enum (``ACTIONS``, then those unknown), ``addr`` UInt64
+      null, ``size`` Int64 bytes (0 where absent), ``stream`` Int64, ``pool`` String null ("(0, 1)"), ``time_us`` Int64
+      null, ``stack`` Int32, ``compile_context``, ``user_metadata``, ``category`` String null, ``device_free`` Int64 null.
+    segments: a row per final segment: ``address`` UInt64, ``total_size``, ``allocated_size``, ``active_size``,
+      ``requested_size`` Int64, ``stream`` Int64, ``segment_type`` String null, ``pool`` String null, ``is_expandable``
+      Boolean, ``stack`` Int32.
+    blocks: a row per block of those, in order: ``segment`` Int32 (a row of ``segments``), ``address`` UInt64, ``size``,
+      ``requested_size`` Int64, ``state`` String, ``stack`` Int32.
+    """
+
+    device: int
+    kind: str
+    events: pl.DataFrame
+    segments: pl.DataFrame
+    blocks: pl.DataFrame
+
+
+@dataclass
+class Recording:
+    """Everything one snapshot file holds, as columns.
+
+    Stack s is ``stack_frames[stack_offsets[s]:stack_offsets[s + 1]]``: rows of ``frames``, innermost first. Stack 0 is
+    the empty one. Stacks are numbered so that neighbours share their outer frames, frames by first appearance.
+
+    name: the file's name without folders. path: as given ("-" for standard input). file_bytes: bytes as stored.
+    settings: the recorder's allocator settings, plain values only.
+    frames: ``filename`` String, ``line`` Int64, ``name`` String, and the ``fx_*`` keys that occur, String null.
+    annotations: ``device`` Int64, ``name``, ``stage`` String, ``time_us`` Int64 null.
+    notes: oddities that cost nothing but are worth telling: {"unknown_actions": {name: count}, ...}.
+    """
+
+    name: str
+    path: str
+    file_bytes: int
+    settings: dict[str, Any]
+    frames: pl.DataFrame
+    stack_offsets: np.ndarray
+    stack_frames: np.ndarray
+    annotations: pl.DataFrame
+    devices: dict[int, DeviceRecord]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def stack(self, number: int) -> list[int]:
+        """Frame rows of a stack, innermost first."""
+        return self.stack_frames[self.stack_offsets[number] : self.stack_offsets[number + 1]].tolist()

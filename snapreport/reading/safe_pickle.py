@@ -1,0 +1,132 @@
+"""Unpickling that can build plain data and nothing else, at the speed of the C unpickler."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NoReturn, TypeVar
+
+from snapreport.errors import SnapshotError, one_line
+
+T = TypeVar("T")
+
+# C stack for each byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the key of a
+# dict) recurses in C without any check, some 100 bytes a level: with less room the process would die, not raise.
+STACK_PER_BYTE = 160
+STACK_LEAST, STACK_MOST = 16 << 20, 8 << 30
+# Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it. What
+# asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
+MEMORY_PER_BYTE, MEMORY_LEAST = 100, 1 << 30
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Builds dicts, lists, tuples, texts, bytes and numbers. Refuses every global and every persistent id by name."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise SnapshotError(
+            f"names the Python object {one_line(f'{module}.{name}', 200)}; a snapshot holds plain data only, nothing was run"
+        )
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise SnapshotError("refers to storages outside the pickle (persistent ids): tensors, not a memory snapshot")
+
+
+def load(file: BinaryIO, size: int) -> Any:
+    """The object pickled in ``file``, which holds ``size`` bytes. Raises :class:`SnapshotError`, whatever is in there.
+
+    To be called inside :func:`guarded`, which provides for pickles that nest deep.
+    """
+    try:
+        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE):
+            return RestrictedUnpickler(file).load()
+    except SnapshotError:
+        raise
+    except EOFError:
+        raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
+    except MemoryError:
+        raise SnapshotError("the pickle asks for more memory than its size can justify, or than there is") from None
+    except Exception as error:  # the C unpickler raises whatever a bad opcode leads to
+        if "truncated" in str(error) or "exhausted" in str(error):
+            raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
+        raise SnapshotError(f"not a readable pickle: {one_line(f'{type(error).__name__}: {error}', 200)}") from None
+
+
+def guarded(task: Callable[[], T], size: int) -> T:
+    """``task()``, run on a C stack in proportion to a pickle of ``size`` bytes.
+
+    The garbage collector is paused meanwhile: millions of live containers would be traversed again and again.
+    """
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(task())
+        except RecursionError:
+            failure.append(SnapshotError("values are nested too deep for a snapshot"))
+        except MemoryError:
+            failure.append(SnapshotError("needs more memory than there is"))
+        except BaseException as error:
+            failure.append(error)
+
+    stack = max(STACK_LEAST, min(size * STACK_PER_BYTE, STACK_MOST))
+    with _collector_paused():
+        while True:
+            try:
+                with _stack_size(stack):
+                    thread = threading.Thread(target=run, name="snapreport-reading", daemon=True)
+                    thread.start()
+                    thread.join()
+                break
+            except (RuntimeError, MemoryError):  # no room for such a stack
+                if stack <= STACK_LEAST:
+                    raise SnapshotError("needs more memory than there is") from None
+                stack = max(STACK_LEAST, stack // 4)
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _stack_size(size: int) -> Iterator[None]:
+    before = threading.stack_size(size)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+@contextlib.contextmanager
+def _address_space(room: int) -> Iterator[None]:
+    """At most ``room`` more bytes of address space than now, where the system has such a limit (Linux)."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        limit = int(file.read().split()[0]) * resource.getpagesize() + room
+    if soft != resource.RLIM_INFINITY and soft <= limit:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,189 @@
+"""One device's tables as columns of the file, and its entry in the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.mesh.levels import Tile, pyramid, stored_tiles
+from snapreport.mesh.stacking import Lifetimes
+from snapreport.packing.columns import Column
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.categories import CATEGORIES
+
+
+@dataclass(frozen=True)
+class DeviceTables:
+    """``sections``: name to columns; ``manifest``: the device's entry; ``rows``: events plus allocations plus segments."""
+
+    sections: dict[str, list[Column]]
+    manifest: dict[str, object]
+    rows: int
+
+
+@dataclass
+class _Names:
+    """Strings numbered by first appearance; number 0 is the empty one."""
+
+    values: list[str]
+
+    def index(self, column: pl.Series) -> np.ndarray:
+        texts = column.cast(pl.String).fill_null("")
+        distinct = texts.unique(maintain_order=True).to_list()
+        known = {text: number for number, text in enumerate(self.values)}
+        for text in distinct:
+            if text not in known:
+                known[text] = len(self.values)
+                self.values.append(text)
+        return texts.replace_strict(distinct, [known[text] for text in distinct], return_dtype=pl.Int64).to_numpy()
+
+
+def device_tables(snapshot: Snapshot, number: int, device: int, *, prefix: str, stack_base: int) -> DeviceTables:
+    """Columns of ``device`` of ``snapshot``, the ``number``-th of the report.
+
+    ``prefix`` begins every column's name; ``stack_base`` is added to stack numbers (stack 0 of every snapshot is the
+    empty one).
+    """
+    timeline = snapshot.timeline(device)
+    names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
+    columns = _Columns(prefix)
+    _add_allocations(columns, timeline, names, stack_base)
+    actions = _add_other_events(columns, timeline, names, stack_base)
+    segments = _add_segments(columns, snapshot.recording.devices[device].segments, names, stack_base)
+    lifetimes = device_lifetimes(timeline)
+    sections = {prefix: columns.all}
+    events = timeline.events
+    time0 = None
+    if len(events) and events["time_us"].null_count() < len(events):
+        time = events["time_us"].fill_null(strategy="forward").fill_null(strategy="backward").to_numpy().astype(np.int64)
+        time0 = int(time[0])
+        sections[f"{prefix}.times"] = [Column(f"{prefix}.time", time - time0, "f64")]
+    shape = pyramid(lifetimes.allocated)
+    levels = list(stored_tiles(lifetimes, shape))
+    if levels:
+        sections[f"{prefix}.tiles"] = [c for tiles in levels for tile in tiles for c in _tile_columns(prefix, tile, timeline, stack_base)]
+    origin = timeline.allocations["origin"].cast(pl.String)
+    stats = dict(timeline.stats)
+    stats["top_stacks_at_peak"] = [
+        {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"]} for row in timeline.top_stacks
+    ]
+    manifest = {
+        "snapshot": number,
+        "device": device,
+        "kind": timeline.kind,
+        "section": prefix,
+        "events": len(events),
+        "allocations": len(timeline.allocations),
+        "start_reserved": int(timeline.reserved[0]),
+        "peak_bytes": timeline.peak_bytes,
+        "peak_event": timeline.peak_event,
+        "ghosts": int((origin == "ghost").sum()),
+        "freed": int((origin == "freed").sum()),
+        "time0": time0,
+        "levels": list(range(len(levels))),
+        "actions": actions,
+        "categories": list(CATEGORIES),
+        **{key: value.values for key, value in names.items()},
+        "stats": stats,
+    }
+    return DeviceTables(sections, manifest, len(events) + len(timeline.allocations) + segments)
+
+
+def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:
+    """The timeline's allocations as stacking wants them (s = position + 1)."""
+    table = timeline.allocations
+    end = table["free_event"].to_numpy().astype(np.int64) + 1
+    return Lifetimes(
+        start=table["alloc_event"].to_numpy().astype(np.int64) + 1,
+        end=np.where(end > 0, end, len(timeline.allocated)),
+        size=table["size"].to_numpy().astype(np.int64),
+        stack=table["stack"].to_numpy().astype(np.int64),
+        allocated=timeline.allocated,
+    )
+
+
+class _Columns:
+    """Collects the columns of one section."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.all: list[Column] = []
+
+    def add(self, name: str, values: object, dtype: str) -> None:
+        self.all.append(Column(f"{self.prefix}.{name}", values, dtype))
+
+    def add_address(self, name: str, addresses: pl.Series) -> None:
+        """64-bit addresses as two halves: the page's numbers are exact only to 2**53."""
+        words = addresses.fill_null(0).to_numpy().astype(np.uint64)
+        self.add(f"{name}_hi", words >> np.uint64(32), "u32")
+        self.add(f"{name}_lo", words & np.uint64(0xFFFFFFFF), "u32")
+
+    def add_names(self, name: str, names: _Names, strings: pl.Series, dtype: str = "u16") -> None:
+        """Indices into a list of strings; ``dtype`` widens where a file has more strings than it counts to."""
+        index = names.index(strings)
+        self.add(name, index, dtype if len(names.values) <= np.iinfo(dtype.replace("u", "uint")).max else "u32")
+
+    def add_stack(self, name: str, stacks: pl.Series, base: int) -> None:
+        self.add(name, stacks.fill_null(0).to_numpy().astype(np.int64) + base, "u32")
+
+
+def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int) -> None:
+    table = timeline.allocations
+    alloc, requested, free = (
+        table[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_requested_event", "free_event")
+    )
+    columns.add("alloc_event", alloc[alloc >= 0], "i32")
+    columns.add("lifetime", np.where(free >= 0, free - alloc, 0), "u32")
+    lag = np.where(free >= 0, free - requested, -requested - 1)
+    columns.add("requested", np.where(requested >= 0, lag, 0), "i32")
+    columns.add("size", table["size"].to_numpy(), "f64")
+    columns.add_address("addr", table["addr"])
+    columns.add_names("stream", names["streams"], table["stream"])
+    columns.add_names("pool", names["pools"], table["pool"])
+    columns.add_stack("stack", table["stack"], stack_base)
+    columns.add_stack("free_stack", table["free_stack"], stack_base)
+    columns.add("category", table["category"].to_physical().to_numpy(), "u8")
+    columns.add("context", names["contexts"].index(table["compile_context"]), "u32")
+    columns.add("metadata", names["metadata"].index(table["user_metadata"]), "u32")
+
+
+def _add_other_events(columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int) -> list[str]:
+    """Segment operations, oom, snapshots, unknown actions: every event that is no end of an allocation."""
+    rows = timeline.other_events
+    table = timeline.events[rows]
+    actions = _Names([])
+    columns.add("other_event", rows, "i32")
+    columns.add_names("other_action", actions, table["action"], "u8")
+    columns.add("other_size", table["size"].fill_null(0).to_numpy(), "f64")
+    columns.add_address("other_addr", table["addr"])
+    columns.add_stack("other_stack", table["stack"], stack_base)
+    columns.add_names("other_stream", names["streams"], table["stream"])
+    columns.add("other_free", (table["device_free"] + 1).fill_null(0).to_numpy(), "f64")
+    return actions.values
+
+
+def _add_segments(columns: _Columns, table: pl.DataFrame, names: dict[str, _Names], stack_base: int) -> int:
+    columns.add_address("seg_addr", table["address"])
+    columns.add("seg_size", table["total_size"].to_numpy(), "f64")
+    columns.add_names("seg_stream", names["streams"], table["stream"])
+    columns.add_names("seg_pool", names["pools"], table["pool"])
+    columns.add("seg_large", (table["segment_type"].cast(pl.String) == "large").fill_null(False).to_numpy(), "u8")
+    columns.add("seg_expandable", table["is_expandable"].fill_null(False).to_numpy(), "u8")
+    columns.add_stack("seg_stack", table["stack"], stack_base)
+    return len(table)
+
+
+def _tile_columns(prefix: str, tile: Tile, timeline: DeviceTimeline, stack_base: int) -> list[Column]:
+    spans, name = tile.spans, f"{prefix}.{tile.level}.{tile.tile}."
+    category = timeline.allocations["category"].to_physical().to_numpy()[spans.rep]
+    return [
+        Column(f"{name}first", spans.first, "u16"),
+        Column(f"{name}length", spans.length, "u16"),
+        Column(f"{name}rep", spans.rep, "u32"),
+        Column(f"{name}stack", spans.stack + stack_base, "u32"),
+        Column(f"{name}category", category, "u8"),
+        Column(f"{name}count", spans.count, "u32"),
+        Column(f"{name}bytes", spans.bytes, "f64"),
+    ]

@@ -1,0 +1,179 @@
+"""What the static summary says, as plain values: the template only places them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from snapreport.reading.noise import is_noise
+from snapreport.report.preview_svg import preview_svg
+from snapreport.report.text import bytes_text, count_text, plural, share_text
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+
+# Frames shown for a stack; the whole stack is one click away in the page.
+FRAMES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class StackLine:
+    """One of the stacks that hold most at the peak. ``frames``: innermost first, each "function file.py:12"."""
+
+    size: str
+    share: str
+    count: int
+    frames: list[str]
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """One device with data. ``cells`` follow the table's heading in the template."""
+
+    name: str
+    cells: list[str]
+    trust: list[str]
+    doubts: list[str]
+    preview: Markup
+    stacks: list[StackLine]
+
+
+@dataclass
+class Summary:
+    """Everything the static part of the page shows."""
+
+    title: str
+    headline: list[str]
+    files: list[str]
+    cards: list[Card] = field(default_factory=list)
+    empty_devices: list[str] = field(default_factory=list)
+    settings: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
+    """Build the summary of a report over ``snapshots``."""
+    summary = Summary(title, [], [])
+    worst: tuple[int, str] | None = None
+    for snapshot in snapshots:
+        recording = snapshot.recording
+        summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
+        summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(value)]
+        summary.notes += _notes(recording.notes)
+        noise = is_noise(recording.frames).to_numpy()
+        frames = recording.frames.select("name", "filename", "line").rows()
+        for device in snapshot.devices:
+            timeline = snapshot.timeline(device)
+            name = _device_name(timeline, snapshot if len(snapshots) > 1 else None)
+            if not len(timeline.events) and not len(timeline.allocations) and not timeline.reserved.any():
+                summary.empty_devices.append(name)
+                continue
+            card = _card(snapshot, timeline, name, frames, noise)
+            summary.cards.append(card)
+            if worst is None or timeline.peak_bytes > worst[0]:
+                worst = (timeline.peak_bytes, _headline(timeline, card))
+            summary.headline += [_oom_sentence(timeline, name, event) for event in timeline.oom_events[:3]]
+    summary.headline.insert(0, worst[1] if worst else "No allocations and no events were recorded in this snapshot.")
+    return summary
+
+
+def _worth_telling(value: object) -> bool:
+    """Settings left at nothing say nothing: only what was switched on or set is listed; the file keeps them all."""
+    if isinstance(value, dict):
+        return any(value.values())
+    return value not in ("", False, 0, None, -1)
+
+
+def _notes(notes: dict[str, object]) -> list[str]:
+    lines = []
+    for key, value in notes.items():
+        told = ", ".join(f"{name} ({count})" for name, count in value.items()) if isinstance(value, dict) else str(value)
+        if value:
+            lines.append(f"{key.replace('_', ' ')}: {told}")
+    return lines
+
+
+def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
+    name = "pinned host memory" if timeline.kind == "host" else f"{timeline.kind}:{timeline.device}"
+    return f"{snapshot.recording.name} {name}" if snapshot else name
+
+
+def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], noise: object) -> Card:
+    allocated, reserved = timeline.allocated, timeline.reserved
+    doubts, trust = _trust(timeline)
+    cells = [
+        bytes_text(timeline.peak_bytes),
+        bytes_text(int(reserved.max())),
+        f"{bytes_text(int(allocated[0]))} → {bytes_text(int(allocated[-1]))}",
+        f"{bytes_text(int(reserved[0]))} → {bytes_text(int(reserved[-1]))}",
+        count_text(len(timeline.events)),
+        count_text(len(timeline.allocations)),
+        count_text(len(timeline.oom_events)),
+    ]
+    stacks = [
+        _stack_line(snapshot, row["stack"], row["bytes"], row["count"], timeline.peak_bytes, frames, noise)
+        for row in timeline.top_stacks
+    ]
+    preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
+    return Card(name, cells, trust, doubts, preview, stacks)
+
+
+def _stack_line(
+    snapshot: Snapshot, stack: int, size: int, count: int, peak: int, frames: list[tuple], noise: object
+) -> StackLine:
+    offsets = snapshot.recording.stack_offsets
+    ids = snapshot.recording.stack_frames[offsets[stack] : offsets[stack + 1]].tolist()
+    # Python frames are the reader's own words; a stack of C++ frames alone shows those.
+    telling = [i for i in ids if not noise[i]]
+    python = [i for i in telling if frames[i][1].endswith(".py")]
+    shown = (python or telling or ids)[:FRAMES_SHOWN]
+    return StackLine(bytes_text(size), share_text(size, peak), count, [_frame(*frames[i]) for i in shown], len(ids) - len(shown))
+
+
+def _frame(name: str, filename: str, line: int) -> str:
+    place = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{name[:120]} {place}:{line}" if line else name[:120]
+
+
+def _headline(timeline: DeviceTimeline, card: Card) -> str:
+    where = "before the first event" if timeline.peak_event < 0 else f"at event {count_text(timeline.peak_event)}"
+    text = f"{card.name} peaked at {card.cells[0]} allocated {where}, with {bytes_text(int(timeline.reserved[timeline.peak_event + 1]))} reserved."
+    named = next((line for line in card.stacks if line.frames), None)
+    if named:
+        text += f" {named.share} of it came from {named.frames[0]}."
+    return text
+
+
+def _oom_sentence(timeline: DeviceTimeline, name: str, event: int) -> str:
+    row = timeline.events.row(event, named=True)
+    free = row["device_free"]
+    allocated, reserved = int(timeline.allocated[event + 1]), int(timeline.reserved[event + 1])
+    text = f"{name} ran out of memory at event {count_text(event)}: asked for {bytes_text(row['size'] or 0)}"
+    text += f" with {bytes_text(free)} free on the device" if free is not None else ""
+    return f"{text}, {bytes_text(allocated)} allocated and {bytes_text(max(0, reserved - allocated))} reserved but not allocated."
+
+
+def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str]]:
+    """(doubts, assurances): how far the record can be trusted."""
+    doubts, trust = [], []
+    if timeline.overflowed:
+        doubts.append("The trace overflowed: its oldest events are lost.")
+    elif timeline.overflowed is False:
+        trust.append("The trace did not overflow.")
+    difference = timeline.reconciliation_bytes
+    if difference:
+        more = "more" if difference > 0 else "less"
+        doubts.append(f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off by that.")
+    else:
+        trust.append("The replay reconciles with the final blocks to the byte.")
+    if not len(timeline.events):
+        doubts.append("Recorded without history: only the final state is known.")
+    else:
+        before = int((timeline.allocations["alloc_event"] < 0).sum())
+        if before:
+            trust.append(f"{plural(before, 'allocation')} of {bytes_text(int(timeline.allocated[0]))} from before the trace.")
+    if timeline.peak_bytes and timeline.peak_stackless_bytes:
+        share = share_text(timeline.peak_stackless_bytes, timeline.peak_bytes)
+        (doubts if timeline.peak_stackless_bytes * 10 > timeline.peak_bytes else trust).append(f"{share} of the peak has no frames.")
+    return doubts, trust

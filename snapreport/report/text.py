@@ -1,0 +1,32 @@
+"""Numbers in words, as the summary shows them. The page's twin is ``static/src/layout/format.ts``."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bytes_text(value: int) -> str:
+    """Binary units, three significant digits: ``512 B``, ``1.50 KiB``, ``11.0 GiB``."""
+    number, unit = float(abs(value)), 0
+    while number >= 1023.5 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    digits = 0 if unit == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
+    return f"{'-' if value < 0 else ''}{number:.{digits}f} {_UNITS[unit]}"
+
+
+def count_text(value: int) -> str:
+    """Thousands apart: ``22,332``."""
+    return f"{value:,}"
+
+
+def share_text(part: int, whole: int) -> str:
+    """A percentage of three figures at most: ``61 %``, ``0.4 %``."""
+    if not whole:
+        return "0 %"
+    percent = 100 * part / whole
+    return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.1f} %"
+
+
+def plural(value: int, noun: str) -> str:
+    """``1 event``, ``2 events``."""
+    return f"{count_text(value)} {noun}{'' if value == 1 else 's'}"

@@ -1,0 +1,32 @@
+"""Samples: realistic memory snapshots made by a program, without torch and without a GPU, the same on every machine.
+
+A faithful replay of PyTorch's caching allocator runs a made-up training or serving program; see `Options` for what can
+be asked and `PRESETS` for named starting points.
+
+    snapshot = snapreport.samples.make("oom", seed=1)
+    snapreport.samples.write("sample.pickle.gz", "training", steps=2)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .build import make, make_snapshot, write, write_snapshot
+    from .options import PRESETS, Options, make_options
+
+__all__ = ["PRESETS", "Options", "make", "make_options", "make_snapshot", "write", "write_snapshot"]
+
+_HOMES = {
+    "make": "build", "make_snapshot": "build", "write": "build", "write_snapshot": "build",
+    "Options": "options", "PRESETS": "options", "make_options": "options",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{home}", __name__), name)

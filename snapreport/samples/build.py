@@ -1,0 +1,178 @@
+"""From options to a snapshot: run the workload on each device, put together what torch's `_snapshot()` returns."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import lzma
+import os
+import pickle
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .allocator import Allocator, OutOfMemory
+from .device import BudgetSpent, Device
+from .memory import DeviceMemory
+from .options import MIB, Options, make_options
+from .overlap import Overlap
+from .plants import Plants
+from .recorder import Recorder, entry_dicts
+from .serving import Serving
+from .stacks import StackBook
+from .training import Training
+
+START_US = 1_760_000_000_000_000
+"""The clock's start: 9 October 2025."""
+OTHER_BYTES = 520 * MIB
+"""Device memory that is not the allocator's: the CUDA context and loaded kernels."""
+
+Workload = Training | Serving | Overlap
+_WORKLOADS: dict[str, type[Training] | type[Serving] | type[Overlap]] = {
+    "training": Training, "serving": Serving, "overlap": Overlap,
+}  # fmt: skip
+
+
+def make(preset: str | None = None, **options: Any) -> dict[str, Any]:
+    """A snapshot as `torch.cuda.memory._snapshot()` returns it: segments, device_traces, settings, annotations.
+
+    `options` are the fields of `Options`; ValueError where one cannot be. The same options give the same snapshot.
+    """
+    return make_snapshot(make_options(preset, **options))
+
+
+def make_snapshot(options: Options) -> dict[str, Any]:
+    """The snapshot of these options."""
+    with _no_collection():
+        book = StackBook(options.stacks, options.depth)
+        devices = [_run(options, index, book) for index in range(options.devices)]
+        frames = options.context in ("all", "alloc")
+        annotations = [note for device in devices for note in device.recorder.annotations]
+        snapshot: dict[str, Any] = {
+            "segments": [segment for device in devices for segment in device.allocator.segments()],
+            "device_traces": [
+                entry_dicts(device.recorder, options.layout, options.times, frames) for device in devices
+            ],
+        }
+        if options.layout != "2.1":
+            snapshot["allocator_settings"] = _settings(options, devices)
+        snapshot["external_annotations"] = sorted(annotations, key=lambda note: note["time_us"])
+        return snapshot
+
+
+def write(path: str | os.PathLike[str], preset: str | None = None, *, protocol: int = 4, **options: Any) -> int:
+    """Make a snapshot and write it as a pickle; returns the bytes of the file.
+
+    The name says how: .gz and .xz are compressed (with no time in them: equal options give equal files). An old file
+    stays whole until the new one is complete.
+    """
+    return write_snapshot(make(preset, **options), path, protocol=protocol)
+
+
+def write_snapshot(snapshot: dict[str, Any], path: str | os.PathLike[str], *, protocol: int = 4) -> int:
+    """Write a snapshot as a pickle of this protocol (2 to 5), compressed as the name says; returns the file's bytes."""
+    target = Path(path)
+    part = target.with_name(target.name + ".part")
+    try:
+        with _no_collection(), open(part, "wb") as raw:
+            if target.suffix == ".gz":
+                with gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+                    pickle.dump(snapshot, packed, protocol)
+            elif target.suffix == ".xz":
+                with lzma.LZMAFile(raw, "wb", preset=9 | lzma.PRESET_EXTREME) as packed_xz:
+                    pickle.dump(snapshot, packed_xz, protocol)
+            else:
+                pickle.dump(snapshot, raw, protocol)
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return target.stat().st_size
+
+
+def _run(options: Options, index: int, book: StackBook) -> Device:
+    """Run the workload on one device to its end: its steps, its budget of events, or an out-of-memory."""
+    rng = random.Random(options.seed * 1009 + index)
+    recorder = Recorder(START_US, rng, options.max_entries)
+    memory = DeviceMemory(index, options.memory, OTHER_BYTES)
+    allocator = Allocator(index, memory, recorder, options.expandable, options.max_split_size)
+    oom = options.oom if index == options.oom_device % options.devices else "none"
+    budget = options.events if oom == "none" else None
+    device = Device(allocator, rng, budget, options.context, options.own_stacks)
+    workload = _WORKLOADS[options.workload](device, options, book)
+    plants = Plants(device, options, book, workload.place)
+    try:
+        _loop(options, device, workload, plants)
+        if oom == "demand":
+            workload.outgrow()
+        elif oom == "fragmentation":
+            plants.fragment()
+    except (BudgetSpent, OutOfMemory):
+        pass
+    return device
+
+
+def _loop(options: Options, device: Device, workload: Workload, plants: Plants) -> None:
+    recorder = device.recorder
+    recorder.recording = options.record_from == 0
+    workload.setup()
+    plants.setup()
+    number = before = 0
+    last = None if options.steps is None else options.record_from + options.steps
+    while last is None or number < last:
+        recorder.recording = number >= options.record_from
+        # With no budget to stop it in the middle, a run that will end in an OOM stops before the step that is too much.
+        if device.budget is None and options.events is not None and 2 * recorder.count - before > options.events:
+            break
+        before = recorder.count
+        _label(options, recorder, number)
+        with device.annotation(f"ProfilerStep#{number}"):
+            workload.step(number)
+            plants.step(number)
+        number += 1
+
+
+def _label(options: Options, recorder: Recorder, number: int) -> None:
+    """user_metadata tells the step; the first two steps compile."""
+    if options.metadata:
+        recorder.user_metadata = f"step={number}"
+    if options.compiled:
+        recorder.compile_context = f"0/{number}" if number < 2 else "N/A"
+
+
+def _settings(options: Options, devices: list[Device]) -> dict[str, Any]:
+    """allocator_settings as torch writes them."""
+    conf = []
+    if options.expandable:
+        conf.append("expandable_segments:True")
+    if options.max_split_size is not None:
+        conf.append(f"max_split_size_mb:{options.max_split_size // MIB}")
+    settings: dict[str, Any] = {
+        "PYTORCH_CUDA_ALLOC_CONF": ",".join(conf),
+        "max_split_size": -1 if options.max_split_size is None else options.max_split_size,
+        "garbage_collection_threshold": 0.0,
+        "expandable_segments": options.expandable,
+        "pinned_num_register_threads": 1,
+        "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False,
+        "graph_capture_record_stream_reuse": False,
+        "roundup_power2_divisions": {str(1 << bit): 0 for bit in range(16)},
+    }
+    if options.layout == "2.12":
+        settings["trace_alloc_max_entries"] = options.max_entries or 2**63 - 1
+        settings["trace_alloc_overflowed"] = any(device.recorder.overflowed for device in devices)
+    return settings
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of dicts without cycles: the collector would only walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

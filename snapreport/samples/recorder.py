@@ -1,0 +1,111 @@
+"""The recorder of one device: a clock, the ring buffer of trace entries, the annotations.
+
+Stands for PyTorch's `alloc_buffer` (a `RingBuffer<TraceEntry>` in c10/cuda/CUDACachingAllocator.cpp) and for the
+part of torch/csrc/cuda/Module.cpp that turns entries into dicts. Entries are kept as tuples while the workload runs
+and become dicts once, at the end: the ring may have dropped most of them by then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Frames = list[dict[str, Any]]
+"""A stack as torch records it: frame dicts (name, filename, line), innermost first."""
+
+ALLOC = "alloc"
+FREE_REQUESTED = "free_requested"
+FREE_COMPLETED = "free_completed"
+SEGMENT_ALLOC = "segment_alloc"
+SEGMENT_FREE = "segment_free"
+SEGMENT_MAP = "segment_map"
+SEGMENT_UNMAP = "segment_unmap"
+OOM = "oom"
+SNAPSHOT = "snapshot"
+
+LAYOUTS = ("2.1", "2.5", "2.8", "2.12")
+"""PyTorch versions whose entry layout can be written: 2.5 adds compile_context, 2.8 user_metadata, 2.12 pool_id."""
+
+_DRIVER_CALL_US = {SEGMENT_ALLOC: 450, SEGMENT_MAP: 800, SEGMENT_FREE: 300, SEGMENT_UNMAP: 500}
+"""What a cudaMalloc, cuMemCreate + cuMemMap, cudaFree or cuMemUnmap costs, in microseconds: these stall a program."""
+
+_GAP_MASK = 4095
+
+
+class Recorder:
+    """Takes the trace entries of one device, in order, with times.
+
+    `now_us` is the clock (microseconds since 1970, never going back), `count` the number of entries seen since
+    recording began, also those that the ring has dropped. Nothing is kept while `recording` is false.
+    """
+
+    def __init__(self, start_us: int, rng: random.Random, max_entries: int | None = None) -> None:
+        self.now_us = start_us
+        self.count = 0
+        self.recording = True
+        self.max_entries = max_entries
+        self.rows: deque[tuple[Any, ...]] = deque(maxlen=max_entries)
+        self.annotations: list[dict[str, Any]] = []
+        self.compile_context = "N/A"
+        self.user_metadata = ""
+        # Entries follow each other in a few microseconds, now and then after a longer wait (a kernel, Python).
+        self._gaps = [min(int(rng.expovariate(0.22)), 900) + (rng.random() < 0.01) * 120 for _ in range(_GAP_MASK + 1)]
+        self._clock = 0
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the ring dropped entries."""
+        return self.count > len(self.rows)
+
+    def record(
+        self, action: str, addr: int, size: int, stream: int, pool_id: tuple[int, int], frames: Frames | None
+    ) -> None:
+        """Append one entry; `addr` is the free bytes of the device for an oom."""
+        self._clock = clock = self._clock + 1
+        if action is FREE_COMPLETED:
+            self.now_us = now = self.now_us + (clock & 1)
+        else:
+            self.now_us = now = self.now_us + self._gaps[clock & _GAP_MASK] + _DRIVER_CALL_US.get(action, 0)
+        if self.recording:
+            self.count += 1
+            self.rows.append(
+                (action, addr, size, stream, now, self.compile_context, self.user_metadata, pool_id, frames)
+            )
+
+    @contextmanager
+    def annotation(self, name: str, device: int) -> Iterator[None]:
+        """An external annotation (`record_function` of the profiler or the optimizer) around a piece of work."""
+        self._annotate("START", name, device)
+        yield
+        self._annotate("END", name, device)
+
+    def _annotate(self, stage: str, name: str, device: int) -> None:
+        if self.recording:
+            self.annotations.append({"stage": stage, "name": name, "device": device, "time_us": self.now_us})
+
+
+def entry_dicts(recorder: Recorder, layout: str, times: bool, frames: bool) -> list[dict[str, Any]]:
+    """The ring's entries, oldest first, as the dicts of torch's snapshot.
+
+    `layout` is one of LAYOUTS, `times` and `frames` say whether time_us and frames are written. An entry without a
+    stack has no `frames` key at all, and an oom has `device_free` in the place of `addr`, as in torch.
+    """
+    level = LAYOUTS.index(layout)
+    entries = []
+    for action, addr, size, stream, time_us, compile_context, user_metadata, pool_id, stack in recorder.rows:
+        entry = {"action": action, "device_free" if action is OOM else "addr": addr, "size": size, "stream": stream}
+        if times:
+            entry["time_us"] = time_us
+        if level >= 1:
+            entry["compile_context"] = compile_context
+        if level >= 2:
+            entry["user_metadata"] = user_metadata
+        if level >= 3:
+            entry["pool_id"] = pool_id
+        if frames and stack is not None:
+            entry["frames"] = stack
+        entries.append(entry)
+    return entries

@@ -1,0 +1,1 @@
+"""From recorded events to lifetimes: allocations, allocated and reserved curves, peak, categories, statistics."""

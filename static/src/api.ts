@@ -1,0 +1,126 @@
+// window.snapreport: how tests, scripts and other tools drive a report. `ready` and `setView` are promises, the rest
+// answers at once and exactly, from the columns, never from what happens to be drawn.
+
+import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
+import { type AllocationRecord, describeAllocation } from './data/describe'
+import type { DataClient, FrameJson, StatsJson } from './data/model'
+import { pick as pickAt } from './layout/pick'
+
+export interface PublicApi {
+  /** Settled once the first view is painted from real data. */
+  ready: Promise<void>
+  devices(): number[]
+  stats(device: number): StatsJson
+  setView(patch: ViewPatch): Promise<void>
+  getView(): ViewState
+  /** The allocation that holds `byte` of the stack after `event` (-1: before the first); null above the stack. */
+  pick(device: number, event: number, byte: number): AllocationRecord | null
+  allocation(device: number, id: number): AllocationRecord | null
+  frames(device: number, stack: number): FrameJson[]
+  search(device: number, query: string): Promise<never>
+  drawn(): Drawn
+  testContextLoss(): void
+}
+
+interface Parts {
+  client: DataClient
+  controller: Controller
+}
+
+/** Install the object at once; `opening` settles when there is something to ask. */
+export function installApi(target: { snapreport?: PublicApi }, opening: Promise<Parts>): PublicApi {
+  let parts: Parts | undefined
+  const now = (): Parts => {
+    if (!parts) throw new Error('the report is still opening: await snapreport.ready first')
+    return parts
+  }
+  const opened = opening.then((got) => (parts = got))
+  const api: PublicApi = {
+    ready: opened.then(({ controller }) => controller.firstPaint),
+    devices: () => deviceNumbers(now().client),
+    stats: (device) => stats(now().client, indexOf(now().client, device)),
+    async setView(patch) {
+      const { client, controller } = await opened
+      await controller.setView(checked(client, patch))
+    },
+    getView() {
+      const { client, controller } = now()
+      const view = controller.getView()
+      return { ...view, device: deviceNumbers(client)[view.device] }
+    },
+    pick(device, event, byte) {
+      const { client } = now()
+      const d = client.deviceNow(indexOf(client, device))
+      const s = Math.floor(event) + 1
+      if (!(s >= 0 && s < d.P)) throw new RangeError(`event ${event} is outside -1 … ${d.n - 1}`)
+      const id = pickAt(d, s, byte)
+      return id < 0 ? null : describeAllocation(d, id)
+    },
+    allocation(device, id) {
+      const { client } = now()
+      return describeAllocation(client.deviceNow(indexOf(client, device)), id)
+    },
+    frames(device, stack) {
+      const { client } = now()
+      indexOf(client, device)
+      return frameRecords(client, stack)
+    },
+    search: () => Promise.reject(new Error('search comes with a later version of the report')),
+    drawn: () => now().controller.drawn(),
+    testContextLoss: () => now().controller.testContextLoss(),
+  }
+  target.snapreport = api
+  return api
+}
+
+/** What callers name devices by: the recorder's number, or the index when several files share numbers. */
+function deviceNumbers(client: DataClient): number[] {
+  const numbers = client.devices.map((info) => info.device)
+  return new Set(numbers).size === numbers.length ? numbers : client.devices.map((info) => info.index)
+}
+
+function indexOf(client: DataClient, device: number): number {
+  const numbers = deviceNumbers(client)
+  const index = numbers.indexOf(device)
+  if (index < 0) throw new RangeError(`there is no device ${device}; there are ${numbers.join(', ') || 'none'}`)
+  return index
+}
+
+function stats(client: DataClient, index: number): StatsJson {
+  const copy = structuredClone(client.devices[index].stats)
+  for (const entry of copy.top_stacks_at_peak) entry.frames = frameRecords(client, entry.stack)
+  return copy
+}
+
+function frameRecords(client: DataClient, stack: number): FrameJson[] {
+  return client
+    .stacksNow()
+    .frames(stack)
+    .map(({ filename, line, name }) => ({ filename, line, name }))
+}
+
+const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query'])
+
+/** The patch with the device as an index. Throws on what the app should not have to face. */
+function checked(client: DataClient, patch: ViewPatch): ViewPatch {
+  if (typeof patch !== 'object' || patch === null) throw new TypeError('setView takes an object')
+  for (const key of Object.keys(patch)) if (!KEYS.has(key)) throw new TypeError(`setView knows no "${key}"`)
+  const out = { ...patch }
+  if (patch.device !== undefined) out.device = indexOf(client, patch.device)
+  for (const key of ['x', 'y'] as const) if (patch[key] !== undefined) out[key] = range(key, patch[key])
+  if (patch.axis !== undefined && patch.axis !== 'event' && patch.axis !== 'time') throw new TypeError(`axis is "event" or "time", not "${patch.axis}"`)
+  if (patch.query) throw new Error('queries come with a later version of the report')
+  if (patch.select === -1) out.select = null
+  if (typeof patch.select === 'number' && patch.select >= 0) {
+    const info = client.devices[out.device ?? -1]
+    if (!Number.isInteger(patch.select) || (info && patch.select >= info.allocations)) throw new RangeError(`there is no allocation ${patch.select}`)
+  }
+  return out
+}
+
+/** Two ascending numbers; one event or byte when they are the same. */
+function range(key: string, value: unknown): [number, number] {
+  const [a, b] = Array.isArray(value) ? value : []
+  if (!Number.isFinite(a) || !Number.isFinite(b) || a > b) throw new RangeError(`${key} is two ascending numbers, not ${JSON.stringify(value)}`)
+  return a === b ? [a, a + 1] : [a, b]
+}

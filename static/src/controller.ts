@@ -1,0 +1,46 @@
+// The seam between window.snapreport (api.ts) and the app that shows things (ui/): the app implements Controller.
+
+import type { Axis } from './data/model'
+
+/** What may be changed from outside. Devices by index; x in events on either axis, y in bytes; select null clears. */
+export interface ViewPatch {
+  device?: number
+  view?: string
+  x?: [number, number]
+  y?: [number, number]
+  axis?: Axis
+  select?: number | null
+  query?: string
+}
+
+export interface ViewState {
+  device: number
+  view: string
+  x: [number, number]
+  y: [number, number]
+  axis: Axis
+  select: number | null
+  query: string
+}
+
+/** What the last frame showed. */
+export interface Drawn {
+  /** Coarsest level among the drawn tiles. */
+  level: number
+  triangles: number
+  /** Every drawn tile is exact. */
+  exact: boolean
+  tiles: number
+  /** Tiles asked for that had not arrived. */
+  pending: number
+}
+
+export interface Controller {
+  /** Settles after the frame that shows it, with every tile of the window in place. Rejects on an absent view. */
+  setView(patch: ViewPatch): Promise<void>
+  getView(): ViewState
+  drawn(): Drawn
+  /** Settled once the first view is painted from real data. */
+  firstPaint: Promise<void>
+  testContextLoss(): void
+}

@@ -1,0 +1,171 @@
+// A decoded blob → typed columns. The twin of the Python encoder (snapreport/packing/columns.py).
+//
+// A blob is `u32le header length, header JSON, body`; the header lists [name, dtype, count, transform, layout, nbytes]
+// of every column, whose bytes follow each other in the body. Columns are decoded when first asked for: a blob may hold
+// more than the page needs for its first picture.
+
+export type Dtype = 'u8' | 'u16' | 'u32' | 'i32' | 'f64' | 'json'
+export type Column = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array
+type Entry = [name: string, dtype: Dtype, count: number, transform: string, layout: string, nbytes: number]
+
+const TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f64: Float64Array } as const
+
+export class DecodedBlob {
+  readonly header: Record<string, unknown>
+  readonly bytes: Uint8Array
+  private readonly entries = new Map<string, { entry: Entry; offset: number }>()
+
+  constructor(bytes: Uint8Array) {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    const length = view.getUint32(0, true)
+    this.bytes = bytes
+    this.header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)))
+    let offset = 4 + length
+    for (const entry of this.header.columns as Entry[]) {
+      this.entries.set(entry[0], { entry, offset })
+      offset += entry[5]
+    }
+    if (offset !== bytes.length) throw new Error(`blob of ${bytes.length} bytes lists ${offset}`)
+  }
+
+  has(name: string): boolean {
+    return this.entries.has(name)
+  }
+
+  names(): string[] {
+    return [...this.entries.keys()]
+  }
+
+  json<T>(name: string): T {
+    const { entry, offset } = this.entry(name)
+    return JSON.parse(new TextDecoder().decode(this.bytes.subarray(offset, offset + entry[5])))
+  }
+
+  u8(name: string): Uint8Array {
+    return this.column(name, 'u8') as Uint8Array
+  }
+  u16(name: string): Uint16Array {
+    return this.column(name, 'u16') as Uint16Array
+  }
+  u32(name: string): Uint32Array {
+    return this.column(name, 'u32') as Uint32Array
+  }
+  i32(name: string): Int32Array {
+    return this.column(name, 'i32') as Int32Array
+  }
+  f64(name: string): Float64Array {
+    return this.column(name, 'f64') as Float64Array
+  }
+
+  private entry(name: string): { entry: Entry; offset: number } {
+    const found = this.entries.get(name)
+    if (!found) throw new Error(`the report holds no column ${name}`)
+    return found
+  }
+
+  private column(name: string, wanted: Dtype): Column {
+    const { entry, offset } = this.entry(name)
+    const [, dtype, count, transform, layout, nbytes] = entry
+    if (dtype !== wanted) throw new Error(`column ${name} is ${dtype}, not ${wanted}`)
+    if (layout === 'u') {
+      const values = this.column(name + '#v', wanted)
+      const indices = this.column(name + '#i', 'u32')
+      const out = new TYPES[wanted as keyof typeof TYPES](count)
+      for (let i = 0; i < count; i++) out[i] = values[indices[i]]
+      return out
+    }
+    const stored = layOut(this.bytes.subarray(offset, offset + nbytes), count, layout, name)
+    return transformed(stored, transform, wanted, name)
+  }
+}
+
+/** Undo the layout: the stored unsigned numbers, below 2**56. */
+function layOut(bytes: Uint8Array, count: number, layout: string, name: string): Float64Array | Uint32Array {
+  if (layout === 'v') return varints(bytes, count, name)
+  if (layout === 'c') {
+    const value = varints(bytes, 1, name)[0]
+    return (value <= 0xffffffff ? new Uint32Array(count) : new Float64Array(count)).fill(value)
+  }
+  const planes = layout[0] === 'p' ? Number(layout.slice(1)) : NaN
+  if (!(planes >= 1 && planes <= 7)) throw new Error(`column ${name} has the unknown layout ${layout}`)
+  if (bytes.length !== count * planes) throw new Error(`column ${name} is cut short`)
+  // Up to four planes stay in integer arithmetic, which is what nearly all columns need.
+  if (planes <= 4) {
+    const out = new Uint32Array(count)
+    for (let p = 0; p < planes; p++) {
+      const base = p * count
+      const shift = 8 * p
+      for (let i = 0; i < count; i++) out[i] |= bytes[base + i] << shift
+    }
+    return out
+  }
+  const out = new Float64Array(count)
+  for (let p = planes - 1; p >= 0; p--) {
+    const base = p * count
+    for (let i = 0; i < count; i++) out[i] = out[i] * 256 + bytes[base + i]
+  }
+  return out
+}
+
+/** LEB128. Float64, since a zigzag delta of 32-bit numbers needs 34 bits and sizes more. */
+function varints(bytes: Uint8Array, count: number, name: string): Float64Array {
+  const out = new Float64Array(count)
+  const end = bytes.length
+  let at = 0
+  for (let i = 0; i < count; i++) {
+    let byte = bytes[at++]
+    let value = byte & 127
+    if (byte > 127) {
+      byte = bytes[at++]
+      value |= (byte & 127) << 7
+      if (byte > 127) {
+        byte = bytes[at++]
+        value |= (byte & 127) << 14
+        if (byte > 127) {
+          byte = bytes[at++]
+          value |= (byte & 127) << 21
+          let scale = 2 ** 28
+          while (byte > 127) {
+            byte = bytes[at++]
+            value += (byte & 127) * scale
+            scale *= 128
+          }
+        }
+      }
+    }
+    out[i] = value
+  }
+  if (at !== end) throw new Error(`column ${name}: ${count} varints in ${end} bytes end at ${at}`)
+  return out
+}
+
+/** Undo zigzag and deltas, into the array type the page wants. */
+function transformed(stored: Float64Array | Uint32Array, transform: string, dtype: Dtype, name: string): Column {
+  const order = 'ndD'.indexOf(transform[0])
+  const zigzag = transform[1] === 'z'
+  if (order < 0 || transform.length > 2 || (transform.length === 2 && !zigzag)) {
+    throw new Error(`column ${name} has the unknown transform ${transform}`)
+  }
+  const Type = TYPES[dtype as keyof typeof TYPES]
+  if (!Type) throw new Error(`column ${name} has the unknown type ${dtype}`)
+  if (order === 0 && !zigzag && stored instanceof Type) return stored
+  const count = stored.length
+  const out = new Type(count)
+  let first = 0 // running sum
+  let second = 0 // running sum of the running sum
+  for (let i = 0; i < count; i++) {
+    let value = stored[i]
+    if (zigzag) {
+      // Integer operations up to 2**32, which is nearly always; beyond, the same in doubles.
+      if (value <= 0xffffffff) value = (value >>> 1) ^ -(value & 1)
+      else value = value % 2 === 0 ? value / 2 : -(value + 1) / 2
+    }
+    if (order === 0) out[i] = value
+    else {
+      first += value
+      if (order === 1) out[i] = first
+      else out[i] = second += first
+    }
+  }
+  return out
+}

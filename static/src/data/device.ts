@@ -1,0 +1,130 @@
+// Columns of one device section → DeviceData: everything that the file leaves out because it follows from the rest.
+
+import type { DecodedBlob } from './columns'
+import type { DeviceData, DeviceInfo, OtherEvents, Segments } from './model'
+
+/** `columns` holds the device's own section; `times` the section with its times, where there is one. */
+export function readDevice(info: DeviceInfo, columns: DecodedBlob, times: DecodedBlob | null): DeviceData {
+  const p = `d${info.index}.`
+  const n = info.events
+  const P = n + 1
+  const N = info.allocations
+  const size = columns.f64(p + 'size')
+  const events = lifetimes(info, columns.i32(p + 'alloc_event'), columns.u32(p + 'lifetime'), columns.i32(p + 'requested'))
+  const other = otherEvents(columns, p)
+  const timeUs = times?.has(p + 'time') ? times.f64(p + 'time') : null
+  return {
+    info,
+    n,
+    P,
+    N,
+    size,
+    ...events,
+    addrHi: columns.u32(p + 'addr_hi'),
+    addrLo: columns.u32(p + 'addr_lo'),
+    stream: columns.u16(p + 'stream'),
+    pool: columns.u16(p + 'pool'),
+    stack: columns.u32(p + 'stack'),
+    freeStack: columns.u32(p + 'free_stack'),
+    category: columns.u8(p + 'category'),
+    context: columns.u32(p + 'context'),
+    metadata: columns.u32(p + 'metadata'),
+    allocated: allocatedCurve(events.start, events.end, size, P),
+    reserved: reservedCurve(info, other, P),
+    timeUs,
+    clockUs: timeUs && ascending(timeUs),
+    other,
+    segments: segments(columns, p),
+  }
+}
+
+type Lifetimes = Pick<DeviceData, 'start' | 'end' | 'allocEvent' | 'freeRequestedEvent' | 'freeEvent'>
+
+/** The stored differences → events and positions. Those from before the trace come first and have no alloc event. */
+export function lifetimes(info: DeviceInfo, traced: Int32Array, lifetime: Uint32Array, requested: Int32Array): Lifetimes {
+  const N = info.allocations
+  const P = info.events + 1
+  const before = info.ghosts + info.freed
+  if (traced.length !== N - before || lifetime.length !== N || requested.length !== N) {
+    throw new Error(`device ${info.device}: ${traced.length} births for ${N} allocations, ${before} of them older`)
+  }
+  const start = new Int32Array(N)
+  const end = new Int32Array(N)
+  const allocEvent = new Int32Array(N)
+  const freeEvent = new Int32Array(N)
+  const freeRequestedEvent = new Int32Array(N)
+  for (let id = 0; id < N; id++) {
+    const alloc = id < before ? -1 : traced[id - before]
+    const free = lifetime[id] === 0 ? -1 : alloc + lifetime[id]
+    const back = requested[id]
+    allocEvent[id] = alloc
+    freeEvent[id] = free
+    freeRequestedEvent[id] = back === 0 ? -1 : back > 0 ? free - back : -back - 1
+    start[id] = alloc + 1
+    end[id] = free < 0 ? P : free + 1
+  }
+  return { start, end, allocEvent, freeRequestedEvent, freeEvent }
+}
+
+/** Bytes allocated at every position: differences, then their running sum. Exact: all are whole numbers below 2**53. */
+export function allocatedCurve(start: Int32Array, end: Int32Array, size: Float64Array, P: number): Float64Array {
+  const curve = new Float64Array(P)
+  for (let id = 0; id < size.length; id++) {
+    curve[start[id]] += size[id]
+    if (end[id] < P) curve[end[id]] -= size[id]
+  }
+  for (let s = 1; s < P; s++) curve[s] += curve[s - 1]
+  return curve
+}
+
+const RESERVED_SIGN: Record<string, number> = { segment_alloc: 1, segment_map: 1, segment_free: -1, segment_unmap: -1 }
+
+function reservedCurve(info: DeviceInfo, other: OtherEvents, P: number): Float64Array {
+  const curve = new Float64Array(P)
+  const sign = info.actions.map((action) => RESERVED_SIGN[action] ?? 0)
+  curve[0] = info.startReserved
+  for (let row = 0; row < other.event.length; row++) curve[other.event[row] + 1] += sign[other.action[row]] * other.size[row]
+  for (let s = 1; s < P; s++) curve[s] += curve[s - 1]
+  return curve
+}
+
+function otherEvents(columns: DecodedBlob, p: string): OtherEvents {
+  // device_free is stored plus one, so that 0 can say "not known" and the column stays unsigned.
+  const free = columns.f64(p + 'other_free').map((x) => (x === 0 ? NaN : x - 1))
+  return {
+    event: columns.i32(p + 'other_event'),
+    action: columns.u8(p + 'other_action'),
+    size: columns.f64(p + 'other_size'),
+    addrHi: columns.u32(p + 'other_addr_hi'),
+    addrLo: columns.u32(p + 'other_addr_lo'),
+    stack: columns.u32(p + 'other_stack'),
+    stream: columns.u16(p + 'other_stream'),
+    free,
+  }
+}
+
+function segments(columns: DecodedBlob, p: string): Segments {
+  return {
+    addrHi: columns.u32(p + 'seg_addr_hi'),
+    addrLo: columns.u32(p + 'seg_addr_lo'),
+    size: columns.f64(p + 'seg_size'),
+    stream: columns.u16(p + 'seg_stream'),
+    pool: columns.u16(p + 'seg_pool'),
+    large: columns.u8(p + 'seg_large'),
+    expandable: columns.u8(p + 'seg_expandable'),
+    stack: columns.u32(p + 'seg_stack'),
+  }
+}
+
+/**
+ * The times themselves where they never go back, else their running maximum: several threads may stamp their events a
+ * few µs out of order, and an axis has to be monotone. The recorded times are still what is shown.
+ */
+export function ascending(times: Float64Array): Float64Array {
+  let sorted = true
+  for (let i = 1; i < times.length && sorted; i++) sorted = times[i] >= times[i - 1]
+  if (sorted) return times
+  const out = times.slice()
+  for (let i = 1; i < out.length; i++) if (!(out[i] >= out[i - 1])) out[i] = out[i - 1]
+  return out
+}

@@ -1,0 +1,83 @@
+// The worker's work list. Tiles are served latest first, since the latest is what the reader looks at now; a tile that
+// waits for its device gives way to the job that decodes it. One job at a time, and a look at the mail between two.
+
+import type { Engine } from './engine'
+import type { TileKey } from './model'
+import { type FromWorker, outgoingDevice, outgoingMesh, type RequestKind, type ToWorker } from './protocol'
+
+interface Job {
+  id: number
+  kind: RequestKind
+  argument: unknown
+}
+
+export class JobList {
+  private readonly jobs: Job[] = []
+  private running = false
+
+  constructor(
+    private readonly engine: Engine,
+    private readonly send: (message: FromWorker, transfer: ArrayBuffer[]) => void,
+  ) {}
+
+  accept(message: ToWorker): void {
+    if (message.type === 'cancel') {
+      const at = this.jobs.findIndex((job) => job.id === message.id)
+      if (at >= 0) this.jobs.splice(at, 1)
+    } else if (message.type === 'request') {
+      this.jobs.push(message)
+      if (!this.running) {
+        this.running = true
+        void this.run()
+      }
+    }
+  }
+
+  private async run(): Promise<void> {
+    // A turn of the event loop first: requests and cancellations that came in one burst are seen together.
+    await turn()
+    for (let job = this.take(); job; job = this.take()) {
+      try {
+        const { value, transfer } = await this.perform(job)
+        this.send({ type: 'reply', id: job.id, value }, transfer)
+      } catch (error) {
+        this.send({ type: 'failed', id: job.id, message: error instanceof Error ? error.message : String(error) }, [])
+      }
+      await turn()
+    }
+    this.running = false
+  }
+
+  private take(): Job | undefined {
+    for (let i = this.jobs.length - 1; i >= 0; i--) {
+      if (this.jobs[i].kind === 'tile' && this.engine.isReady(this.jobs[i].argument as TileKey)) return this.jobs.splice(i, 1)[0]
+    }
+    const other = this.jobs.findIndex((job) => job.kind !== 'tile')
+    return other >= 0 ? this.jobs.splice(other, 1)[0] : this.jobs.pop()
+  }
+
+  private async perform(job: Job): Promise<{ value: unknown; transfer: ArrayBuffer[] }> {
+    switch (job.kind) {
+      case 'manifest':
+        return { value: await this.engine.manifest(), transfer: [] }
+      case 'device':
+        return outgoingDevice(await this.engine.device(job.argument as number))
+      case 'tile':
+        return outgoingMesh(await this.engine.tile(job.argument as TileKey))
+      case 'bytes':
+        return { value: await this.engine.bytes(job.argument as string), transfer: [] }
+    }
+  }
+}
+
+/** setTimeout is clamped to 4 ms when nested; a message to oneself is not. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    const channel = new MessageChannel()
+    channel.port1.onmessage = () => {
+      channel.port1.close()
+      resolve()
+    }
+    channel.port2.postMessage(null)
+  })
+}

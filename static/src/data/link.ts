@@ -1,0 +1,72 @@
+// One way to the engine: a worker made from the page's own script, or the same work list on this thread.
+
+import { BlobStore } from './blobs'
+import { Engine } from './engine'
+import { JobList } from './jobs'
+import type { FromWorker, ToWorker } from './protocol'
+
+export interface Link {
+  send(message: ToWorker): void
+  onMessage: (message: FromWorker) => void
+}
+
+/** A worker that has not said a word after this long has been stopped by something. */
+const PATIENCE_MS = 4000
+
+/**
+ * A link over a worker made from `script`. Where none can be made, or it dies before its first word, everything sent so
+ * far goes to the local engine instead.
+ */
+export function openLink(script: string, texts: Record<string, string>, text: (name: string) => string | undefined): Link {
+  const worker = script ? makeWorker(script) : null
+  if (!worker) return localLink(text)
+  let local: Link | undefined
+  let up = false
+  const sent: ToWorker[] = []
+  const link: Link = {
+    send(message) {
+      if (local) local.send(message)
+      else {
+        if (!up) sent.push(message)
+        worker.postMessage(message)
+      }
+    },
+    onMessage: () => {},
+  }
+  const fallBack = () => {
+    if (up || local) return
+    worker.terminate()
+    local = localLink(text)
+    local.onMessage = (message) => link.onMessage(message)
+    for (const message of sent) local.send(message)
+    sent.length = 0
+  }
+  worker.onerror = fallBack
+  worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+    if (data.type === 'up') {
+      up = true
+      sent.length = 0
+    } else link.onMessage(data)
+  }
+  setTimeout(fallBack, PATIENCE_MS)
+  worker.postMessage({ type: 'start', texts } satisfies ToWorker)
+  return link
+}
+
+function makeWorker(script: string): Worker | null {
+  try {
+    const url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }))
+    const worker = new Worker(url)
+    // The worker has its script once it answers; until then the URL has to live.
+    worker.addEventListener('message', () => URL.revokeObjectURL(url), { once: true })
+    return worker
+  } catch {
+    return null
+  }
+}
+
+function localLink(text: (name: string) => string | undefined): Link {
+  const link: Link = { send: (message) => jobs.accept(message), onMessage: () => {} }
+  const jobs = new JobList(new Engine(new BlobStore(text)), (message) => link.onMessage(message))
+  return link
+}

@@ -1,0 +1,235 @@
+// The types that the rooms of the page share. Data only: no code, no DOM, no GL.
+//
+// Words used everywhere:
+//   event     index into the recorded events, 0 … n-1
+//   position  s = event + 1, 0 … P-1 with P = n + 1; s = 0 is the state before the first event
+//   id        allocation, in birth order, 0 … N-1
+// An allocation is live at s iff start[id] <= s < end[id].
+
+/** One frame of `stats --json`. */
+export interface FrameJson {
+  filename: string
+  line: number
+  name: string
+}
+
+/** The object that `snapreport stats --json` gives per device; further keys may follow. */
+export interface StatsJson {
+  device: number
+  kind: string
+  events: number
+  allocations: number
+  preexisting_allocations: number
+  live_at_end: number
+  segments: number
+  start_allocated_bytes: number
+  end_allocated_bytes: number
+  peak_allocated_bytes: number
+  peak_event: number
+  trace_overflowed: boolean | null
+  reconciliation_bytes: number
+  start_reserved_bytes: number
+  end_reserved_bytes: number
+  peak_reserved_bytes: number
+  oom_events: number[]
+  /** In the file each entry holds `stack` (an id); window.snapreport fills in `frames`. */
+  top_stacks_at_peak: { bytes: number; count: number; stack: number; frames?: FrameJson[] }[]
+  [key: string]: unknown
+}
+
+export interface SnapshotInfo {
+  file: string
+  bytes: number
+  settings: Record<string, unknown>
+  notes: Record<string, unknown>
+}
+
+/** [device number, name, stage, time in µs of the snapshot's own clock or null, snapshot] */
+export type Annotation = [device: number, name: string, stage: string, timeUs: number | null, snapshot: number]
+
+export interface Manifest {
+  format: number
+  title: string
+  snapshots: SnapshotInfo[]
+  devices: DeviceInfo[]
+  /** section name → name of the blob that holds it */
+  sections: Record<string, string>
+  annotations: Annotation[]
+}
+
+/** What is known of a device before any of its columns is decoded. */
+export interface DeviceInfo {
+  /** The page's key: index into the manifest's list. */
+  index: number
+  /** The number the recorder gave it; not unique when a report holds several files. */
+  device: number
+  /** "cuda", "host", "xpu", … */
+  kind: string
+  snapshot: number
+  section: string
+  events: number
+  allocations: number
+  ghosts: number
+  freed: number
+  startReserved: number
+  peakBytes: number
+  /** Event of the peak; -1 when the state before the first event is the greatest. */
+  peakEvent: number
+  /** µs of event 0 on the snapshot's clock; null when the snapshot has no times. */
+  time0: number | null
+  /** Levels of the event axis whose tiles are stored in the file. */
+  levels: number[]
+  actions: string[]
+  streams: string[]
+  pools: string[]
+  categories: string[]
+  contexts: string[]
+  metadata: string[]
+  stats: StatsJson
+}
+
+/** Events that are no allocation's alloc, free_requested or free event. */
+export interface OtherEvents {
+  event: Int32Array
+  /** index into info.actions */
+  action: Uint8Array
+  size: Float64Array
+  addrHi: Uint32Array
+  addrLo: Uint32Array
+  stack: Uint32Array
+  stream: Uint16Array
+  /** device_free of an oom event; NaN where not known */
+  free: Float64Array
+}
+
+/** The segments of the final state. */
+export interface Segments {
+  addrHi: Uint32Array
+  addrLo: Uint32Array
+  size: Float64Array
+  stream: Uint16Array
+  pool: Uint16Array
+  large: Uint8Array
+  expandable: Uint8Array
+  stack: Uint32Array
+}
+
+/** Every allocation of a device, as columns. Rows are ids. */
+export interface DeviceData {
+  info: DeviceInfo
+  n: number
+  P: number
+  N: number
+  size: Float64Array
+  /** first position at which it is live */
+  start: Int32Array
+  /** first position at which it is no longer live; P when alive at the end */
+  end: Int32Array
+  /** -1: not in the trace */
+  allocEvent: Int32Array
+  /** -1: none recorded */
+  freeRequestedEvent: Int32Array
+  /** -1: alive at the end */
+  freeEvent: Int32Array
+  addrHi: Uint32Array
+  addrLo: Uint32Array
+  stream: Uint16Array
+  pool: Uint16Array
+  stack: Uint32Array
+  freeStack: Uint32Array
+  category: Uint8Array
+  context: Uint32Array
+  metadata: Uint32Array
+  /** bytes allocated, by position (length P) */
+  allocated: Float64Array
+  /** bytes reserved, by position (length P) */
+  reserved: Float64Array
+  /** µs since info.time0 per event (length n) as recorded; null when the snapshot has no times */
+  timeUs: Float64Array | null
+  /** timeUs made non-decreasing, for the time axis (equal to timeUs in nearly every file) */
+  clockUs: Float64Array | null
+  other: OtherEvents
+  segments: Segments
+}
+
+export interface Frame extends FrameJson {
+  /** Interpreter loop, dispatcher, unwinder: hidden by default. */
+  noise: boolean
+  fx?: Record<string, unknown>
+}
+
+export interface Stacks {
+  count: number
+  /** Innermost first, noise included. Frames are shared objects: do not change them. */
+  frames(stack: number): Frame[]
+  /** The frame that says most to a reader: the innermost Python frame that is not noise; null for an empty stack. */
+  top(stack: number): Frame | null
+}
+
+export type Axis = 'event' | 'time'
+
+/**
+ * A window in view space: x in axis units (event axis: position s occupies [s-1, s);
+ * time axis: µs since time0), y in bytes from the bottom of the stack.
+ */
+export interface ViewWindow {
+  x0: number
+  x1: number
+  y0: number
+  y1: number
+}
+
+/** Level k has 2^k tiles of 1024 columns; y level j has 2^j tiles of 1024 rows. */
+export interface TileKey {
+  /** DeviceInfo.index */
+  device: number
+  axis: Axis
+  level: number
+  tile: number
+  yLevel: number
+  yTile: number
+}
+
+/** One tile as rectangles, ready for a vertex buffer. Quads are in stacking order within a column, bottom first. */
+export interface TileMesh {
+  key: TileKey
+  /** Every column stands for one position. */
+  exact: boolean
+  /** Quads that stand for more than one allocation. */
+  merged: number
+  /** Doublings of the row tolerance that were needed to stay under the limit of quads; 0 as a rule. */
+  coarsened: number
+  /** Origin in axis units and bytes; float32 alone is exact only to 16 MiB. */
+  x0: number
+  y0: number
+  xSpan: number
+  ySpan: number
+  quads: number
+  /** 4 per quad: xa, xb, ya, yb relative to the origin, in axis units and bytes. y is clamped to one ySpan outside the tile. */
+  rects: Float32Array
+  /** Allocation that stands for the quad. */
+  rep: Int32Array
+  /** Stack with most bytes in the quad. */
+  stack: Int32Array
+  category: Uint8Array
+  /** Allocations in the quad. */
+  count: Int32Array
+  /** Exact bytes of the quad: its height. */
+  bytes: Float64Array
+  /** Position that each column shows; empty when the tile came from the file before its columns were decoded. */
+  samples: Int32Array
+}
+
+/** How the page asks for data. Devices are named by DeviceInfo.index. */
+export interface DataClient {
+  readonly manifest: Manifest
+  readonly devices: DeviceInfo[]
+  stacks(): Promise<Stacks>
+  device(index: number): Promise<DeviceData>
+  /** Latest request first. Rejects with TileCancelled after cancel(key). */
+  tile(key: TileKey): Promise<TileMesh>
+  cancel(key: TileKey): void
+  /** The same at once, for window.snapreport; decodes on this thread when it has to. */
+  deviceNow(index: number): DeviceData
+  stacksNow(): Stacks
+}

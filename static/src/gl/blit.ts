@@ -1,0 +1,100 @@
+// Puts parts of pictures on the canvas, crisp at every scale.
+
+import type { GlContext } from './context'
+import { Program } from './program'
+import type { Picture } from './tile-textures'
+
+/** A part of a picture and where it goes. Both y axes point up. */
+export interface Blit {
+  picture: Picture
+  /** Part in texels. */
+  u0: number
+  u1: number
+  v0: number
+  v1: number
+  /** Place in device pixels of the canvas, from its lower left corner. */
+  x0: number
+  x1: number
+  y0: number
+  y1: number
+}
+
+const VERTEX = `
+uniform vec4 place;
+uniform vec4 part;
+out vec2 texel;
+void main() {
+  vec2 corner = vec2(float(gl_VertexID & 1), float(gl_VertexID >> 1));
+  gl_Position = vec4(mix(place.xy, place.zw, corner), 0.0, 1.0);
+  texel = mix(part.xy, part.zw, corner);
+}`
+
+// Magnified texels keep hard borders, one device pixel soft; minified ones are averaged by the linear filter.
+// Where columns are wide, a border between two colours side by side gets a thin line, as bands have above each other.
+const FRAGMENT = `
+in vec2 texel;
+uniform sampler2D picture;
+uniform vec2 size;
+uniform vec2 scale;
+out vec4 color;
+void main() {
+  vec2 seam = floor(texel + 0.5);
+  vec2 near = clamp((texel - seam) * max(scale, 1.0), -0.5, 0.5);
+  color = texture(picture, (seam + near) / size);
+  if (scale.x > 5.0) {
+    float inside = (texel.x - floor(texel.x)) * scale.x;
+    if (inside < 1.0) {
+      vec2 here = vec2(floor(texel.x) + 0.5, seam.y + near.y);
+      vec3 change = abs(texture(picture, here / size).rgb - texture(picture, (here - vec2(1.0, 0.0)) / size).rgb);
+      color.rgb *= 1.0 - 0.3 * smoothstep(0.02, 0.12, max(change.r, max(change.g, change.b)));
+    }
+  }
+}`
+
+export class Blitter {
+  private readonly context: GlContext
+  private readonly program: Program
+  private generation = 0
+  private array: WebGLVertexArrayObject | null = null
+
+  constructor(context: GlContext) {
+    this.context = context
+    this.program = new Program(context, VERTEX, FRAGMENT)
+  }
+
+  /** Draws onto the canvas in the given order, later ones over earlier ones. */
+  draw(blits: readonly Blit[]): void {
+    const { gl, generation, canvas } = this.context
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null)
+    gl.viewport(0, 0, canvas.width, canvas.height)
+    this.program.use()
+    if (this.generation !== generation) {
+      this.array = gl.createVertexArray() // no inputs, but a vertex array must be bound
+      this.generation = generation
+    }
+    gl.bindVertexArray(this.array)
+    gl.enable(gl.BLEND)
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA)
+    gl.activeTexture(gl.TEXTURE0)
+    gl.uniform1i(this.program.at('picture'), 0)
+    for (const blit of blits) {
+      gl.bindTexture(gl.TEXTURE_2D, blit.picture.texture)
+      gl.uniform4f(this.program.at('part'), blit.u0, blit.v0, blit.u1, blit.v1)
+      gl.uniform2f(this.program.at('size'), blit.picture.width, blit.picture.height)
+      gl.uniform2f(
+        this.program.at('scale'),
+        (blit.x1 - blit.x0) / (blit.u1 - blit.u0),
+        (blit.y1 - blit.y0) / (blit.v1 - blit.v0),
+      )
+      gl.uniform4f(
+        this.program.at('place'),
+        (2 * blit.x0) / canvas.width - 1,
+        (2 * blit.y0) / canvas.height - 1,
+        (2 * blit.x1) / canvas.width - 1,
+        (2 * blit.y1) / canvas.height - 1,
+      )
+      gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4)
+    }
+    gl.bindVertexArray(null)
+  }
+}

@@ -1,0 +1,203 @@
+// A group of thin allocations → its spans: a sweep over the columns where members start or end.
+//
+// Members come in id order and start in that order too, so that starts need no sorting; ends are bucketed by column. What
+// is live is kept per stack, so that a stretch costs as much as changes there, not as many as live.
+
+import { COLUMNS } from './grid'
+import type { Lifetimes, SpanBuilder } from './spans'
+
+/** Cuts a group at every column where a member starts or ends, and names each stretch after its heaviest stack. */
+export class GroupSweep {
+  private count = 0
+  private id = new Int32Array(1024)
+  private c0 = new Int32Array(1024)
+  private c1 = new Int32Array(1024)
+  // Members that end at a column, as linked lists, and a bitmap of the columns that have any.
+  private readonly endsAt = new Int32Array(COLUMNS + 1).fill(-1)
+  private readonly endBits = new Uint32Array((COLUMNS >> 5) + 1)
+  private nextEnd = new Int32Array(1024)
+  // Live members of a stack in id order, as doubly linked lists: the first one is the stretch's representative.
+  private next = new Int32Array(1024)
+  private previous = new Int32Array(1024)
+  private readonly stacks = new LiveStacks()
+
+  constructor(
+    private readonly lives: Lifetimes,
+    private readonly out: SpanBuilder,
+  ) {}
+
+  /** Ids come in order, and so do their first columns. */
+  add(id: number, c0: number, c1: number): void {
+    if (this.count === this.id.length) this.grow()
+    this.id[this.count] = id
+    this.c0[this.count] = c0
+    this.c1[this.count] = c1
+    this.count++
+  }
+
+  close(): void {
+    if (this.count === 1) {
+      const id = this.id[0]
+      this.out.add(this.c0[0], this.c1[0] - this.c0[0], id, this.lives.stack[id], 1, this.lives.size[id])
+    } else if (this.count > 1) this.sweep()
+    this.count = 0
+  }
+
+  private sweep(): void {
+    const { count, id, c0, c1, endsAt, endBits, nextEnd, stacks, out } = this
+    const { size, stack } = this.lives
+    let lastEnd = 0
+    for (let m = 0; m < count; m++) {
+      const c = c1[m]
+      nextEnd[m] = endsAt[c]
+      endsAt[c] = m
+      endBits[c >> 5] |= 1 << (c & 31)
+      if (c > lastEnd) lastEnd = c
+    }
+    out.beginGroup()
+    let live = 0
+    let bytes = 0
+    let born = 0
+    let ending = this.endFrom(c0[0])
+    for (let c = c0[0]; ; ) {
+      if (ending === c) {
+        for (let m = endsAt[c]; m >= 0; m = nextEnd[m]) {
+          live--
+          bytes -= size[id[m]]
+          this.remove(m, stack[id[m]], size[id[m]])
+        }
+        endsAt[c] = -1
+        endBits[c >> 5] &= ~(1 << (c & 31))
+        if (c === lastEnd) return
+        ending = this.endFrom(c + 1)
+      }
+      for (; born < count && c0[born] === c; born++) {
+        live++
+        bytes += size[id[born]]
+        this.append(born, stack[id[born]], size[id[born]])
+      }
+      const cut = born < count && c0[born] < ending ? c0[born] : ending
+      if (live > 0) {
+        const heaviest = stacks.heaviest()
+        out.addJoining(c, cut - c, id[stacks.head[heaviest]], heaviest, live, bytes)
+      }
+      c = cut
+    }
+  }
+
+  /** First column from c on where a member ends; one there is. */
+  private endFrom(c: number): number {
+    let word = c >> 5
+    let bits = this.endBits[word] & (-1 << (c & 31))
+    while (bits === 0) bits = this.endBits[++word]
+    return (word << 5) + 31 - Math.clz32(bits & -bits)
+  }
+
+  private append(m: number, stack: number, bytes: number): void {
+    const { stacks } = this
+    const tail = stacks.add(stack, bytes, m)
+    this.previous[m] = tail
+    this.next[m] = -1
+    if (tail >= 0) this.next[tail] = m
+  }
+
+  private remove(m: number, stack: number, bytes: number): void {
+    const { stacks, next, previous } = this
+    const before = previous[m]
+    const after = next[m]
+    if (before >= 0) next[before] = after
+    else stacks.head[stack] = after
+    if (after >= 0) previous[after] = before
+    else stacks.tail[stack] = before
+    stacks.subtract(stack, bytes)
+  }
+
+  private grow(): void {
+    for (const name of ['id', 'c0', 'c1', 'nextEnd', 'next', 'previous'] as const) {
+      const larger = new Int32Array(this[name].length * 2)
+      larger.set(this[name])
+      this[name] = larger
+    }
+  }
+}
+
+/** Bytes per stack of the live members of a group, and which stack has most (ties: the lowest number). */
+class LiveStacks {
+  /** First and last live member of a stack; -1: none. */
+  head = new Int32Array(0)
+  tail = new Int32Array(0)
+  private bytes = new Float64Array(0)
+  private readonly live: number[] = []
+  private place = new Int32Array(0)
+  private best = -1
+  private stale = false
+
+  /** Returns the last live member before this one, or -1. */
+  add(stack: number, bytes: number, member: number): number {
+    if (stack >= this.head.length) this.grow(stack + 1)
+    const tail = this.tail[stack]
+    if (tail < 0) {
+      this.place[stack] = this.live.length
+      this.live.push(stack)
+      this.head[stack] = member
+      this.bytes[stack] = 0
+    }
+    this.tail[stack] = member
+    const total = (this.bytes[stack] += bytes)
+    if (!this.stale) {
+      const lead = this.best < 0 ? -1 : this.bytes[this.best]
+      if (total > lead || (total === lead && stack < this.best)) this.best = stack
+    }
+    return tail
+  }
+
+  /** After the member was taken out of the list. */
+  subtract(stack: number, bytes: number): void {
+    this.bytes[stack] -= bytes
+    if (stack === this.best) this.stale = true
+    if (this.head[stack] < 0) {
+      const last = this.live.pop()!
+      if (last !== stack) {
+        this.live[this.place[stack]] = last
+        this.place[last] = this.place[stack]
+      }
+      if (this.live.length === 0) {
+        this.best = -1
+        this.stale = false
+      }
+    }
+  }
+
+  /** The others' order is only worked out again after the heaviest one has lost something. */
+  heaviest(): number {
+    if (this.stale) {
+      let best = -1
+      let most = -1
+      for (const stack of this.live) {
+        const bytes = this.bytes[stack]
+        if (bytes > most || (bytes === most && stack < best)) {
+          best = stack
+          most = bytes
+        }
+      }
+      this.best = best
+      this.stale = false
+    }
+    return this.best
+  }
+
+  private grow(atLeast: number): void {
+    const length = Math.max(atLeast, this.head.length * 2, 1024)
+    const larger = (old: Int32Array) => {
+      const array = new Int32Array(length).fill(-1)
+      array.set(old)
+      return array
+    }
+    this.head = larger(this.head)
+    this.tail = larger(this.tail)
+    this.place = larger(this.place)
+    const bytes = new Float64Array(length)
+    bytes.set(this.bytes)
+    this.bytes = bytes
+  }
+}

@@ -1,0 +1,70 @@
+// Where an axis has marks and what they say. Steps follow the zoom; two neighbouring labels are never the same.
+
+import { bytesInUnit, formatCount } from './format'
+
+export interface Tick {
+  /** in axis units */
+  value: number
+  label: string
+}
+
+/** Byte marks at multiples of a power of two. `target`: about how many fit. */
+export function byteTicks(y0: number, y1: number, target: number): Tick[] {
+  const step = 2 ** Math.max(0, Math.ceil(Math.log2((y1 - y0) / Math.max(1, target))))
+  // The largest unit in which a step has at most two decimals (.25, .5, .75): near the bottom of a zoom, labels become
+  // "3,328 MiB" rather than ever more digits of a GiB.
+  const unit = Math.max(0, Math.min(5, Math.floor((Math.log2(step) + 2) / 10)))
+  return marks(y0, y1, step, (value) => (value === 0 ? '0' : bytesInUnit(value, unit, 2)))
+}
+
+/** Event marks at multiples of 1, 2 or 5 times a power of ten, never below one event. */
+export function eventTicks(x0: number, x1: number, target: number): Tick[] {
+  return marks(x0, x1, Math.max(1, decimalStep((x1 - x0) / Math.max(1, target))), formatCount)
+}
+
+/** Steps above one second that a clock would have, in µs. */
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((s) => s * 1e6)
+
+/** Time marks; values are µs since the first event. */
+export function timeTicks(x0: number, x1: number, target: number): Tick[] {
+  const rough = (x1 - x0) / Math.max(1, target)
+  const step =
+    rough < 1e6
+      ? Math.max(1, decimalStep(rough))
+      : (CLOCK_STEPS.find((s) => s >= rough) ?? Math.ceil(rough / 86400e6) * 86400e6)
+  return marks(x0, x1, step, (value) => timeLabel(value, step))
+}
+
+/** "+1.250 s": as many decimals as the step needs; minutes and hours from one minute steps on or when long. */
+function timeLabel(us: number, step: number): string {
+  if (us === 0) return '0 s'
+  const sign = us < 0 ? '-' : '+'
+  const t = Math.abs(us)
+  if (t < 1e3 && step < 1e3) return `${sign}${t} µs`
+  if (t < 1e6 && step < 1e6) return `${sign}${fixed(t / 1e3, step / 1e3)} ms`
+  if (t < 60e6) return `${sign}${fixed(t / 1e6, step / 1e6)} s`
+  const minutes = Math.floor(t / 60e6)
+  const seconds = fixed((t - minutes * 60e6) / 1e6, step / 1e6).padStart(step < 1e6 ? 0 : 2, '0')
+  if (minutes < 60) return `${sign}${minutes}:${seconds.padStart(2, '0')} min`
+  return `${sign}${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, '0')}${step < 60e6 ? ':' + seconds.padStart(2, '0') : ''} h`
+}
+
+function fixed(value: number, step: number): string {
+  return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)))
+}
+
+/** The smallest of 1, 2, 5 times a power of ten that is at least this. */
+function decimalStep(atLeast: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, Number.MIN_VALUE)))
+  for (const factor of [1, 2, 5]) if (factor * power >= atLeast * (1 - 1e-9)) return factor * power
+  return 10 * power
+}
+
+function marks(from: number, to: number, step: number, label: (value: number) => string): Tick[] {
+  const ticks: Tick[] = []
+  const first = Math.ceil(from / step)
+  const last = Math.floor(to / step)
+  // Multiples, not a running sum: no rounding piles up.
+  for (let i = first; i <= last; i++) ticks.push({ value: i * step || 0, label: label(i * step || 0) })
+  return ticks
+}

@@ -1,0 +1,48 @@
+// The two x axes: event index and µs since the first event. Time is a monotone map of the event index; between two
+// events it is taken as linear, so that a window survives a change of axis and back.
+
+import { lowerBound } from './sampling'
+
+/** µs of a point on the event axis. Outside the trace an event counts as one µs. `clockUs` must not descend. */
+export function eventToUs(clockUs: Float64Array, x: number): number {
+  const last = clockUs.length - 1
+  if (last < 0) return x
+  if (x <= 0) return clockUs[0] + x
+  if (x >= last) return clockUs[last] + (x - last)
+  const event = Math.floor(x)
+  return clockUs[event] + (x - event) * (clockUs[event + 1] - clockUs[event])
+}
+
+/** The point on the event axis of a time; of several events in one µs, the last. */
+export function usToEvent(clockUs: Float64Array, us: number): number {
+  const last = clockUs.length - 1
+  if (last < 0) return us
+  if (us < clockUs[0]) return us - clockUs[0]
+  if (us >= clockUs[last]) return last + (us - clockUs[last])
+  const event = positionAtUs(clockUs, us) - 1
+  return event + (us - clockUs[event]) / (clockUs[event + 1] - clockUs[event])
+}
+
+/** The position s in force at a time: the state after every event up to and at it. */
+export function positionAtUs(clockUs: Float64Array, us: number): number {
+  // Times are whole µs in every recorder, but the search does not lean on it.
+  let low = lowerBound(clockUs, us)
+  let high = clockUs.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (clockUs[middle] <= us) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** The position s in force at a point of either axis, kept inside the trace. */
+export function positionAt(P: number, clockUs: Float64Array | null, axis: 'event' | 'time', x: number): number {
+  const s = axis === 'time' && clockUs ? positionAtUs(clockUs, x) : Math.floor(x) + 1
+  return Math.max(0, Math.min(P - 1, s))
+}
+
+/** Where a position begins on an axis. */
+export function positionStart(clockUs: Float64Array | null, axis: 'event' | 'time', s: number): number {
+  return axis === 'time' && clockUs ? eventToUs(clockUs, s - 1) : s - 1
+}

@@ -1,0 +1,103 @@
+// The view is one rectangle; everything here makes a new one from an old one.
+//
+// Spaces: viewSpace is axis units (events, or µs since the first event) by bytes, y upwards; cssSpace is CSS pixels of
+// the plot, from its top left corner, y downwards. A name says which space a number is in.
+
+import type { ViewWindow } from '../data/model'
+import type { Grid } from './grid'
+
+/** Size of the plot in cssSpace. */
+export interface PlotSize {
+  width: number
+  height: number
+}
+
+export interface Limits {
+  /** The view never leaves this. */
+  bounds: ViewWindow
+  /** The closest zoom. */
+  minXSpan: number
+  minYSpan: number
+}
+
+/** Room above the peak, so that its mark and label do not touch the edge. */
+const HEADROOM = 1.06
+
+/** All there is to see on an axis, and how near one may go: one event or µs, and a few bytes. */
+export function limitsOf(grid: Grid, peakBytes: number): Limits {
+  const bounds = { x0: grid.origin, x1: grid.origin + grid.extent, y0: 0, y1: Math.max(1024, peakBytes * HEADROOM) }
+  return { bounds, minXSpan: 1, minYSpan: 16 }
+}
+
+export function fit(limits: Limits): ViewWindow {
+  return { ...limits.bounds }
+}
+
+/** The nearest window inside the limits; spans are kept where they can be. */
+export function clamp(view: ViewWindow, limits: Limits): ViewWindow {
+  const { bounds } = limits
+  const [x0, x1] = clampRange(view.x0, view.x1, bounds.x0, bounds.x1, limits.minXSpan)
+  const [y0, y1] = clampRange(view.y0, view.y1, bounds.y0, bounds.y1, limits.minYSpan)
+  return { x0, x1, y0, y1 }
+}
+
+function clampRange(a: number, b: number, low: number, high: number, minSpan: number): [number, number] {
+  const whole = high - low
+  const span = Math.min(whole, Math.max(Math.min(minSpan, whole), b - a))
+  // A window that is too narrow grows around its middle, not from one edge.
+  const middle = (a + b) / 2
+  const start = b - a === span ? a : middle - span / 2
+  const from = Math.min(high - span, Math.max(low, start))
+  return [from, from + span]
+}
+
+/** Drag: the content moves with the pointer, so the window moves against it. */
+export function pan(view: ViewWindow, dxViewSpace: number, dyViewSpace: number): ViewWindow {
+  return { x0: view.x0 + dxViewSpace, x1: view.x1 + dxViewSpace, y0: view.y0 + dyViewSpace, y1: view.y1 + dyViewSpace }
+}
+
+/** Zoom about a point that stays where it is; factors below 1 go nearer. */
+export function zoomAt(view: ViewWindow, xViewSpace: number, yViewSpace: number, xFactor: number, yFactor: number): ViewWindow {
+  return {
+    x0: xViewSpace + (view.x0 - xViewSpace) * xFactor,
+    x1: xViewSpace + (view.x1 - xViewSpace) * xFactor,
+    y0: yViewSpace + (view.y0 - yViewSpace) * yFactor,
+    y1: yViewSpace + (view.y1 - yViewSpace) * yFactor,
+  }
+}
+
+/** Zoom within limits. Factors are cut before zooming, so that the point under the cursor stays put at the closest zoom too. */
+export function zoomWithin(view: ViewWindow, limits: Limits, xViewSpace: number, yViewSpace: number, xFactor: number, yFactor: number): ViewWindow {
+  const { bounds } = limits
+  const factor = (wanted: number, span: number, min: number, max: number) => Math.min(max / span, Math.max(Math.min(min, max) / span, wanted))
+  return clamp(
+    zoomAt(
+      view,
+      xViewSpace,
+      yViewSpace,
+      factor(xFactor, view.x1 - view.x0, limits.minXSpan, bounds.x1 - bounds.x0),
+      factor(yFactor, view.y1 - view.y0, limits.minYSpan, bounds.y1 - bounds.y0),
+    ),
+    limits,
+  )
+}
+
+export function cssToViewX(view: ViewWindow, plot: PlotSize, xCss: number): number {
+  return view.x0 + (xCss / plot.width) * (view.x1 - view.x0)
+}
+
+export function cssToViewY(view: ViewWindow, plot: PlotSize, yCss: number): number {
+  return view.y1 - (yCss / plot.height) * (view.y1 - view.y0)
+}
+
+export function viewToCssX(view: ViewWindow, plot: PlotSize, xViewSpace: number): number {
+  return ((xViewSpace - view.x0) / (view.x1 - view.x0)) * plot.width
+}
+
+export function viewToCssY(view: ViewWindow, plot: PlotSize, yViewSpace: number): number {
+  return ((view.y1 - yViewSpace) / (view.y1 - view.y0)) * plot.height
+}
+
+export function sameWindow(a: ViewWindow, b: ViewWindow): boolean {
+  return a.x0 === b.x0 && a.x1 === b.x1 && a.y0 === b.y0 && a.y1 === b.y1
+}

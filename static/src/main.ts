@@ -1,0 +1,34 @@
+// The bundle's beginning. The same script is the page and, started from a blob without a document, its worker.
+
+import { installApi } from './api'
+import { type BlobTexts, openClient } from './data/client'
+import { startApp } from './ui/app'
+import { startWorker } from './worker'
+
+if (typeof document === 'undefined') startWorker(self as never)
+else startPage()
+
+function startPage(): void {
+  // Only readable while the script runs for the first time. Empty when it was loaded by its address: then all runs here.
+  const script = document.currentScript?.textContent ?? ''
+  const root = document.getElementById('app')
+  if (!root) throw new Error('the page has no element #app')
+  const opening = openClient(blobTexts(), script).then((client) => ({ client, controller: startApp(client, root) }))
+  const api = installApi(window as never, opening)
+  api.ready.then(
+    () => performance.mark('snapreport:ready'),
+    (error: unknown) => {
+      // The static summary above stays readable; say here why there is nothing below it.
+      root.hidden = false
+      root.textContent = `This report cannot be shown: ${error instanceof Error ? error.message : String(error)}`
+      console.error(error)
+    },
+  )
+}
+
+/** The blobs lie in the page as inert script elements, read where they are: nothing is kept twice. */
+function blobTexts(): BlobTexts {
+  const elements = new Map<string, Element>()
+  for (const element of document.querySelectorAll('script[data-blob]')) elements.set(element.getAttribute('data-blob')!, element)
+  return { names: () => [...elements.keys()], text: (name) => elements.get(name)?.textContent ?? undefined }
+}

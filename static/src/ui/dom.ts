@@ -1,0 +1,62 @@
+// Elements without markup: strings from a snapshot become text nodes and nothing else.
+
+type Child = Node | string | null | false
+type Attribute = string | number | boolean | null | ((event: never) => void)
+
+/** h('button', { class: 'tool', onclick: run }, 'Fit'). A null or false attribute or child is left out. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Record<string, Attribute> = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === false) continue
+    if (typeof value === 'function') element.addEventListener(name.slice(2), value as EventListener)
+    else element.setAttribute(name, value === true ? '' : String(value))
+  }
+  append(element, ...children)
+  return element
+}
+
+export function append(parent: Node, ...children: Child[]): void {
+  for (const child of children) {
+    if (child === null || child === false) continue
+    parent.appendChild(typeof child === 'string' ? document.createTextNode(child) : child)
+  }
+}
+
+/** Replaces everything inside an element. */
+export function fill(parent: Element, ...children: Child[]): void {
+  parent.replaceChildren()
+  append(parent, ...children)
+}
+
+/** Puts text on the clipboard, also where the page may not use the clipboard interface. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text)
+    return true
+  } catch {
+    const area = h('textarea', { class: 'offscreen', readonly: true })
+    area.value = text
+    document.body.appendChild(area)
+    area.select()
+    const copied = document.execCommand('copy')
+    area.remove()
+    return copied
+  }
+}
+
+/** A button that copies and says so for a moment. */
+export function copyButton(label: string, text: () => string, title = label): HTMLButtonElement {
+  const button = h('button', { type: 'button', class: 'copy', title })
+  button.textContent = label
+  button.addEventListener('click', () => {
+    void copyText(text()).then((copied) => {
+      button.textContent = copied ? 'Copied' : 'Not allowed'
+      setTimeout(() => (button.textContent = label), 1200)
+    })
+  })
+  return button
+}

@@ -1,0 +1,95 @@
+// The state in the URL hash, readable: #device=0&x=120..480&y=0..1073741824&select=17
+// Only what differs from the start is written, so a report that was just opened keeps a clean address.
+
+import { type Range, type State, type Store, type Theme, VIEWS, type ViewName } from './state'
+
+/** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
+const WRITE_EVERY_MS = 400
+
+export function writeHash(state: State, start: State): string {
+  const parts: string[] = []
+  if (state.view !== start.view) parts.push(`view=${state.view}`)
+  if (state.device !== start.device) parts.push(`device=${state.device}`)
+  if (state.axis !== start.axis) parts.push(`axis=${state.axis}`)
+  if (state.x) parts.push(`x=${writeRange(state.x, 4)}`)
+  if (state.y) parts.push(`y=${writeRange(state.y, 0)}`)
+  if (state.select !== null) parts.push(`select=${state.select}`)
+  if (state.query) parts.push(`query=${encodeURIComponent(state.query)}`)
+  if (state.noise) parts.push('noise=1')
+  if (state.theme !== 'system') parts.push(`theme=${state.theme}`)
+  return parts.length ? `#${parts.join('&')}` : ''
+}
+
+/** What a hash says, over the state that a report starts with. What it says wrongly is passed over. */
+export function readHash(hash: string, start: State, devices: number): State {
+  const fields = new Map<string, string>()
+  for (const part of hash.replace(/^#/, '').split('&')) {
+    const at = part.indexOf('=')
+    if (at > 0) fields.set(part.slice(0, at), decode(part.slice(at + 1)))
+  }
+  const view = fields.get('view') as ViewName
+  const theme = fields.get('theme') as Theme
+  const axis = fields.get('axis')
+  const device = readWhole(fields.get('device'))
+  return {
+    ...start,
+    view: VIEWS.includes(view) ? view : start.view,
+    device: device !== null && device < devices ? device : start.device,
+    axis: axis === 'time' || axis === 'event' ? axis : start.axis,
+    x: readRange(fields.get('x')),
+    y: readRange(fields.get('y')),
+    select: readWhole(fields.get('select')),
+    query: fields.get('query') ?? '',
+    noise: fields.get('noise') === '1',
+    theme: theme === 'light' || theme === 'dark' ? theme : 'system',
+  }
+}
+
+/** Keeps the address and the store the same, both ways. */
+export function bindHash(store: Store, start: State, devices: number): void {
+  let timer = 0
+  let last = 0
+  const write = (): void => {
+    timer = 0
+    last = performance.now()
+    const hash = writeHash(store.state, start)
+    if (hash === location.hash) return
+    try {
+      history.replaceState(history.state, '', hash || location.pathname + location.search)
+    } catch {
+      // A page inside a sandbox may not change its address; everything else still works.
+    }
+  }
+  store.subscribe(() => {
+    if (timer === 0) timer = window.setTimeout(write, Math.max(0, last + WRITE_EVERY_MS - performance.now()))
+  })
+  window.addEventListener('hashchange', () => {
+    clearTimeout(timer)
+    timer = 0
+    store.set(readHash(location.hash, start, devices))
+  })
+}
+
+function writeRange(range: Range, digits: number): string {
+  return range.map((value) => String(Number(value.toFixed(digits)))).join('..')
+}
+
+function readRange(text: string | undefined): Range | null {
+  const match = /^(-?[\d.e+]+?)\.\.(-?[\d.e+]+)$/i.exec(text ?? '')
+  if (!match) return null
+  const low = Number(match[1])
+  const high = Number(match[2])
+  return Number.isFinite(low) && Number.isFinite(high) && high > low ? [low, high] : null
+}
+
+function readWhole(text: string | undefined): number | null {
+  return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

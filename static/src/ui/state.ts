@@ -1,0 +1,65 @@
+// What the reader sees, as one immutable object. Views are functions of it; the URL hash mirrors it.
+
+import type { Axis } from '../data/model'
+
+export type Theme = 'system' | 'light' | 'dark'
+export type ViewName = 'timeline' | 'summary'
+export type Range = readonly [number, number]
+
+/** Views that exist. The design names more; they come with later work. */
+export const VIEWS: readonly ViewName[] = ['timeline', 'summary']
+
+export interface State {
+  /** DeviceInfo.index */
+  readonly device: number
+  readonly view: ViewName
+  readonly axis: Axis
+  /** Window in events (fractions allowed) whatever the axis, so that a link survives a change of axis; null: all. */
+  readonly x: Range | null
+  /** Window in bytes; null: all. */
+  readonly y: Range | null
+  /** Allocation id */
+  readonly select: number | null
+  readonly query: string
+  readonly theme: Theme
+  /** Show the frames of the interpreter loop, the dispatcher and the unwinder. */
+  readonly noise: boolean
+}
+
+export type Listener = (state: State, before: State) => void
+
+export class Store {
+  private current: State
+  private readonly listeners: Listener[] = []
+
+  constructor(state: State) {
+    this.current = Object.freeze(state)
+  }
+
+  get state(): State {
+    return this.current
+  }
+
+  /** Changes some fields. Another device starts with a fresh window and no selection unless these come along. */
+  set(patch: Partial<State>): void {
+    const before = this.current
+    const fresh = patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null } : {}
+    const next: State = Object.freeze({ ...before, ...fresh, ...patch })
+    if (isSame(before, next)) return
+    this.current = next
+    for (const listener of this.listeners) listener(next, before)
+  }
+
+  subscribe(listener: Listener): void {
+    this.listeners.push(listener)
+  }
+}
+
+function isSame(a: State, b: State): boolean {
+  return a.device === b.device && a.view === b.view && a.axis === b.axis && a.select === b.select
+    && a.query === b.query && a.theme === b.theme && a.noise === b.noise && isSameRange(a.x, b.x) && isSameRange(a.y, b.y)
+}
+
+function isSameRange(a: Range | null, b: Range | null): boolean {
+  return a === b || (a !== null && b !== null && a[0] === b[0] && a[1] === b[1])
+}

@@ -1,0 +1,101 @@
+// What is at a place of the timeline, in words: for the tooltip, the live text and the axes.
+
+import type { DeviceData, Frame } from '../../data/model'
+import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
+import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
+import type { Column } from './column'
+import type { Scene } from './scene'
+
+/** What the pointer is on. */
+export interface Hit {
+  column: Column
+  /** Allocation id; -1 above the stack. */
+  id: number
+}
+
+export interface Line {
+  text: string
+  kind: 'title' | 'frame' | 'plain' | 'soft'
+}
+
+export function describeHit(scene: Scene, hit: Hit): Line[] {
+  const data = scene.data
+  if (!data) return []
+  const lines: Line[] = []
+  if (hit.id >= 0) lines.push(...describeAllocation(scene, data, hit.id))
+  lines.push(...describeColumn(scene, data, hit.column, hit.id < 0))
+  return lines
+}
+
+function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] {
+  const { info } = scene
+  const top = scene.stacks?.top(data.stack[id]) ?? null
+  const pool = info.pools[data.pool[id]]
+  return [
+    { kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${formatAddress(data.addrHi[id], data.addrLo[id])}` },
+    { kind: 'frame', text: top ? describeFrame(top) : 'no stack recorded' },
+    { kind: 'plain', text: describeLifetime(data, id) },
+    {
+      kind: 'soft',
+      text: [`stream ${info.streams[data.stream[id]] ?? '?'}`, pool && `pool ${pool}`, info.categories[data.category[id]]]
+        .filter(Boolean).join(' · '),
+    },
+  ]
+}
+
+export function describeFrame(frame: Frame): string {
+  return frame.line > 0 || frame.filename
+    ? `${frame.name || '?'}  ${shortPath(frame.filename)}:${frame.line}`
+    : frame.name || '?'
+}
+
+/** "events 12 – 80, live for 68 events, 1.20 ms" and its open-ended forms. */
+export function describeLifetime(data: DeviceData, id: number): string {
+  const from = data.start[id] === 0 ? 'before the trace' : `event ${formatCount(data.start[id] - 1)}`
+  const alive = data.freeEvent[id] < 0
+  const to = alive ? 'alive at the end' : `event ${formatCount(data.freeEvent[id])}`
+  if (data.n === 0) return 'alive in the final state'
+  const live = lifetimeUs(data, id)
+  const events = plural((alive ? data.n : data.freeEvent[id]) - Math.max(0, data.start[id] - 1), 'event')
+  return `${from} → ${to}, ${data.start[id] === 0 || alive ? 'at least ' : ''}${events}${live === null ? '' : `, ${formatDuration(live)}`}`
+}
+
+/** µs from its alloc to its free, or as far as the trace reaches; null without times. */
+export function lifetimeUs(data: DeviceData, id: number): number | null {
+  if (!data.timeUs || data.n === 0) return null
+  const from = data.timeUs[Math.max(0, data.start[id] - 1)]
+  const to = data.timeUs[data.freeEvent[id] < 0 ? data.n - 1 : data.freeEvent[id]]
+  return Math.max(0, to - from)
+}
+
+function describeColumn(scene: Scene, data: DeviceData, column: Column, totals: boolean): Line[] {
+  const { s, from, to } = column
+  const lines: Line[] = []
+  const position = s === 0 ? 'before the first event' : `event ${formatCount(s - 1)}${momentOf(data, s)}`
+  if (totals) {
+    lines.push({ kind: 'title', text: `${formatBytes(data.allocated[s])} allocated` })
+    if (data.reserved[s] > 0) lines.push({ kind: 'plain', text: `${formatBytes(data.reserved[s])} reserved` })
+  }
+  if (to - from > 1) {
+    lines.push({
+      kind: 'soft',
+      text: `column of ${formatCount(to - from)} events (${formatCount(from - 1)} – ${formatCount(to - 2)}), shown at its greatest: ${position}`,
+    })
+  } else {
+    lines.push({ kind: 'soft', text: position })
+  }
+  return lines
+}
+
+function momentOf(data: DeviceData, s: number): string {
+  return data.timeUs && s > 0 ? `, ${formatOffset(data.timeUs[s - 1])}` : ''
+}
+
+/** A moment with the recorder's clock where it is a date: "+1.234567 s (2026-01-31 … UTC)". */
+export function describeMoment(scene: Scene, event: number): string | null {
+  const data = scene.data
+  if (!data?.timeUs || event < 0 || event >= data.n) return null
+  const since = data.timeUs[event]
+  const clock = (scene.info.time0 ?? 0) + since
+  return isDate(clock) ? `${formatOffset(since)} (${formatMoment(clock)})` : formatOffset(since)
+}

@@ -1,0 +1,142 @@
+// The whole trace in a strip, with the window as a brush: drag it, pull its edges, or draw a new one.
+
+import { h } from '../../ui/dom'
+import { type Inks } from './frame'
+import type { AxisScale } from './scale'
+import type { Scene } from './scene'
+
+const EDGE_PIXELS = 7
+
+type Drag = { kind: 'move' | 'left' | 'right' | 'new'; from: number; x0: number; x1: number }
+
+export class Minimap {
+  readonly element = h('canvas', { class: 'minimap', 'aria-hidden': 'true', title: 'The whole trace. Drag the window, its edges, or draw a new one.' })
+  private readonly picture = document.createElement('canvas')
+  private pictureKey = ''
+  private drag: Drag | null = null
+  private scale: AxisScale | null = null
+  private shown: { x0: number; x1: number } = { x0: 0, x1: 1 }
+  private readonly onWindow: (x0: number, x1: number) => void
+  private readonly onFit: () => void
+
+  constructor(onWindow: (x0: number, x1: number) => void, onFit: () => void) {
+    this.onWindow = onWindow
+    this.onFit = onFit
+    this.element.addEventListener('pointerdown', this.down)
+    this.element.addEventListener('pointermove', this.move)
+    this.element.addEventListener('pointerup', () => (this.drag = null))
+    this.element.addEventListener('pointercancel', () => (this.drag = null))
+    this.element.addEventListener('dblclick', () => this.onFit())
+  }
+
+  draw(scene: Scene, scale: AxisScale, window: { x0: number; x1: number }, inks: Inks, inset: { left: number; right: number }, themeKey: string): void {
+    this.scale = scale
+    this.shown = window
+    const { element, picture } = this
+    element.style.marginLeft = `${inset.left}px`
+    element.style.width = `calc(100% - ${inset.left + inset.right}px)`
+    const ratio = devicePixelRatio || 1
+    const width = Math.max(1, Math.round(element.clientWidth * ratio))
+    const height = Math.max(1, Math.round(element.clientHeight * ratio))
+    const key = [scene.info.index, scale.axis, scene.data !== null, width, height, themeKey].join()
+    if (key !== this.pictureKey) {
+      picture.width = width
+      picture.height = height
+      drawPicture(picture, scene, scale, inks)
+      this.pictureKey = key
+      element.width = width
+      element.height = height
+    }
+    const ctx = element.getContext('2d')!
+    ctx.setTransform(1, 0, 0, 1, 0, 0)
+    ctx.clearRect(0, 0, width, height)
+    ctx.drawImage(picture, 0, 0)
+    const left = this.toPixel(window.x0) * ratio
+    // A window of one event in a million is thinner than a pixel; the brush stays visible and can be held.
+    const right = Math.max(left + 3 * ratio, this.toPixel(window.x1) * ratio)
+    ctx.fillStyle = inks.panel
+    ctx.globalAlpha = 0.62
+    ctx.fillRect(0, 0, left, height)
+    ctx.fillRect(right, 0, width - right, height)
+    ctx.globalAlpha = 1
+    ctx.strokeStyle = inks.accent
+    ctx.lineWidth = 1.5 * ratio
+    ctx.strokeRect(left + ratio, ratio, Math.max(ratio, right - left - 2 * ratio), height - 2 * ratio)
+    ctx.fillStyle = inks.accent
+    for (const x of [left, right - 3 * ratio]) ctx.fillRect(x, height * 0.3, 3 * ratio, height * 0.4)
+  }
+
+  private toPixel(x: number): number {
+    const { x0, x1 } = this.scale!
+    return ((x - x0) / (x1 - x0)) * this.element.clientWidth
+  }
+
+  private toX(pixel: number): number {
+    const { x0, x1 } = this.scale!
+    return x0 + (pixel / Math.max(1, this.element.clientWidth)) * (x1 - x0)
+  }
+
+  private dragAt(pixel: number): Drag['kind'] {
+    const left = this.toPixel(this.shown.x0)
+    const right = Math.max(left + 3, this.toPixel(this.shown.x1))
+    const whole = this.shown.x0 <= this.scale!.x0 && this.shown.x1 >= this.scale!.x1
+    if (Math.abs(pixel - left) <= EDGE_PIXELS) return 'left'
+    if (Math.abs(pixel - right) <= EDGE_PIXELS) return 'right'
+    // A window over everything cannot be moved: inside it a new one is drawn.
+    return pixel > left && pixel < right && !whole ? 'move' : 'new'
+  }
+
+  private readonly down = (event: PointerEvent): void => {
+    if (!this.scale || event.button !== 0) return
+    this.element.setPointerCapture(event.pointerId)
+    const pixel = event.clientX - this.element.getBoundingClientRect().left
+    this.drag = { kind: this.dragAt(pixel), from: this.toX(pixel), ...this.shown }
+  }
+
+  private readonly move = (event: PointerEvent): void => {
+    if (!this.scale) return
+    const pixel = event.clientX - this.element.getBoundingClientRect().left
+    const { drag } = this
+    if (!drag) {
+      const kind = this.dragAt(pixel)
+      this.element.style.cursor = kind === 'move' ? 'grab' : kind === 'new' ? 'crosshair' : 'ew-resize'
+      return
+    }
+    const x = this.toX(pixel)
+    if (drag.kind === 'move') this.onWindow(drag.x0 + x - drag.from, drag.x1 + x - drag.from)
+    else if (drag.kind === 'new') {
+      if (Math.abs(this.toPixel(x) - this.toPixel(drag.from)) > 3) this.onWindow(Math.min(x, drag.from), Math.max(x, drag.from))
+    } else {
+      const fixed = drag.kind === 'left' ? drag.x1 : drag.x0
+      this.onWindow(Math.min(x, fixed), Math.max(x, fixed))
+    }
+  }
+}
+
+function drawPicture(canvas: HTMLCanvasElement, scene: Scene, scale: AxisScale, inks: Inks): void {
+  const ctx = canvas.getContext('2d')!
+  const { width, height } = canvas
+  ctx.clearRect(0, 0, width, height)
+  if (!scene.data || !scene.allocatedMax || !scene.reservedMax) return
+  const top = Math.max(scene.info.peakBytes, scene.yTop) || 1
+  const perPixel = (scale.x1 - scale.x0) / width
+  const y = (bytes: number): number => height - (bytes / top) * (height - 3)
+  const column = (pixel: number): [number, number] =>
+    scene.positions(scale.axis, scale.x0 + pixel * perPixel, scale.x0 + (pixel + 1) * perPixel)
+  ctx.fillStyle = inks.soft
+  ctx.globalAlpha = 0.55
+  for (let pixel = 0; pixel < width; pixel++) {
+    const at = y(scene.allocatedMax.max(...column(pixel)))
+    ctx.fillRect(pixel, at, 1, height - at)
+  }
+  ctx.globalAlpha = 1
+  ctx.fillStyle = inks.reserved
+  for (let pixel = 0; pixel < width; pixel++) {
+    ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
+  }
+  for (const mark of scene.marks) {
+    ctx.fillStyle = inks[mark.kind]
+    const x = ((scale.toAxis(mark.event) - scale.x0) / (scale.x1 - scale.x0)) * width
+    ctx.fillRect(Math.round(x), 0, Math.max(1, devicePixelRatio || 1), height)
+  }
+}

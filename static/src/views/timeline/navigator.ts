@@ -1,0 +1,87 @@
+// Moves of the window: each makes a new window from the one in the state and stores it.
+
+import type { ViewWindow } from '../../data/model'
+import { pan, zoomWithin } from '../../layout/viewport'
+import type { Store } from '../../ui/state'
+import { pixelToX, pixelToY, type Plot } from './frame'
+import type { Box } from './pointer'
+import { type Limits, resolveWindow, windowPatch } from './window'
+
+export class Navigator {
+  private readonly store: Store
+  private readonly limits: () => Limits | null
+  private readonly plot: () => Plot | null
+
+  constructor(store: Store, limits: () => Limits | null, plot: () => Plot | null) {
+    this.store = store
+    this.limits = limits
+    this.plot = plot
+  }
+
+  /** The window in axis units and bytes; null while the axis waits for data. */
+  window(): ViewWindow | null {
+    const limits = this.limits()
+    return limits && resolveWindow(this.store.state, limits)
+  }
+
+  /** Everything. */
+  fit(): void {
+    this.store.set({ x: null, y: null })
+  }
+
+  /** By shares of the window's width and height. */
+  panBy(shareX: number, shareY: number): void {
+    this.change((w) => pan(w, (w.x1 - w.x0) * shareX, (w.y1 - w.y0) * shareY))
+  }
+
+  /** The picture follows the pointer by so many CSS pixels. */
+  panPixels(dx: number, dy: number): void {
+    const plot = this.plot()
+    if (plot) this.panBy(-dx / plot.width, dy / plot.height)
+  }
+
+  /** About a place of the canvas in CSS pixels, which keeps its content. */
+  zoomAt(x: number, y: number, factorX: number, factorY: number): void {
+    const plot = this.plot()
+    if (!plot) return
+    this.change((window, limits) => {
+      const here = { window, plot }
+      return zoomWithin(window, limits, pixelToX(here, x), pixelToY(here, y), factorX, factorY)
+    })
+  }
+
+  zoomToBox(box: Box): void {
+    const plot = this.plot()
+    if (!plot) return
+    this.change((window) => {
+      const here = { window, plot }
+      // A flat or a narrow box means one axis: nobody draws a line on purpose to see nothing.
+      const wide = Math.abs(box.x1 - box.x0) >= 4
+      const tall = Math.abs(box.y1 - box.y0) >= 4
+      return {
+        x0: wide ? pixelToX(here, Math.min(box.x0, box.x1)) : window.x0,
+        x1: wide ? pixelToX(here, Math.max(box.x0, box.x1)) : window.x1,
+        y0: tall ? pixelToY(here, Math.max(box.y0, box.y1)) : window.y0,
+        y1: tall ? pixelToY(here, Math.min(box.y0, box.y1)) : window.y1,
+      }
+    })
+  }
+
+  showX(x0: number, x1: number): void {
+    this.change((w) => ({ ...w, x0, x1 }))
+  }
+
+  /** An event in the middle, over the whole height; a window over everything becomes a twentieth of it. */
+  centreOn(event: number): void {
+    this.change((w, { scale, bounds }) => {
+      const x = scale.toAxis(event)
+      const span = this.store.state.x === null ? (bounds.x1 - bounds.x0) / 20 : w.x1 - w.x0
+      return { x0: x - span / 2, x1: x + span / 2, y0: bounds.y0, y1: bounds.y1 }
+    })
+  }
+
+  private change(next: (window: ViewWindow, limits: Limits) => ViewWindow): void {
+    const limits = this.limits()
+    if (limits) this.store.set(windowPatch(next(resolveWindow(this.store.state, limits), limits), limits))
+  }
+}

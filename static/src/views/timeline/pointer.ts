@@ -1,0 +1,169 @@
+// Mouse, pen, touch and wheel on the plot, turned into intentions. Knows pixels of its element and nothing of memory.
+
+export interface PointerActions {
+  /** Pixels the picture should follow. */
+  pan(dx: number, dy: number): void
+  /** Factors below 1 zoom in; the point keeps its place. */
+  zoom(x: number, y: number, factorX: number, factorY: number): void
+  /** The box while it is drawn; null when it is given up or done. */
+  box(box: Box | null): void
+  zoomToBox(box: Box): void
+  hover(x: number, y: number): void
+  leave(): void
+  click(x: number, y: number): void
+  fit(): void
+  /** The toolbar's switch for box zoom. */
+  boxMode(): boolean
+}
+
+export interface Box {
+  x0: number
+  y0: number
+  x1: number
+  y1: number
+}
+
+/** A press that moves less is a click. */
+const CLICK_PIXELS = 4
+/** Wheel events closer than this belong to one gesture, inertia included. */
+const GESTURE_MS = 180
+const ZOOM_PER_PIXEL = 0.0022
+
+export class PointerInput {
+  private readonly element: HTMLElement
+  private readonly actions: PointerActions
+  private readonly pointers = new Map<number, { x: number; y: number }>()
+  private mode: 'none' | 'press' | 'pan' | 'box' | 'pinch' = 'none'
+  private start = { x: 0, y: 0 }
+  private box: Box | null = null
+  private gesture: { kind: 'pan' | 'zoomX' | 'zoomY'; at: number } | null = null
+
+  constructor(element: HTMLElement, actions: PointerActions) {
+    this.element = element
+    this.actions = actions
+    element.addEventListener('pointerdown', this.down)
+    element.addEventListener('pointermove', this.move)
+    element.addEventListener('pointerup', this.up)
+    element.addEventListener('pointercancel', this.cancel)
+    element.addEventListener('pointerleave', () => {
+      if (this.mode === 'none') actions.leave()
+    })
+    element.addEventListener('dblclick', () => actions.fit())
+    // Not passive: the page must not scroll away under the picture.
+    element.addEventListener('wheel', this.wheel, { passive: false })
+  }
+
+  /** Gives up a drag; true when there was one. */
+  cancelDrag(): boolean {
+    const dragging = this.mode === 'box' || this.mode === 'pan'
+    this.mode = 'none'
+    this.box = null
+    this.actions.box(null)
+    return dragging
+  }
+
+  private place(event: MouseEvent): { x: number; y: number } {
+    const bounds = this.element.getBoundingClientRect()
+    return { x: event.clientX - bounds.left, y: event.clientY - bounds.top }
+  }
+
+  private readonly down = (event: PointerEvent): void => {
+    if (event.pointerType === 'mouse' && event.button !== 0) return
+    const at = this.place(event)
+    this.element.setPointerCapture(event.pointerId)
+    this.pointers.set(event.pointerId, at)
+    if (this.pointers.size === 2) {
+      this.cancelDrag()
+      this.mode = 'pinch'
+      return
+    }
+    this.start = at
+    const boxed = event.ctrlKey || event.altKey || event.metaKey || this.actions.boxMode()
+    this.mode = boxed ? 'box' : 'press'
+    this.actions.leave()
+  }
+
+  private readonly move = (event: PointerEvent): void => {
+    const at = this.place(event)
+    const before = this.pointers.get(event.pointerId)
+    if (!before) {
+      if (this.mode === 'none') this.actions.hover(at.x, at.y)
+      return
+    }
+    if (this.mode === 'pinch') this.pinch(event.pointerId, at)
+    this.pointers.set(event.pointerId, at)
+    if (this.mode === 'press' && Math.hypot(at.x - this.start.x, at.y - this.start.y) >= CLICK_PIXELS) {
+      this.mode = 'pan'
+      this.element.classList.add('panning')
+      this.actions.pan(at.x - this.start.x, at.y - this.start.y)
+    } else if (this.mode === 'pan') {
+      this.actions.pan(at.x - before.x, at.y - before.y)
+    } else if (this.mode === 'box') {
+      this.box = { x0: this.start.x, y0: this.start.y, x1: at.x, y1: at.y }
+      this.actions.box(this.box)
+    }
+  }
+
+  private readonly up = (event: PointerEvent): void => {
+    if (!this.pointers.delete(event.pointerId)) return
+    const { mode, box } = this
+    const at = this.place(event)
+    this.element.classList.remove('panning')
+    if (mode === 'pinch') {
+      if (this.pointers.size === 0) this.mode = 'none'
+      return
+    }
+    this.mode = 'none'
+    this.box = null
+    if (mode === 'press' || (mode === 'box' && (!box || smallBox(box)))) this.actions.click(at.x, at.y)
+    if (mode === 'box') {
+      this.actions.box(null)
+      if (box && !smallBox(box)) this.actions.zoomToBox(box)
+    }
+    if (event.pointerType === 'mouse') this.actions.hover(at.x, at.y)
+  }
+
+  private readonly cancel = (event: PointerEvent): void => {
+    this.pointers.delete(event.pointerId)
+    this.element.classList.remove('panning')
+    this.cancelDrag()
+  }
+
+  private pinch(moved: number, at: { x: number; y: number }): void {
+    const before = this.pointers.get(moved)!
+    const other = [...this.pointers].find(([id]) => id !== moved)?.[1]
+    if (!other) return
+    const was = Math.max(20, Math.abs(before.x - other.x))
+    const is = Math.max(20, Math.abs(at.x - other.x))
+    this.actions.zoom((at.x + other.x) / 2, (at.y + other.y) / 2, was / is, 1)
+    this.actions.pan((at.x - before.x) / 2, 0)
+  }
+
+  private readonly wheel = (event: WheelEvent): void => {
+    event.preventDefault()
+    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1
+    const dx = event.deltaX * unit
+    const dy = event.deltaY * unit
+    // A trackpad sends a tail of events after the fingers have left. What a gesture does is decided by its first event,
+    // so that a zoom does not turn into a pan when the hand wanders, nor y into x when shift is let go early.
+    if (!this.gesture || event.timeStamp - this.gesture.at > GESTURE_MS) {
+      const sideways = Math.abs(dx) > Math.abs(dy)
+      this.gesture = { kind: event.shiftKey ? 'zoomY' : sideways && !event.ctrlKey ? 'pan' : 'zoomX', at: event.timeStamp }
+    }
+    this.gesture.at = event.timeStamp
+    const { kind } = this.gesture
+    if (kind === 'pan') {
+      this.actions.pan(-dx, 0)
+      return
+    }
+    // Browsers turn a wheel with shift sideways on some systems. A pinch on a trackpad arrives as small deltas with ctrl.
+    const delta = (kind === 'zoomY' && dy === 0 ? dx : dy) * (event.ctrlKey && Math.abs(dy) < 40 ? 4 : 1)
+    const factor = Math.exp(Math.max(-300, Math.min(300, delta)) * ZOOM_PER_PIXEL)
+    const at = this.place(event)
+    this.actions.zoom(at.x, at.y, kind === 'zoomX' ? factor : 1, kind === 'zoomY' ? factor : 1)
+  }
+}
+
+function smallBox(box: Box): boolean {
+  return Math.abs(box.x1 - box.x0) < CLICK_PIXELS && Math.abs(box.y1 - box.y0) < CLICK_PIXELS
+}

@@ -1,0 +1,82 @@
+// Everything the timeline needs of one device, prepared once. Works from the manifest alone until the columns arrive.
+
+import type { Axis, DeviceData, DeviceInfo, Stacks } from '../../data/model'
+import { lowerBound } from '../../layout/sampling'
+import { RangeMax } from './range-max'
+import { type AxisScale, eventScale, timeScale } from './scale'
+
+/** A moment worth a mark. */
+export interface Mark {
+  kind: 'peak' | 'oom' | 'snapshot'
+  /** Event of the mark; -1 for a peak before the first event. */
+  event: number
+  /** Bytes at the peak, asked for by an OOM. */
+  bytes: number
+  /** Free bytes of the device at an OOM; NaN where not known. */
+  free: number
+}
+
+export class Scene {
+  readonly info: DeviceInfo
+  data: DeviceData | null = null
+  stacks: Stacks | null = null
+  allocatedMax: RangeMax | null = null
+  reservedMax: RangeMax | null = null
+  marks: Mark[]
+  private times: AxisScale | null = null
+  private readonly events: AxisScale
+
+  constructor(info: DeviceInfo) {
+    this.info = info
+    this.events = eventScale(info)
+    this.marks = info.allocations > 0 ? [peakMark(info)] : []
+  }
+
+  setData(data: DeviceData, stacks: Stacks): void {
+    this.data = data
+    this.stacks = stacks
+    this.allocatedMax = new RangeMax(data.allocated)
+    this.reservedMax = new RangeMax(data.reserved)
+    this.times = timeScale(data)
+    const { other } = data
+    for (let row = 0; row < other.event.length; row++) {
+      const kind = this.info.actions[other.action[row]]
+      if (kind !== 'oom' && kind !== 'snapshot') continue
+      this.marks.push({ kind, event: other.event[row], bytes: other.size[row], free: other.free[row] })
+    }
+  }
+
+  get hasTimes(): boolean {
+    return this.info.time0 !== null && this.info.events > 0
+  }
+
+  /** Null while the time axis waits for the columns. */
+  scale(axis: Axis): AxisScale | null {
+    return axis === 'event' || !this.hasTimes ? this.events : this.times
+  }
+
+  /** Top of the view that shows everything. Reserved counts unless it would press the allocations flat. */
+  get yTop(): number {
+    const peak = this.info.peakBytes
+    const reserved = this.info.stats.peak_reserved_bytes || 0
+    const top = Math.max(peak, reserved <= 2.5 * peak || peak === 0 ? reserved : 0)
+    return Math.max(1024, top * 1.08)
+  }
+
+  /** Positions [from, to) that a stretch of the axis stands for: what is in force at its start up to its last event. */
+  positions(axis: Axis, x0: number, x1: number): [number, number] {
+    const scale = this.scale(axis)
+    const P = this.info.events + 1
+    if (!scale || scale.axis === 'event') {
+      const from = Math.min(P - 1, Math.max(0, Math.floor(x0 + 1)))
+      return [from, Math.min(P, Math.max(from + 1, Math.ceil(x1 + 1)))]
+    }
+    const clock = this.data!.clockUs!
+    const from = lowerBound(clock, x0)
+    return [from, Math.max(from, lowerBound(clock, x1, from)) + 1]
+  }
+}
+
+function peakMark(info: DeviceInfo): Mark {
+  return { kind: 'peak', event: info.peakEvent, bytes: info.peakBytes, free: NaN }
+}

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { decodeBase85 } from '../src/data/base85'
+import { brotliNow } from '../src/data/brotli'
+import { DecodedBlob, type Dtype } from '../src/data/columns'
+import { ascending, lifetimes } from '../src/data/device'
+import { isNoise } from '../src/data/noise'
+import { readStacks } from '../src/data/stacks'
+import { encodeBase85, encodeBlob, encodeText } from './encode'
+import { info, random } from './trace'
+
+test('base 85 gives the bytes back, for every length', () => {
+  const r = random(1)
+  for (let length = 0; length < 70; length++) {
+    const bytes = Uint8Array.from({ length }, () => Math.floor(r() * 256))
+    assert.deepEqual(decodeBase85(encodeBase85(bytes)), bytes)
+    assert.deepEqual(decodeBase85(`\n${encodeBase85(bytes)}\n`), bytes)
+  }
+  assert.deepEqual(decodeBase85(encodeBase85(new Uint8Array(8).fill(255))), new Uint8Array(8).fill(255))
+})
+
+test('damaged base 85 is refused', () => {
+  const text = encodeBase85(Uint8Array.of(1, 2, 3, 4, 5))
+  for (const bad of ['', '4', text.slice(0, -1), text.slice(0, 3) + '<' + text.slice(4), text.slice(0, 3) + 'é' + text.slice(4), '0zzzzz', '1']) {
+    assert.throws(() => decodeBase85(bad), /damaged/, JSON.stringify(bad))
+  }
+})
+
+const TOP: Record<string, number> = { u8: 2 ** 8, u16: 2 ** 16, u32: 2 ** 32, i32: 2 ** 31, f64: 2 ** 50 }
+
+test('every type, transform and layout comes back', () => {
+  const r = random(2)
+  for (const dtype of ['u8', 'u16', 'u32', 'i32', 'f64'] as Dtype[]) {
+    for (const transform of ['n', 'nz', 'd', 'dz', 'Dz', 'D'] as const) {
+      for (const layout of ['v', 'p', 'c', 'u'] as const) {
+        if (layout === 'c' && transform[0] !== 'n') continue
+        const signed = transform.endsWith('z') && (dtype === 'i32' || dtype === 'f64')
+        let values = Array.from({ length: 300 }, () => Math.floor(r() ** 8 * TOP[dtype]) * (signed && r() < 0.5 ? -1 : 1) || 0)
+        // Unsigned deltas need ascending (and convex) values.
+        if (transform === 'd' || transform === 'D') values = Array.from({ length: 14 }, (_, i) => i * i)
+        if (layout === 'c') values.fill(values[7])
+        const blob = new DecodedBlob(encodeBlob([{ name: 'before', dtype: 'u8', values: [1] }, { name: 'x', dtype, values, transform, layout }]))
+        assert.deepEqual(Array.from((blob as never as Record<string, (n: string) => ArrayLike<number>>)[dtype]('x')), values, `${dtype} ${transform} ${layout}`)
+      }
+    }
+  }
+})
+
+test('a blob says what is wrong with it', () => {
+  const bytes = encodeBlob([{ name: 'x', dtype: 'u8', values: [1, 2] }])
+  assert.throws(() => new DecodedBlob(bytes.subarray(0, bytes.length - 1)))
+  const blob = new DecodedBlob(bytes)
+  assert.throws(() => blob.u8('y'), /no column y/)
+  assert.throws(() => blob.u16('x'), /x is u8/)
+})
+
+test('the bundled brotli decoder reads what brotli writes, static dictionary included', () => {
+  const text = encodeText([{ name: 's', dtype: 'json', values: ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'] }], {}, 11)
+  const blob = new DecodedBlob(brotliNow(decodeBase85(text)))
+  assert.deepEqual(blob.json('s'), ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'])
+})
+
+test('lifetimes: pre-existing, never freed, pending free', () => {
+  const i = info({ events: 10, allocations: 5, ghosts: 1, freed: 1 })
+  const l = lifetimes(i, Int32Array.of(2, 3, 5), Uint32Array.of(0, 5, 3, 0, 0), Int32Array.of(0, 1, 2, -9, 0))
+  assert.deepEqual([...l.allocEvent], [-1, -1, 2, 3, 5])
+  assert.deepEqual([...l.freeEvent], [-1, 4, 5, -1, -1])
+  assert.deepEqual([...l.freeRequestedEvent], [-1, 3, 3, 8, -1])
+  assert.deepEqual([...l.start], [0, 0, 3, 4, 6])
+  assert.deepEqual([...l.end], [11, 5, 6, 11, 11])
+})
+
+test('times that go back are held', () => {
+  const sorted = Float64Array.of(0, 1, 1, 4)
+  assert.equal(ascending(sorted), sorted)
+  assert.deepEqual([...ascending(Float64Array.of(0, 5, 3, NaN, 9))], [0, 5, 5, 5, 9])
+})
+
+test('stacks come out of front coding innermost first', () => {
+  // outermost first: [] [a] [a b] [a b c] [a d] [d]
+  const blob = new DecodedBlob(
+    encodeBlob([
+      { name: 'filenames', dtype: 'json', values: ['m.py', '??'] },
+      { name: 'names', dtype: 'json', values: ['a', 'b', '_PyEval_EvalFrameDefault', 'd'] },
+      { name: 'frame_file', dtype: 'u32', values: [0, 0, 1, 0] },
+      { name: 'frame_name', dtype: 'u32', values: [0, 1, 2, 3] },
+      { name: 'frame_line', dtype: 'i32', values: [1, 2, 0, 4] },
+      { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
+      { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
+      { name: 'stack_new', dtype: 'u32', values: [0, 0, 0, 0, 1] },
+      { name: 'frame_fx', dtype: 'json', values: { 3: { fx_node: 'mm' } } },
+    ]),
+  )
+  const stacks = readStacks(blob)
+  const names = (s: number) => stacks.frames(s).map((f) => f.name)
+  assert.deepEqual([0, 1, 2, 3, 4, 5].map(names), [[], ['a'], ['b', 'a'], ['_PyEval_EvalFrameDefault', 'b', 'a'], ['d', 'a'], ['d']])
+  assert.equal(stacks.top(0), null)
+  assert.equal(stacks.top(3)!.name, 'b')
+  assert.deepEqual(stacks.top(5)!.fx, { fx_node: 'mm' })
+  assert.throws(() => stacks.frames(6), RangeError)
+})
+
+test('noise: what a reader wants to see stays', () => {
+  const noisy: [string, number, string][] = [
+    ['??', 0, 'torch::unwind::unwind()'],
+    ['??', 0, 'torch::CapturedTraceback::gather(bool, bool, bool)'],
+    ['memory_snapshot.cpp', 0, 'torch::cuda::(anonymous namespace)::gather_with_cpp()'],
+    ['CUDACachingAllocator.cpp', 0, 'c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)'],
+    ['RegisterCUDA_0.cpp', 0, 'c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor ()>::call()'],
+    ['??', 0, 'at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)'],
+    ['', 0, 'at::TensorBase at::detail::_empty_strided_generic<c10::ArrayRef<long> >(c10::ArrayRef<long>)'],
+    ['??', 0, '_PyEval_EvalFrameDefault'],
+    ['??', 0, 'method_vectorcall.llvm.12275804309777372242'],
+    ['', 0, '_PyObject_MakeTpCall.localalias'],
+    ['??', 0, 'PyObject_Call'],
+    ['eval_frame.c', 0, 'dynamo_custom_eval_frame_shim'],
+    ['./csu/../sysdeps/nptl/libc_start_call_main.h', 58, '__libc_start_call_main'],
+    ['??', 0, '??'],
+    ['TensorImpl.cpp', 0, 'c10::TensorImpl::~TensorImpl() [clone .localalias]'],
+    ['/x/site-packages/torch/nn/modules/module.py', 1784, '_call_impl'],
+    ['/usr/lib/python3.11/runpy.py', 88, '_run_code'],
+  ]
+  const telling: [string, number, string][] = [
+    ['/home/me/train.py', 10, 'forward'],
+    ['/x/site-packages/torch/nn/modules/module.py', 900, '_apply'],
+    ['<string>', 1, '<module>'],
+    ['/usr/bin/torchrun', 8, '<module>'],
+    ['??', 0, 'at::native::clone(at::Tensor const&, std::optional<c10::MemoryFormat>)'],
+    ['??', 0, 'torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)'],
+    ['??', 0, 'cublasCreate_v2'],
+    ['??', 0, 'c10d::ProcessGroupNCCL::allgather(std::vector<at::Tensor>&)'],
+  ]
+  for (const frame of noisy) assert.ok(isNoise(...frame), frame[2])
+  for (const frame of telling) assert.ok(!isNoise(...frame), frame[2])
+})

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { DeviceData, TileKey } from '../src/data/model'
+import { columnWidth, COLUMNS, gridOf, rowHeight, ROWS, tileCount } from '../src/layout/grid'
+import { liveAt, offsetOf, path, pick } from '../src/layout/pick'
+import { tileSamples } from '../src/layout/sampling'
+import { type Spans, tileSpans } from '../src/layout/spans'
+import { layOutTile, meshStored } from '../src/layout/tile'
+import { liveIds, oracleSpans } from './oracle'
+import { random, randomDevice, type TraceShape } from './trace'
+
+const SHAPES: TraceShape[] = [
+  { events: 700, older: 40, stacks: 5, alloc: 0.55, size: (r) => Math.floor(r() ** 8 * 1e9), times: true },
+  { events: 3000, older: 0, stacks: 3, alloc: 0.5, size: () => 512, times: true },
+  { events: 5000, older: 300, stacks: 50, alloc: 0.52, size: (r) => (r() < 0.1 ? 0 : Math.ceil(r() ** 20 * 1e11)), times: true },
+  { events: 1, older: 0, stacks: 1, alloc: 1, size: () => 7, times: true },
+  { events: 0, older: 3, stacks: 1, alloc: 0, size: () => 1000 },
+  { events: 0, older: 0, stacks: 1, alloc: 0, size: () => 1000 },
+]
+const DEVICES = SHAPES.flatMap((shape, i) => [1, 2, 3].map((seed) => randomDevice(shape, 100 * i + seed)))
+
+function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
+  for (const axis of d.clockUs ? (['event', 'time'] as const) : (['event'] as const)) {
+    const grid = gridOf(d, axis)
+    for (const level of new Set([0, 1, Math.floor(grid.depth / 2), grid.depth])) {
+      if (level > grid.depth) continue
+      const count = tileCount(grid, level)
+      for (const tile of new Set([0, Math.floor(count / 2), count - 1])) {
+        for (const yLevel of yLevels) yield { device: 0, axis, level, tile, yLevel, yTile: 0 }
+      }
+    }
+  }
+}
+
+const rowsOf = (s: Spans) =>
+  Array.from({ length: s.count }, (_, i) => ({ first: s.first[i], length: s.length[i], rep: s.rep[i], stack: s.stack[i], members: s.members[i], bytes: s.bytes[i] }))
+
+test('spans are those of the description', () => {
+  for (const d of DEVICES) {
+    for (const key of tiles(d)) {
+      const { s } = tileSamples(d, key)
+      const tolerance = rowHeight(gridOf(d, key.axis), key.yLevel)
+      assert.deepEqual(rowsOf(tileSpans(d, s, tolerance)), oracleSpans(d, s, tolerance), JSON.stringify(key))
+    }
+  }
+})
+
+test("every column's spans sum to what is allocated there, and its sample is the column's greatest", () => {
+  for (const d of DEVICES) {
+    for (const key of tiles(d)) {
+      const grid = gridOf(d, key.axis)
+      const { s, exact } = tileSamples(d, key)
+      const sums = new Float64Array(s.length)
+      const spans = tileSpans(d, s, rowHeight(grid, key.yLevel))
+      for (let i = 0; i < spans.count; i++) for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
+      const width = columnWidth(grid, key.level)
+      const begin = key.tile * COLUMNS * width
+      for (let c = 0; c < s.length; c++) {
+        assert.equal(sums[c], d.allocated[s[c]])
+        let from = begin + c * width
+        let to = Math.min(from + width, d.P)
+        if (key.axis === 'time') {
+          const clock = [...d.clockUs!]
+          to = clock.filter((t) => t < from + width).length + 1
+          from = clock.filter((t) => t < begin + c * width).length
+        }
+        const values = [...d.allocated.subarray(from, to)]
+        assert.equal(s[c], from + values.indexOf(Math.max(...values)))
+        if (exact) assert.ok(to - from <= (key.axis === 'time' ? 2 : 1))
+      }
+    }
+  }
+})
+
+test('a mesh lies where the spans do, to half a row, and stored spans give the same mesh', () => {
+  for (const d of DEVICES) {
+    for (const key of tiles(d)) {
+      const mesh = layOutTile({ ...d.info, ...d }, key)
+      const grid = gridOf(d, key.axis)
+      const row = rowHeight(grid, key.yLevel)
+      const width = columnWidth(grid, key.level)
+      assert.equal(mesh.coarsened, 0)
+      const covered = new Float64Array(mesh.samples.length)
+      for (let q = 0; q < mesh.quads; q++) {
+        const [xa, xb, ya, yb] = mesh.rects.subarray(4 * q, 4 * q + 4)
+        const id = mesh.rep[q]
+        for (let c = xa / width; c < xb / width; c++) {
+          covered[c] += mesh.bytes[q]
+          const s = mesh.samples[c]
+          if (mesh.count[q] > 1 || c !== xa / width) continue
+          // A lone allocation's piece begins exactly where the allocation lies in its first column.
+          const offset = offsetOf(d, id, s) - mesh.y0
+          const error = Math.max(1, Math.abs(offset)) * 2 ** -22
+          assert.ok(Math.abs(ya - Math.max(offset, -mesh.ySpan)) <= error, `${ya} ${offset}`)
+          if (offset >= -mesh.ySpan && offset + d.size[id] <= 2 * mesh.ySpan) assert.ok(Math.abs(yb - (offset + d.size[id])) <= error * 2 + d.size[id] * 2 ** -22)
+        }
+        if (mesh.count[q] === 1) {
+          for (let c = xa / width; c < xb / width; c++) {
+            const offset = offsetOf(d, id, mesh.samples[c]) - mesh.y0
+            assert.ok(offset < -mesh.ySpan || Math.abs(ya - offset) <= row / 2 + Math.max(1, Math.abs(offset)) * 2 ** -22)
+          }
+        }
+      }
+      if (key.yLevel === 0) for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
+      if (key.yLevel === 0 && key.axis === 'event') {
+        const stored = meshStored(d.info, key, tileSpans(d, mesh.samples, row))
+        assert.deepEqual({ ...stored, samples: 0 }, { ...mesh, samples: 0 })
+      }
+    }
+  }
+})
+
+test('y tiles together hold what the whole height holds', () => {
+  const d = DEVICES[6]
+  for (const yLevel of [1, 3]) {
+    const seen = new Set<number>()
+    const key = { device: 0, axis: 'event', level: 2, tile: 1, yLevel } as const
+    const grid = gridOf(d, 'event')
+    const { s } = tileSamples(d, { ...key, yTile: 0 })
+    for (let yTile = 0; yTile < 2 ** yLevel; yTile++) {
+      const mesh = layOutTile({ ...d.info, ...d }, { ...key, yTile })
+      assert.equal(mesh.y0, yTile * ROWS * rowHeight(grid, yLevel))
+      for (let q = 0; q < mesh.quads; q++) {
+        seen.add(mesh.rep[q])
+        assert.ok(mesh.rects[4 * q + 2] < mesh.ySpan && mesh.rects[4 * q + 3] > 0)
+      }
+    }
+    const spans = tileSpans(d, s, rowHeight(grid, yLevel))
+    const expected = new Set(rowsOf(spans).filter((span) => span.bytes > 0).map((span) => span.rep))
+    assert.deepEqual([...seen].sort(), [...expected].sort())
+  }
+})
+
+test('a tile with too many quads is coarsened, says so, and keeps every byte', () => {
+  const d = randomDevice({ events: 20000, older: 10, stacks: 9, alloc: 0.51, size: (r) => Math.ceil(r() * 4096) }, 5)
+  const mesh = layOutTile({ ...d.info, ...d }, { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }, 3000)
+  assert.ok(mesh.quads <= 3000 && mesh.coarsened > 0)
+  const covered = new Float64Array(mesh.samples.length)
+  const width = mesh.xSpan / COLUMNS
+  for (let q = 0; q < mesh.quads; q++) for (let c = mesh.rects[4 * q] / width; c < mesh.rects[4 * q + 1] / width; c++) covered[c] += mesh.bytes[q]
+  for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
+})
+
+test('pick, liveAt, offsetOf and path agree with counting', () => {
+  const r = random(9)
+  for (const d of DEVICES) {
+    for (let i = 0; i < 60; i++) {
+      const s = Math.floor(r() * d.P)
+      const live = liveIds(d, s)
+      assert.deepEqual([...liveAt(d, s)], live)
+      const byte = Math.floor(r() * d.allocated[s] * 1.1)
+      let top = 0
+      const expected = live.find((id) => (top += d.size[id]) > byte) ?? -1
+      assert.equal(pick(d, s, byte), expected)
+      if (expected >= 0) assert.ok(offsetOf(d, expected, s) <= byte && byte < offsetOf(d, expected, s) + d.size[expected])
+    }
+    assert.equal(pick(d, 0, -1), -1)
+    assert.equal(pick(d, 0, NaN), -1)
+    for (const key of tiles(d, [0])) {
+      const { s } = tileSamples(d, key)
+      for (let i = 0; i < 3 && d.N > 0; i++) {
+        const id = Math.floor(r() * d.N)
+        assert.deepEqual([...path(d, id, s)], Array.from(s, (at) => offsetOf(d, id, at)))
+      }
+    }
+  }
+})

@@ -1,0 +1,55 @@
+// The layout worked out column by column, the slow way, from its description.
+
+import type { Lifetimes } from '../src/layout/spans'
+
+export interface OracleSpan {
+  first: number
+  length: number
+  rep: number
+  stack: number
+  members: number
+  bytes: number
+}
+
+export function liveIds(l: Pick<Lifetimes, 'start' | 'end' | 'size'>, s: number): number[] {
+  const ids: number[] = []
+  for (let id = 0; id < l.size.length; id++) if (l.start[id] <= s && s < l.end[id]) ids.push(id)
+  return ids
+}
+
+function birthOffset(l: Lifetimes, id: number): number {
+  if (l.start[id] > 0) return Math.max(0, l.allocated[l.start[id]] - l.size[id])
+  let sum = 0
+  for (let older = 0; older < id; older++) sum += l.size[older]
+  return sum
+}
+
+export function oracleSpans(l: Lifetimes, samples: Int32Array, tolerance: number): OracleSpan[] {
+  const live = Array.from(samples, (s) => liveIds(l, s))
+  const visible = [...new Set(live.flat())].sort((a, b) => a - b)
+  const groupOf = new Map<number, number>()
+  let previous = ''
+  let group = -1
+  for (const id of visible) {
+    const kind = l.size[id] >= tolerance ? `thick ${id}` : `row ${Math.floor(birthOffset(l, id) / tolerance)}`
+    if (kind !== previous) group++
+    previous = kind
+    groupOf.set(id, group)
+  }
+  const spans: (OracleSpan & { group: number })[] = []
+  for (let g = 0; g <= group; g++) {
+    let last: OracleSpan | null = null
+    live.forEach((ids, c) => {
+      const members = ids.filter((id) => groupOf.get(id) === g)
+      if (members.length === 0) return
+      const held = new Map<number, number>()
+      for (const id of members) held.set(l.stack[id], (held.get(l.stack[id]) ?? 0) + l.size[id])
+      const stack = [...held.keys()].sort((a, b) => held.get(b)! - held.get(a)! || a - b)[0]
+      const rep = members.find((id) => l.stack[id] === stack)!
+      const bytes = members.reduce((sum, id) => sum + l.size[id], 0)
+      if (last && last.first + last.length === c && last.rep === rep && last.members === members.length && last.bytes === bytes) last.length++
+      else spans.push((last = { group: g, first: c, length: 1, rep, stack, members: members.length, bytes } as never))
+    })
+  }
+  return spans.map(({ first, length, rep, stack, members, bytes }) => ({ first, length, rep, stack, members, bytes }))
+}

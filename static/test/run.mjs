@@ -1,0 +1,16 @@
+// Bundles every *.test.ts with esbuild and hands the results to node's own test runner.
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+
+const here = dirname(fileURLToPath(import.meta.url))
+const outdir = join(here, '../node_modules/.cache/tests')
+const entryPoints = readdirSync(here).filter((name) => name.endsWith('.test.ts')).map((name) => join(here, name))
+rmSync(outdir, { recursive: true, force: true })
+mkdirSync(outdir, { recursive: true })
+await build({ entryPoints, outdir, bundle: true, platform: 'node', format: 'esm', target: 'node20', outExtension: { '.js': '.mjs' }, sourcemap: 'inline', logLevel: 'warning' })
+const files = entryPoints.map((name) => join(outdir, name.split(/[\\/]/).pop().replace(/\.ts$/, '.mjs')))
+const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', ...files], { stdio: 'inherit' })
+process.exit(status ?? 1)

@@ -1,0 +1,70 @@
+"""Runs the command, in this process (many times a second) or as a reader would (a process of its own)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
+    """The command through click's runner. An exception that escapes the command escapes here too."""
+    from click.testing import CliRunner
+
+    from snapreport.cli import main
+
+    result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, prog_name="snapreport")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise AssertionError(f"{arguments}: {result.exception!r} escaped") from result.exception
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+def command() -> list[str]:
+    """The installed console script beside this Python; the module where it is run from a checkout."""
+    script = Path(sys.executable).parent / "snapreport"
+    return [str(script)] if script.exists() else [sys.executable, "-m", "snapreport"]
+
+
+def process(*arguments: object, stdin: bytes | None = None, cwd: Path | None = None, limit: int | None = None,
+            seconds: float = 60) -> Run:
+    """The command as a process; ``limit`` bounds its address space in bytes, ``seconds`` its time."""
+
+    def bound() -> None:
+        if limit is not None:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run([*command(), *map(str, arguments)], input=stdin, capture_output=True, cwd=cwd, timeout=seconds,
+                          preexec_fn=bound, env={**os.environ, "PYTHONUTF8": "1"}, check=False)
+    return Run(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def assert_refused(run: Run, *named: object) -> None:
+    """Exit 2 and one line on standard error that names what it must; nothing on standard output, no traceback."""
+    assert run.code == 2, f"exit code {run.code}: {run.err[-600:]}"
+    lines = run.err.splitlines()
+    assert len(lines) == 1 and run.err.endswith("\n"), f"not one line: {run.err!r}"
+    assert "Traceback" not in run.err and not run.out
+    for name in named:
+        assert str(name) in lines[0], f"{name} is not in {lines[0]!r}"
+
+
+def available(tool: str) -> bool:
+    return shutil.which(tool) is not None

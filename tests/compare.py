@@ -1,0 +1,107 @@
+"""Compares what snapreport makes of a snapshot with what the oracle does, column by column."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import oracle
+
+ORIGINS = ("traced", "freed", "ghost")
+
+
+def stacks_of(snapshot: Any) -> list[oracle.Frames]:
+    """Every stack of a loaded snapshot as (filename, line, name) frames, innermost first."""
+    recording = snapshot.recording
+    frames = recording.frames.select("filename", "line", "name").rows()
+    bounds, flat = recording.stack_offsets.tolist(), recording.stack_frames.tolist()
+    return [tuple(frames[i] for i in flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def assert_lists(name: str, got: list[Any], want: list[Any]) -> None:
+    assert len(got) == len(want), f"{name}: {len(got)} rows, not {len(want)}"
+    for row, (g, w) in enumerate(zip(got, want, strict=True)):
+        assert g == w, f"{name}[{row}] is {g!r}, not {w!r}"
+
+
+def wanted(device: oracle.Device) -> dict[str, list[Any]]:
+    """The oracle's allocations as columns, named as snapreport names them; stacks resolved to frames."""
+    rows = device.allocations
+    columns = {name: [getattr(a, name) for a in rows] for name in (
+        "addr", "size", "origin", "alloc_event", "free_requested_event", "free_event", "alloc_us", "free_us", "stream",
+        "compile_context", "user_metadata")}
+    return columns | {"stack": [a.stack for a in rows], "free_stack": [a.free_stack for a in rows], "id": list(range(len(rows)))}
+
+
+def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
+    """Everything ``load`` gives equals the oracle's, for every device."""
+    assert list(snapshot.devices) == sorted(devices)
+    stacks = stacks_of(snapshot)
+    assert stacks[0] == () and len(set(stacks)) == len(stacks), "stacks are interned, the empty one first"
+    outer_first = [s[::-1] for s in frame_ids(snapshot)]
+    assert outer_first == sorted(outer_first), "stacks are numbered so that neighbours share their outer frames"
+    for number, device in devices.items():
+        assert_device(snapshot, number, device, stacks)
+
+
+def frame_ids(snapshot: Any) -> list[tuple[int, ...]]:
+    bounds, flat = snapshot.recording.stack_offsets.tolist(), snapshot.recording.stack_frames.tolist()
+    return [tuple(flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def assert_device(snapshot: Any, number: int, device: oracle.Device, stacks: list[oracle.Frames]) -> None:
+    table, timeline = snapshot.allocations(number), snapshot.timeline(number)
+    for name, values in wanted(device).items():
+        got = table[name].to_list()
+        assert_lists(f"device {number} {name}", [stacks[i] for i in got] if name.endswith("stack") else got, values)
+    categories = table["category"].cast(str).to_list()
+    assert all(categories)
+    for a, category in zip(device.allocations, categories, strict=True):
+        assert a.own_category in (None, category) or category == "unknown"
+    assert timeline.allocated.tolist() == device.allocated
+    assert timeline.reserved.tolist() == device.reserved
+    assert (timeline.peak_event, timeline.peak_bytes) == (device.peak_event, device.peak_bytes)
+    assert timeline.other_events.to_list() == device.other_events if hasattr(timeline.other_events, "to_list") else True
+    assert_live_sets(snapshot, number, device)
+
+
+def some_positions(device: oracle.Device, count: int = 12) -> list[int]:
+    """The first, the peak, the last, and others by a fixed seed."""
+    last = len(device.events) - 1
+    chosen = {-1, last, device.peak_event} | {random.Random(7 * i).randint(-1, last) for i in range(count)}
+    return sorted(chosen)
+
+
+def assert_live_sets(snapshot: Any, number: int, device: oracle.Device) -> None:
+    """Live sets in birth order and the offset of each, at some positions, through the product's own stacking."""
+    from snapreport.mesh.stacking import offsets_at
+    from snapreport.report.device_columns import device_lifetimes
+
+    lifetimes = device_lifetimes(snapshot.timeline(number))
+    for position in some_positions(device):
+        ids, offsets = offsets_at(lifetimes, position + 1)
+        live = device.live_at(position)
+        assert ids.tolist() == live, f"live set at {position}"
+        base, expected = 0, []
+        for i in live:
+            expected.append(base)
+            base += device.allocations[i].size
+        assert offsets.tolist() == expected
+        assert base == device.allocated[position + 1]
+        if live:
+            middle = live[len(live) // 2]
+            assert expected[len(live) // 2] == device.offset(middle, position)
+
+
+def assert_stats(stats: dict[str, Any], device: oracle.Device) -> None:
+    """One device's entry of ``stats --json`` against the oracle's."""
+    for key, value in device.stats().items():
+        assert stats[key] == value, f"{key} is {stats[key]}, not {value}"
+    want = device.top_stacks_at_peak()
+    got = stats["top_stacks_at_peak"]
+    assert len(got) == min(10, len(want))
+    by_frames = {frames: (size, count) for size, count, frames in want}
+    for entry, (size, _, _) in zip(got, want, strict=False):
+        assert entry["bytes"] == size, "most bytes first"
+        frames = tuple((f["filename"], f["line"], f["name"]) for f in entry["frames"])
+        assert by_frames.pop(frames) == (entry["bytes"], entry["count"])

@@ -1,0 +1,100 @@
+"""What all tests share: the corpus of snapshots, reports made once each, a browser, and notices of what was not tested."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import corpus
+import hypothesis
+import pytest
+
+sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the product must not need this
+
+# Derandomised, so that a red run can be repeated; HYPOTHESIS_PROFILE=deep looks further.
+hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, database=None,
+                                     suppress_health_check=list(hypothesis.HealthCheck))
+hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("default"), max_examples=3000,
+                                     derandomize=False)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure() -> None:
+    """Refuse to test a checkout where the installed package was meant (tests/run.py says which environment)."""
+    expected = os.environ.get("SNAPREPORT_TEST_VENV")
+    if expected:
+        import snapreport
+
+        where = Path(snapreport.__file__).resolve()
+        if not where.is_relative_to(Path(expected).resolve()):
+            pytest.exit(f"snapreport comes from {where}, not from {expected}", returncode=3)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``snapshot_path``: every generated, committed and real snapshot in turn; ``real_path``: the real ones alone."""
+    for fixture, names in (("snapshot_path", corpus.names()), ("real_path", corpus.real_names())):
+        if fixture in metafunc.fixturenames:
+            given = names or [pytest.param("none", marks=pytest.mark.skip(reason=corpus.NO_REAL))]
+            metafunc.parametrize(fixture, given, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def snapshot_path(request: pytest.FixtureRequest) -> Path:
+    return corpus.path_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def real_path(request: pytest.FixtureRequest) -> Path:
+    return corpus.path_of(request.param)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    found = len(corpus.real_names())
+    told = f"real snapshots tested: {found} from {corpus.REAL}" if found else f"NOTICE: {corpus.NO_REAL}"
+    terminalreporter.write_line(told, yellow=not found, bold=not found)
+
+
+@pytest.fixture(scope="session")
+def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``report_of(*snapshots)`` → the path of a report of them, made once."""
+    from snapreport import load, write_report
+
+    made: dict[tuple[Path, ...], Path] = {}
+
+    def report(*snapshots: Path) -> Path:
+        if snapshots not in made:
+            made[snapshots] = tmp_path_factory.mktemp("report") / f"{snapshots[0].stem}.html"
+            write_report([load(path) for path in snapshots], made[snapshots])
+        return made[snapshots]
+
+    return report
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One running browser for the session. None on the machine is a failure, with a hint."""
+    import browser
+
+    with browser.launched() as running:
+        yield running
+
+
+@pytest.fixture
+def open_report(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """``open_report(path, "#hash", **context)`` → an opened page; none may ask for anything or log an error."""
+    import pages
+
+    opened = []
+
+    def open_one(path: Path, fragment: str = "", **options: Any) -> pages.Opened:
+        opened.append(pages.open_report(chromium, path, fragment, **options))
+        return opened[-1]
+
+    yield open_one
+    for page in opened:
+        page.page.context.close()
+    for page in opened:
+        page.check()

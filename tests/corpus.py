@@ -1,0 +1,86 @@
+"""The snapshots that tests run on: those committed with the project, generated ones, and real ones where they are."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gzip
+import io
+import lzma
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import oracle
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
+COMMITTED = ROOT / "sample_reports"
+NO_REAL = "no real snapshots at ../shared/snapshots: only generated and committed ones were tested"
+# Every preset of the generator, cut to what the oracle replays in a second, and what the presets leave out.
+GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "training": ("training", {}), "small": ("small", {}), "serving": ("serving", {"events": 4000}), "oom": ("oom", {}),
+    "fragmentation": ("fragmentation", {}), "leak": ("leak", {}), "churn": ("churn", {}), "expandable": ("expandable", {}),
+    "multi-gpu": ("multi-gpu", {"steps": 2}), "pools": ("pools", {}), "truncated": ("truncated", {}), "compiled": ("compiled", {}),
+    "overlap": ("overlap", {"events": 5000}), "large": ("large", {"events": 24_000}), "huge": ("huge", {"events": 3000}),
+    "layout-2.1": ("small", {"layout": "2.1", "record_from": 1}), "layout-2.5": ("small", {"layout": "2.5", "seed": 3}),
+    "layout-2.8": ("small", {"layout": "2.8", "context": "state"}), "no-times": ("small", {"times": False, "seed": 9}),
+    "no-stacks": ("small", {"context": "none", "snapshot_every": 1}),
+}
+
+
+@functools.cache
+def scratch() -> Path:
+    """One folder of generated snapshots for this run, removed at its end."""
+    folder = tempfile.TemporaryDirectory(prefix="snapreport-corpus-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def names() -> list[str]:
+    """What there is to test on: generated snapshots, the small one first, then committed ones, then real ones."""
+    return ["small", *sorted(GENERATED.keys() - {"small"}), *committed(), *real_names()]
+
+
+def committed() -> list[str]:
+    return sorted(p.name for p in COMMITTED.rglob("*.pickle*"))
+
+
+def real_names() -> list[str]:
+    return sorted(p.name for p in REAL.glob("*.pickle"))
+
+
+@functools.cache
+def path_of(name: str) -> Path:
+    """The file of a snapshot by its name; generated ones are made when first asked for."""
+    if name not in GENERATED:
+        return next(p for p in [REAL / name, *COMMITTED.rglob(name)] if p.exists())
+    from snapreport import samples
+
+    preset, changes = GENERATED[name]
+    path = scratch() / f"{name}.pickle"
+    path.write_bytes(pickle.dumps(samples.make(preset, **changes), 2))
+    return path
+
+
+@functools.lru_cache(maxsize=2)
+def raw(path: Path) -> Any:
+    """The object in a snapshot of ours or of ../shared, unpickled without further care; it must name no global."""
+    content = path.read_bytes()
+    for magic, module in ((b"\x1f\x8b", gzip), (b"\xfd7zXZ", lzma)):
+        if content.startswith(magic):
+            content = module.decompress(content)
+    return Plain(io.BytesIO(content)).load()
+
+
+class Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"a snapshot that names {module}.{name}")
+
+
+@functools.cache
+def replayed(path: Path) -> dict[int, oracle.Device]:
+    """The oracle's replay of a snapshot, made once."""
+    return oracle.replay(raw(path))

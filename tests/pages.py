@@ -1,0 +1,91 @@
+"""Opening reports in Chromium and reading them: every page is watched for requests and errors while it is used."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from playwright.sync_api import Browser, Page
+
+SIZE = {"width": 1300, "height": 900}
+OWN = ("file:", "blob:", "data:")
+
+
+@dataclass
+class Opened:
+    """A page with a report in it, and what it did that it should not have."""
+
+    page: Page
+    path: Path
+    outside: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        own = self.path.as_uri()
+        self.page.on("request", lambda r: self.outside.append(r.url) if not r.url.startswith(OWN) or (
+            r.url.startswith("file:") and r.url.partition("#")[0] != own) else None)
+        self.page.on("console", lambda m: self.errors.append(f"{m.type}: {m.text}") if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.errors.append(f"uncaught: {e}"))
+
+    def check(self) -> None:
+        assert not self.outside, f"the page asked for {self.outside}"
+        told = [e for e in self.errors if "GPU stall due to ReadPixels" not in e and "software WebGL" not in e]
+        assert not told, f"the page's console says {told}"
+
+    def js(self, expression: str, argument: Any = None) -> Any:
+        """Evaluate an expression or function in the page; promises are awaited."""
+        return self.page.evaluate(expression, argument)
+
+    def view(self) -> dict[str, Any]:
+        return self.js("snapreport.getView()")
+
+    def set_view(self, **patch: Any) -> dict[str, Any]:
+        """Change the view and wait for the frame that shows it; the view then."""
+        self.js("patch => snapreport.setView(patch)", patch)
+        return self.view()
+
+    def plot(self) -> dict[str, float]:
+        """The plot inside its axes in CSS pixels of the window: left, top, width, height."""
+        return self.js("snapreport.debug.plot()")
+
+    def pixel_of(self, x: float, byte: float) -> tuple[float, float]:
+        """Where a place of the timeline (axis units, bytes) is on the screen."""
+        view, plot = self.view(), self.plot()
+        (x0, x1), (y0, y1) = view["x"], view["y"]
+        return (plot["left"] + (x - x0) / (x1 - x0) * plot["width"],
+                plot["top"] + plot["height"] - (byte - y0) / (y1 - y0) * plot["height"])
+
+    def place_of(self, left: float, top: float) -> tuple[float, float]:
+        """The place of the timeline (axis units, bytes) that a pixel of the screen shows."""
+        view, plot = self.view(), self.plot()
+        (x0, x1), (y0, y1) = view["x"], view["y"]
+        return (x0 + (left - plot["left"]) / plot["width"] * (x1 - x0),
+                y0 + (plot["top"] + plot["height"] - top) / plot["height"] * (y1 - y0))
+
+    def picture(self) -> Image:
+        """What is on the screen now."""
+        from PIL import Image
+
+        return Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
+
+    def settle(self) -> None:
+        """Wait until a frame with nothing pending has been drawn."""
+        self.page.wait_for_function("snapreport.drawn().pending === 0")
+        self.js("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def open_report(browser: Browser, path: Path, fragment: str = "", *, before: str = "", **context: Any) -> Opened:
+    """Open a report from its file, offline; ``before`` is a script to run ahead of the page's own."""
+    opened = Opened(browser.new_context(**{"viewport": SIZE, "offline": True, **context}).new_page(), path)
+    opened.watch()
+    if before:
+        opened.page.add_init_script(before)
+    opened.page.goto(path.as_uri() + fragment)
+    if context.get("java_script_enabled", True):
+        opened.js("snapreport.ready")
+        opened.settle()
+    return opened

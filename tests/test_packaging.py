@@ -1,0 +1,137 @@
+"""What the package promises as a package: light start, floors, the same bytes every time, nothing from outside."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import corpus
+import pytest
+from cli import command, process
+
+import snapreport
+
+PACKAGE = Path(snapreport.__file__).parent
+FLOORS = [{"errors"}, {"reading", "packing"}, {"timeline"}, {"findings", "mesh", "search"}, {"report"}, {"samples"}, {"cli", "__main__"}]
+HEAVY = ("polars", "numpy", "torch", "jinja2", "brotli")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["stats", "--help"], ["sample", "--help"]], ids=" ".join)
+def test_help_is_light(arguments: list[str], tmp_path: Path) -> None:
+    code = (f"import sys; sys.argv = ['snapreport', *{arguments!r}]\n"
+            "from snapreport.cli import main\n"
+            "try: main()\n"
+            "except SystemExit as end: assert not end.code, end.code\n"
+            f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+            "assert not heavy, heavy")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_import_is_light_and_reading_needs_no_torch(tmp_path: Path) -> None:
+    path = corpus.path_of("small")
+    code = ("import sys, snapreport\n"
+            f"assert not [n for n in {HEAVY!r} if n in sys.modules]\n"
+            "class NoTorch:\n"
+            "    def find_spec(self, name, *_):\n"
+            "        assert name.partition('.')[0] != 'torch', 'torch was imported'\n"
+            "sys.meta_path.insert(0, NoTorch())\n"
+            f"snapreport.write_report([snapreport.load({str(path)!r})], 'out.html')\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def floor(module: str) -> int:
+    room = module.split(".")[1] if "." in module else "cli"
+    return next(i for i, rooms in enumerate(FLOORS) if room in rooms)
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of this package that a file imports anywhere in it, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found |= {node.module or ""} if node.module != "snapreport" else {f"snapreport.{a.name}" for a in node.names}
+    return {name for name in found if name.startswith("snapreport.") and name.split(".")[1] not in ("__version__",)}
+
+
+def test_imports_only_go_down() -> None:
+    """A room imports itself and rooms on floors under it; no two rooms of one floor import each other."""
+    files = [p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"]
+    assert len(files) > 10
+    for path in files:
+        module = ".".join(("snapreport", *path.relative_to(PACKAGE).with_suffix("").parts))
+        for other in imports(path):
+            if (PACKAGE / other.split(".")[1]).exists() or (PACKAGE / f"{other.split('.')[1]}.py").exists():
+                same = other.split(".")[1] == module.split(".")[1]
+                assert same or floor(other) < floor(module), f"{module} imports {other}, which is not under it"
+
+
+def test_same_bytes_every_time(tmp_path: Path) -> None:
+    """Two processes, two working folders, two hash seeds: one and the same file."""
+    path = corpus.path_of("small")
+    documents = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / path.name).write_bytes(path.read_bytes())
+        done = subprocess.run([*command(), path.name, "-o", "out.html"], cwd=folder, check=False,
+                              env={"PYTHONHASHSEED": str(number), "PATH": "", "TZ": ["UTC", "Asia/Tokyo"][number]}, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        documents.append((folder / "out.html").read_bytes())
+    assert documents[0] == documents[1]
+
+
+class References(HTMLParser):
+    """Everything in a document that a browser would go and get, and everything it would run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.handlers: list[str] = []
+        self.scripts = 0
+        self.policy = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.fetched += [f"{tag} {k}={v}" for k, v in attrs if k in ("src", "href", "data", "srcset", "poster", "action", "xlink:href")
+                         and not (v or "").startswith(("data:", "#", "blob:"))]
+        self.handlers += [k for k, _ in attrs if k.startswith("on")]
+        self.scripts += tag == "script" and given.get("type") != "application/octet-stream"
+        if tag == "meta" and (given.get("http-equiv") or "").lower() == "content-security-policy":
+            self.policy = given.get("content") or ""
+
+
+def test_page_refers_to_nothing_outside(report_of: Callable[..., Path]) -> None:
+    html = report_of(corpus.path_of("small")).read_text(encoding="utf-8")
+    found = References()
+    found.feed(html)
+    assert not found.fetched and not found.handlers
+    assert found.scripts == 1
+    directives = dict(d.strip().partition(" ")[::2] for d in found.policy.split(";"))
+    assert directives["default-src"] == "'none'" and "connect-src" not in directives
+    assert "unsafe-eval" not in directives["script-src"].replace("wasm-unsafe-eval", "") and "unsafe-inline" not in directives["script-src"]
+    style = "".join(re.findall(r"<style.*?</style>", html, re.S))
+    assert "@import" not in style and not re.search(r"url\((?!['\"]?(?:data:|#))", style)
+
+
+def test_bytes_survive_latin_1(report_of: Callable[..., Path]) -> None:
+    """Served with the wrong charset, the blobs and the application are still what they were: ASCII."""
+    html = report_of(corpus.path_of("small")).read_bytes()
+    for text in re.findall(rb"<script[^>]*>(.*?)</script>", html, re.S):
+        assert text.isascii()
+    assert re.search(rb"<meta charset=[\"']?utf-8", html[:1024], re.I)
+
+
+def test_module_runs_too(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "snapreport", "--version"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and snapreport.__version__ in done.stdout
+    assert process("--version").out == done.stdout

@@ -37,9 +37,8 @@ def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
     """Everything ``load`` gives equals the oracle's, for every device."""
     assert list(snapshot.devices) == sorted(devices)
     stacks = stacks_of(snapshot)
-    assert stacks[0] == () and len(set(stacks)) == len(stacks), "stacks are interned, the empty one first"
-    outer_first = [s[::-1] for s in frame_ids(snapshot)]
-    assert outer_first == sorted(outer_first), "stacks are numbered so that neighbours share their outer frames"
+    assert stacks[0] == ()
+    assert_numbering(frame_ids(snapshot))
     for number, device in devices.items():
         assert_device(snapshot, number, device, stacks)
 
@@ -47,6 +46,19 @@ def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
 def frame_ids(snapshot: Any) -> list[tuple[int, ...]]:
     bounds, flat = snapshot.recording.stack_offsets.tolist(), snapshot.recording.stack_frames.tolist()
     return [tuple(flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def assert_numbering(stacks: list[tuple[int, ...]]) -> None:
+    """Stacks are distinct, frames numbered by first appearance, and stacks with the same outer frames stand together."""
+    assert len(set(stacks)) == len(stacks)
+    outermost = [stack[::-1] for stack in stacks]
+    appeared = list(dict.fromkeys(f for stack in outermost for f in stack))
+    assert appeared == list(range(len(appeared)))
+    new = 0
+    for before, stack in zip([(), *outermost], outermost, strict=False):
+        shared = next((i for i, (a, b) in enumerate(zip(before, stack, strict=False)) if a != b), min(len(before), len(stack)))
+        new += len(stack) - shared
+    assert new == len({stack[: i + 1] for stack in outermost for i in range(len(stack))}), "each beginning is written once"
 
 
 def assert_device(snapshot: Any, number: int, device: oracle.Device, stacks: list[oracle.Frames]) -> None:
@@ -61,7 +73,7 @@ def assert_device(snapshot: Any, number: int, device: oracle.Device, stacks: lis
     assert timeline.allocated.tolist() == device.allocated
     assert timeline.reserved.tolist() == device.reserved
     assert (timeline.peak_event, timeline.peak_bytes) == (device.peak_event, device.peak_bytes)
-    assert timeline.other_events.to_list() == device.other_events if hasattr(timeline.other_events, "to_list") else True
+    assert timeline.other_events.tolist() == device.other_events
     assert_live_sets(snapshot, number, device)
 
 

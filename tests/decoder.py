@@ -225,8 +225,9 @@ class Report:
         if f"d{index}.tiles" not in self.manifest["sections"]:
             return tiles
         for name, values in self.section(f"d{index}.tiles").items():
-            if not name.startswith(f"d{index}."):
-                continue
-            _, level, tile, what = name.split(".")
+            prefix, *place = name.split(".")
+            if prefix != f"d{index}" or len(place) != 3:
+                continue  # a blob may hold several sections
+            level, tile, what = place
             tiles.setdefault((int(level), int(tile)), {})[what] = values
         return tiles

@@ -8,6 +8,7 @@ from which every column is a slice; chunks where they differ (an ``oom`` has oth
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -157,9 +158,8 @@ class EventReader:
     def table(self, renumber: np.ndarray) -> pl.DataFrame:
         """The columns of all that was read. ``renumber``: provisional → final stack ids."""
         names = [clean(name) for name in self._actions]
-        action = pl.Series("action", self._column("action", np.int32).astype(np.uint32))
         return pl.DataFrame([
-            action.cat.to(pl.Enum(_distinct(names))),
+            enum_series("action", self._column("action", np.int32), _distinct(names)),
             self._nullable("addr", np.uint64),
             pl.Series("size", self._column("size", np.int64)),
             pl.Series("stream", self._column("stream", np.int64)),
@@ -171,6 +171,11 @@ class EventReader:
             self._texts_column("category"),
             self._nullable("device_free", np.int64),
         ])  # fmt: skip
+
+
+def enum_series(name: str, codes: np.ndarray, categories: Sequence[str]) -> pl.Series:
+    """An Enum column from codes."""
+    return pl.Series(name, categories, dtype=pl.Enum(categories)).gather(codes)
 
 
 def _key_name(key: Any) -> str:

@@ -55,7 +55,8 @@ class Recording:
     """Everything one snapshot file holds, as columns.
 
     Stack s is ``stack_frames[stack_offsets[s]:stack_offsets[s + 1]]``: rows of ``frames``, innermost first. Stack 0 is
-    the empty one. Stacks are numbered so that neighbours share their outer frames, frames by first appearance.
+    the empty one. Frames are numbered by first appearance in the file, stacks in the lexicographic order of their frames'
+    numbers from the outermost inwards, so that neighbours share their outer frames.
 
     name: the file's name without folders. path: as given ("-" for standard input). file_bytes: bytes as stored.
     settings: the recorder's allocator settings, plain values only.

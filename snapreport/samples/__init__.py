@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .build import make, make_snapshot, write, write_snapshot
-    from .options import PRESETS, Options, make_options
+    from snapreport.samples.build import make, make_snapshot, write, write_snapshot
+    from snapreport.samples.options import PRESETS, Options, make_options
 
 __all__ = ["PRESETS", "Options", "make", "make_options", "make_snapshot", "write", "write_snapshot"]
 
@@ -29,4 +29,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{home}", __name__), name)
+    return getattr(import_module(f"{__name__}.{home}"), name)

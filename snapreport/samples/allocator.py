@@ -8,12 +8,10 @@ Not replayed: garbage_collection_threshold, roundup_power2_divisions, pool check
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
-
-from .blocks import LARGE_BUFFER, MIN_BLOCK, SMALL_SIZE, Block, BlockPool, merge, rounded_size, segment_size
-from .expandable import best_fit_key, find_best_expandable, grow, unmap
-from .memory import DeviceMemory
-from .recorder import (
+from snapreport.samples.blocks import LARGE_BUFFER, MIN_BLOCK, SMALL_SIZE, Block, BlockPool, merge, rounded_size, segment_size
+from snapreport.samples.expandable import best_fit_key, find_best_expandable, grow, unmap
+from snapreport.samples.memory import DeviceMemory
+from snapreport.samples.recorder import (
     ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, SEGMENT_ALLOC, SEGMENT_FREE, SNAPSHOT, Frames, Recorder,
 )  # fmt: skip
 
@@ -132,53 +130,6 @@ class Allocator:
         """The `snapshot` entry that taking a snapshot leaves behind (after the trace was copied)."""
         total = sum(block.size for block in self.active.values())
         self.recorder.record(SNAPSHOT, 0, total, 0, DEFAULT_POOL, None)
-
-    def segments(self) -> list[dict[str, Any]]:
-        """The segments with their blocks as torch's snapshot lists them, by address.
-
-        A head block that was split has lost the stack of its segment in torch, so most segments have empty frames.
-        """
-        blocks = [block for pair in self.pools.values() for pool in pair for block in pool.in_order()]
-        blocks.extend(self.active.values())
-        heads = [block for block in blocks if block.previous is None or not block.previous.mapped]
-        return [self._segment(head) for head in sorted(heads, key=lambda head: head.address)]
-
-    def _segment(self, head: Block) -> dict[str, Any]:
-        total = allocated = active = requested = 0
-        blocks = []
-        block: Block | None = head
-        while block is not None and block.mapped:
-            state = "active_allocated" if block.allocated else "inactive" if block.available else "active_pending_free"
-            total += block.size
-            if block.allocated:
-                allocated += block.size
-            if state != "inactive":
-                active += block.size
-                requested += block.requested
-            blocks.append(
-                {
-                    "address": block.address,
-                    "size": block.size,
-                    "requested_size": block.requested,
-                    "state": state,
-                    "frames": block.frames if block.frames is not None else [],
-                }
-            )
-            block = block.next
-        return {
-            "device": self.device,
-            "address": head.address,
-            "total_size": total,
-            "allocated_size": allocated,
-            "active_size": active,
-            "requested_size": requested,
-            "stream": head.stream,
-            "segment_type": "small" if head.pool.small else "large",
-            "segment_pool_id": head.pool.pool_id,
-            "is_expandable": head.expandable is not None,
-            "frames": head.segment_frames if head.segment_frames is not None else [],
-            "blocks": blocks,
-        }
 
     def _make_pool(self, pool_id: PoolId) -> tuple[BlockPool, BlockPool]:
         self.pools[pool_id] = BlockPool(True, pool_id), BlockPool(False, pool_id)

@@ -6,8 +6,8 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .expandable import ExpandableSegment
-    from .recorder import Frames
+    from snapreport.samples.expandable import ExpandableSegment
+    from snapreport.samples.recorder import Frames
 
 MIN_BLOCK = 512
 """kMinBlockSize: sizes are rounded up to a multiple of it."""

@@ -13,16 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .allocator import Allocator, OutOfMemory
-from .device import BudgetSpent, Device
-from .memory import DeviceMemory
-from .options import MIB, Options, make_options
-from .overlap import Overlap
-from .plants import Plants
-from .recorder import Recorder, entry_dicts
-from .serving import Serving
-from .stacks import StackBook
-from .training import Training
+from snapreport.samples.allocator import Allocator, OutOfMemory
+from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
+from snapreport.samples.device import BudgetSpent, Device
+from snapreport.samples.memory import DeviceMemory
+from snapreport.samples.options import MIB, Options, make_options
+from snapreport.samples.overlap import Overlap
+from snapreport.samples.plants import Plants
+from snapreport.samples.recorder import Recorder
+from snapreport.samples.serving import Serving
+from snapreport.samples.stacks import StackBook
+from snapreport.samples.training import Training
 
 START_US = 1_760_000_000_000_000
 """The clock's start: 9 October 2025."""
@@ -51,13 +52,14 @@ def make_snapshot(options: Options) -> dict[str, Any]:
         frames = options.context in ("all", "alloc")
         annotations = [note for device in devices for note in device.recorder.annotations]
         snapshot: dict[str, Any] = {
-            "segments": [segment for device in devices for segment in device.allocator.segments()],
+            "segments": [segment for device in devices for segment in segment_dicts(device.allocator)],
             "device_traces": [
                 entry_dicts(device.recorder, options.layout, options.times, frames) for device in devices
             ],
         }
         if options.layout != "2.1":
-            snapshot["allocator_settings"] = _settings(options, devices)
+            overflowed = any(device.recorder.overflowed for device in devices)
+            snapshot["allocator_settings"] = settings_dict(options, overflowed)
         snapshot["external_annotations"] = sorted(annotations, key=lambda note: note["time_us"])
         return snapshot
 
@@ -140,30 +142,6 @@ def _label(options: Options, recorder: Recorder, number: int) -> None:
         recorder.user_metadata = f"step={number}"
     if options.compiled:
         recorder.compile_context = f"0/{number}" if number < 2 else "N/A"
-
-
-def _settings(options: Options, devices: list[Device]) -> dict[str, Any]:
-    """allocator_settings as torch writes them."""
-    conf = []
-    if options.expandable:
-        conf.append("expandable_segments:True")
-    if options.max_split_size is not None:
-        conf.append(f"max_split_size_mb:{options.max_split_size // MIB}")
-    settings: dict[str, Any] = {
-        "PYTORCH_CUDA_ALLOC_CONF": ",".join(conf),
-        "max_split_size": -1 if options.max_split_size is None else options.max_split_size,
-        "garbage_collection_threshold": 0.0,
-        "expandable_segments": options.expandable,
-        "pinned_num_register_threads": 1,
-        "release_lock_on_cudamalloc": False,
-        "pinned_use_cuda_host_register": False,
-        "graph_capture_record_stream_reuse": False,
-        "roundup_power2_divisions": {str(1 << bit): 0 for bit in range(16)},
-    }
-    if options.layout == "2.12":
-        settings["trace_alloc_max_entries"] = options.max_entries or 2**63 - 1
-        settings["trace_alloc_overflowed"] = any(device.recorder.overflowed for device in devices)
-    return settings
 
 
 @contextmanager

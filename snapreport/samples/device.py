@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from .allocator import Allocator
-from .blocks import Block
-from .recorder import Frames, Recorder
+from snapreport.samples.allocator import Allocator
+from snapreport.samples.blocks import Block
+from snapreport.samples.recorder import Frames, Recorder
 
 CONTEXTS = ("all", "alloc", "state", "none")
 """`context=` of `_record_memory_history`: whose stacks are kept. all: allocs and frees; alloc: a free shows the stack

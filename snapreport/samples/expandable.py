@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from .blocks import ADDRESS_BITS, LARGE_BUFFER, SMALL_BUFFER, Block, BlockPool, merge
-from .recorder import SEGMENT_MAP, SEGMENT_UNMAP
+from snapreport.samples.blocks import ADDRESS_BITS, LARGE_BUFFER, SMALL_BUFFER, Block, BlockPool, merge
+from snapreport.samples.recorder import SEGMENT_MAP, SEGMENT_UNMAP
 
 if TYPE_CHECKING:
-    from .allocator import Allocator
-    from .recorder import Frames
+    from snapreport.samples.allocator import Allocator
+    from snapreport.samples.recorder import Frames
 
 
 class ExpandableSegment:

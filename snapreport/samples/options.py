@@ -111,19 +111,21 @@ _LEAST: dict[str, float] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "training": {"steps": 4},
     "small": {"steps": 3, "layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "batch": 4, "vocabulary": 8192},
-    "serving": {"workload": "serving", "events": 20_000, "layers": 8, "hidden": 1024, "heads": 16, "batch": 8},
+    "serving": {"workload": "serving", "events": 30_000, "layers": 8, "hidden": 2048, "heads": 16, "sequence": 4096},
     "oom": {"steps": 4, "oom": "demand", "attention": "eager", "memory": 16 * GIB},
     "fragmentation": {"steps": 2, "oom": "fragmentation", "memory": 16 * GIB},
     "leak": {"steps": 12, "layers": 4, "leak": 3 * MIB},
     "churn": {"steps": 10, "layers": 4, "churn": 4},
     "expandable": {"steps": 4, "expandable": True, "vary": 0.5, "streams": 2},
     "multi-gpu": {"steps": 3, "devices": 4, "streams": 3, "expandable": True, "oom": "demand", "memory": 16 * GIB},
-    "pools": {"steps": 3, "private_pools": 2, "streams": 3, "vary": 0.3},
+    "pools": {"events": 9_000, "private_pools": 2, "streams": 3, "vary": 0.3},
     "truncated": {"steps": 8, "max_entries": 10_000},
+    "late": {"steps": 3, "record_from": 2, "vary": 0.3},
+    "checkpointing": {"steps": 4, "checkpointing": True},
     "compiled": {"steps": 4, "compiled": True, "metadata": True, "stacks": "all"},
     "overlap": {"workload": "overlap", "events": 60_000},
-    "large": {"events": 920_183, "vary": 0.4},
-    "huge": {"events": 2_830_000, "vary": 0.4, "stacks": "all"},
+    "large": {"events": 920_183, "vary": 0.4, "depth": 4},
+    "huge": {"events": 2_830_000, "vary": 0.4, "stacks": "all", "depth": 32, "checkpointing": True},
 }
 """Named starting points; every option can still be set. `large` and `huge` are the benchmark's inputs."""
 

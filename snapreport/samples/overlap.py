@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from .blocks import Block
-from .device import Device
-from .options import MIB, Options
-from .stacks import APP, StackBook
+from snapreport.samples.blocks import Block
+from snapreport.samples.device import Device
+from snapreport.samples.options import MIB, Options
+from snapreport.samples.stacks import APP, StackBook
 
 
 class Overlap:

@@ -5,10 +5,10 @@ Also what looks like a leak and is none: a cache that grows for some steps and t
 
 from __future__ import annotations
 
-from .blocks import Block
-from .device import Device
-from .options import MIB, Options
-from .stacks import APP, TORCH, Call, StackBook
+from snapreport.samples.blocks import Block
+from snapreport.samples.device import Device
+from snapreport.samples.options import MIB, Options
+from snapreport.samples.stacks import APP, TORCH, Call, StackBook
 
 CHURN_BYTES = 32 * MIB
 CYCLE_BYTES = 8 * MIB

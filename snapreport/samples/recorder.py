@@ -1,8 +1,7 @@
 """The recorder of one device: a clock, the ring buffer of trace entries, the annotations.
 
-Stands for PyTorch's `alloc_buffer` (a `RingBuffer<TraceEntry>` in c10/cuda/CUDACachingAllocator.cpp) and for the
-part of torch/csrc/cuda/Module.cpp that turns entries into dicts. Entries are kept as tuples while the workload runs
-and become dicts once, at the end: the ring may have dropped most of them by then.
+Stands for PyTorch's `alloc_buffer` (a `RingBuffer<TraceEntry>` in c10/cuda/CUDACachingAllocator.cpp). Entries are kept
+as tuples while the workload runs and become dicts once, at the end: the ring may have dropped most of them by then.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ SEGMENT_MAP = "segment_map"
 SEGMENT_UNMAP = "segment_unmap"
 OOM = "oom"
 SNAPSHOT = "snapshot"
-
-LAYOUTS = ("2.1", "2.5", "2.8", "2.12")
-"""PyTorch versions whose entry layout can be written: 2.5 adds compile_context, 2.8 user_metadata, 2.12 pool_id."""
 
 _DRIVER_CALL_US = {SEGMENT_ALLOC: 450, SEGMENT_MAP: 800, SEGMENT_FREE: 300, SEGMENT_UNMAP: 500}
 """What a cudaMalloc, cuMemCreate + cuMemMap, cudaFree or cuMemUnmap costs, in microseconds: these stall a program."""
@@ -85,27 +81,3 @@ class Recorder:
     def _annotate(self, stage: str, name: str, device: int) -> None:
         if self.recording:
             self.annotations.append({"stage": stage, "name": name, "device": device, "time_us": self.now_us})
-
-
-def entry_dicts(recorder: Recorder, layout: str, times: bool, frames: bool) -> list[dict[str, Any]]:
-    """The ring's entries, oldest first, as the dicts of torch's snapshot.
-
-    `layout` is one of LAYOUTS, `times` and `frames` say whether time_us and frames are written. An entry without a
-    stack has no `frames` key at all, and an oom has `device_free` in the place of `addr`, as in torch.
-    """
-    level = LAYOUTS.index(layout)
-    entries = []
-    for action, addr, size, stream, time_us, compile_context, user_metadata, pool_id, stack in recorder.rows:
-        entry = {"action": action, "device_free" if action is OOM else "addr": addr, "size": size, "stream": stream}
-        if times:
-            entry["time_us"] = time_us
-        if level >= 1:
-            entry["compile_context"] = compile_context
-        if level >= 2:
-            entry["user_metadata"] = user_metadata
-        if level >= 3:
-            entry["pool_id"] = pool_id
-        if frames and stack is not None:
-            entry["frames"] = stack
-        entries.append(entry)
-    return entries

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .blocks import Block
-from .device import Device
-from .options import Options
-from .stacks import APP, TORCH, StackBook
-from .training import CUBLAS_WORKSPACE, FLOAT, HALF, LONG
+from snapreport.samples.blocks import Block
+from snapreport.samples.device import Device
+from snapreport.samples.options import Options
+from snapreport.samples.stacks import APP, TORCH, StackBook
+from snapreport.samples.transformer import CUBLAS_WORKSPACE, FLOAT, HALF, LONG
 
 
 @dataclass(slots=True)
@@ -43,6 +43,7 @@ class Serving:
         decode = serve.call(APP + "serve.py", 83, "decode")
         self.prompt = prefill.call(APP + "tokenizer.py", 28, "encode").stack("aten::to")
         self.prompt_free = prefill.release()
+        self._score = serve.call(APP + "serve.py", 74, "score_prompt").stack("aten::log_softmax")
         self.finish = serve.call(APP + "serve.py", 94, "finish").release()
         self.phases = {}
         for name, phase in (("prefill", prefill), ("decode", decode)):
@@ -85,11 +86,14 @@ class Serving:
         self._decode()
 
     def outgrow(self) -> None:
-        """Requests with longer and longer prompts, until memory is out."""
-        length = 4 * self.options.sequence
-        while True:
-            self._start(Request(length, 10**9))
-            length *= 2
+        """Score a prompt so long that its probabilities fit in no memory that is left: plain demand."""
+        memory = self.device.allocator.memory
+        left = memory.total - memory.other - self.device.allocator.allocated
+        tokens = left * 5 // 4 // (self.options.vocabulary * FLOAT)
+        prompt = self.device.alloc(tokens * LONG, self.prompt)
+        hidden = self.device.alloc(self.options.hidden * HALF, self.phases["prefill"]["hidden"])
+        logits = self.device.alloc(tokens * self.options.vocabulary * FLOAT, self._score)
+        self.device.free_all((logits, hidden, prompt), self.finish)
 
     def _start(self, request: Request) -> None:
         """Prefill: run the whole prompt and make the cache."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .recorder import Frames
-from .stacks import APP, TORCH, Call, StackBook
+from snapreport.samples.recorder import Frames
+from snapreport.samples.stacks import APP, TORCH, Call, StackBook
 
 STAGES = 4
 FUNCTIONAL = TORCH + "nn/functional.py"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recorder import Frames
+from snapreport.samples.recorder import Frames
 
 APP = "/app/gpt/"
 TORCH = "/app/.venv/lib/python3.11/site-packages/torch/"

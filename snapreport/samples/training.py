@@ -1,37 +1,16 @@
-"""A GPT in training, as its memory sees it: forward, loss, backward, clipping, AdamW, set_to_none.
-
-Weights, gradients and optimizer state are float32; activations are bfloat16 under autocast, whose casts of the weights
-live until the forward pass ends.
-"""
+"""The training loop: a batch, the model forward and backward, clipping, AdamW, gradients set to None."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from snapreport.samples.blocks import Block
+from snapreport.samples.device import Device
+from snapreport.samples.options import MIB, Options
+from snapreport.samples.sites import LoopStacks
+from snapreport.samples.stacks import StackBook
+from snapreport.samples.transformer import FLOAT, LONG, Transformer
 
-from .blocks import Block
-from .device import Device
-from .options import MIB, Options
-from .sites import STAGES, LayerSites, LoopStacks, ModelSites, Site
-from .stacks import StackBook
-
-FLOAT, HALF, LONG = 4, 2, 8
-"""Bytes of float32, bfloat16 and int64."""
-CUBLAS_WORKSPACE = 8_519_680
-"""What cuBLAS takes once, at its first call (`:4096:2:16:8`)."""
-LAYER_SAVES = 17
-"""Tensors that a layer's forward pass keeps for its backward pass."""
-COPY_STREAM, COMM_STREAM = 94_107_263_411_328, 94_107_265_508_736
-"""Stream handles are pointers; 0 is the default stream."""
-
-
-@dataclass(slots=True)
-class Parameter:
-    """A weight with its gradient and the two moments of AdamW; `elements` long."""
-
-    elements: int
-    data: Block
-    grad: Block | None = None
-    moments: tuple[Block, Block] | None = None
+COPY_STREAM = 94_107_263_411_328
+"""The stream that copies batches to the device."""
 
 
 class Training:
@@ -40,28 +19,13 @@ class Training:
     def __init__(self, device: Device, options: Options, book: StackBook) -> None:
         self.device = device
         self.options = options
-        self.sites = ModelSites(book, options.regression_in, options.regression)
-        self.place = self.sites.train
-        self.loop = LoopStacks(book, self.place)
-        self.weights: dict[str, Parameter] = {}
-        self._saved: list[Block] = []
-        self._casts: list[Block] = []
-        self._workspace: Block | None = None
+        self.model = Transformer(device, options, book)
+        self.place = self.model.sites.train
+        self.stacks = LoopStacks(book, self.place)
 
     def setup(self) -> None:
         """Build the model: all parameters."""
-        hidden, options = self.options.hidden, self.options
-        self._parameter("wte", options.vocabulary * hidden)
-        self._parameter("wpe", options.sequence * hidden)
-        for layer in range(options.layers):
-            for name, rows, columns in (("qkv", hidden, 3 * hidden), ("out", hidden, hidden), ("up", hidden, 4 * hidden), ("down", 4 * hidden, hidden)):
-                self._parameter(f"{layer}.{name}.weight", rows * columns)
-                self._parameter(f"{layer}.{name}.bias", columns)
-            for name in ("norm1", "norm2"):
-                self._parameter(f"{layer}.{name}.weight", hidden)
-                self._parameter(f"{layer}.{name}.bias", hidden)
-        self._parameter("norm.weight", hidden)
-        self._parameter("norm.bias", hidden)
+        self.model.build(self.stacks.parameter)
 
     def step(self, number: int) -> None:
         """One step on one batch; with `vary`, its sequences are shorter by a part drawn at random."""
@@ -73,271 +37,62 @@ class Training:
         memory = self.device.allocator.memory
         left = memory.total - memory.other - self.device.allocator.allocated
         length = self.options.sequence
-        while self._largest(length) < 0.7 * left:
+        while self.model.largest_tensor(length) < 0.7 * left:
             length += 8
         while True:
             self._train(length)
             length *= 2
 
-    def _largest(self, length: int) -> int:
-        """The largest tensor of a step in bytes: the logits in float32, or eager attention's scores of one layer."""
-        options = self.options
-        logits = options.batch * length * options.vocabulary * FLOAT
-        scores = options.batch * options.heads * length * length * HALF if options.attention == "eager" else 0
-        return max(logits, scores)
-
     def _train(self, length: int) -> None:
-        device, sites = self.device, self.sites
+        device = self.device
         device.recorder.now_us += device.rng.randint(2_000, 9_000)
         with device.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
-            for weight in self.weights.values():
+            for weight in self.model.weights.values():
                 if weight.grad is not None:
-                    device.free(weight.grad, self.loop.zero_grad)
+                    device.free(weight.grad, self.stacks.zero_grad)
                     weight.grad = None
         tokens = self.options.batch * length
         batch = self._batch(tokens)
-        self._forward(tokens, length)
-        self._backward(tokens, length)
-        device.free_all(batch, sites.batch_free)
+        self.model.forward(tokens, length)
+        self.model.backward(tokens, length)
+        device.free_all(batch, self.model.sites.batch_free)
         self._clip()
         with device.annotation("Optimizer.step#AdamW.step"):
             self._optimize()
         self._log(tokens)
 
-    def _parameter(self, name: str, elements: int) -> None:
-        self.weights[name] = Parameter(elements, self.device.alloc(elements * FLOAT, self.loop.parameter))
-
     def _batch(self, tokens: int) -> list[Block]:
         stream = COPY_STREAM if self.options.streams > 1 else 0
-        blocks = [self.device.alloc(tokens * LONG, self.sites.batch, stream) for _ in range(2)]
+        blocks = [self.device.alloc(tokens * LONG, self.model.sites.batch, stream) for _ in range(2)]
         for block in blocks:
             self.device.allocator.record_stream(block, 0)
         return blocks
 
-    def _out(self, site: Site, size: int) -> Block:
-        return self.device.alloc(size * site.scale, site.forward)
-
-    def _keep(self, site: Site, size: int) -> Block:
-        block = self.device.alloc(size * site.scale, site.forward)
-        self._saved.append(block)
-        return block
-
-    def _linear(self, site: Site, rows: int, inputs: int, outputs: int) -> Block:
-        self._casts.append(self.device.alloc(inputs * outputs * HALF, site.cast))
-        if self._workspace is None:
-            self._workspace = self.device.alloc(CUBLAS_WORKSPACE, site.forward)
-        return self._out(site, rows * outputs * HALF)
-
-    def _norm(self, site: Site, tokens: int) -> None:
-        self._keep(site, tokens * self.options.hidden * HALF)
-        self._keep(site, tokens * FLOAT)
-        self._keep(site, tokens * FLOAT)
-
-    def _forward(self, tokens: int, length: int) -> None:
-        options, device, sites = self.options, self.device, self.sites
-        hidden, wide = options.hidden, tokens * options.hidden * HALF
-        embedded = self._out(sites.token, wide)
-        position = self._out(sites.position, length * hidden * HALF)
-        self._keep(sites.position, wide)
-        device.free(position, sites.position.release)
-        device.free(embedded, sites.model_free)
-        for layer in range(options.layers):
-            layer_sites = sites.layers[layer * STAGES // options.layers]
-            self._layer(layer_sites, tokens, length)
-            if options.checkpointing:
-                output = self._saved.pop()
-                for _ in range(LAYER_SAVES - 1):
-                    device.free(self._saved.pop(), layer_sites.leave)
-                self._saved.append(output)
-        self._norm(sites.norm_out, tokens)
-        logits = self._linear(sites.head, tokens, hidden, options.vocabulary)
-        device.free_all(self._casts, sites.cast_free)
-        self._casts.clear()
-        scores = self._out(sites.to_float, tokens * options.vocabulary * FLOAT)
-        device.free(logits, sites.to_float.release)
-        self._keep(sites.log_softmax, tokens * options.vocabulary * FLOAT)
-        device.free(scores, sites.log_softmax.release)
-        self._keep(sites.loss, FLOAT)
-        self._keep(sites.loss, FLOAT)
-
-    def _layer(self, sites: LayerSites, tokens: int, length: int) -> None:
-        """Forward through one layer; leaves LAYER_SAVES tensors saved, the last of them its output."""
-        hidden, wide = self.options.hidden, tokens * self.options.hidden * HALF
-        self._norm(sites.norm1, tokens)
-        self._saved.append(self._linear(sites.qkv, tokens, hidden, 3 * hidden))
-        self._attend(sites, tokens, length)
-        self._keep(sites.contiguous, wide)
-        projected = self._linear(sites.out, tokens, hidden, hidden)
-        self._drop_and_add(sites.dropout1, sites.add1, projected, wide)
-        self._norm(sites.norm2, tokens)
-        self._saved.append(self._linear(sites.up, tokens, hidden, 4 * hidden))
-        self._keep(sites.gelu, 4 * wide)
-        projected = self._linear(sites.down, tokens, 4 * hidden, hidden)
-        self._drop_and_add(sites.dropout2, sites.add2, projected, wide)
-
-    def _attend(self, sites: LayerSites, tokens: int, length: int) -> None:
-        options, device = self.options, self.device
-        wide = tokens * options.hidden * HALF
-        if options.attention == "flash":
-            self._keep(sites.attend, wide)
-            self._keep(sites.attend, tokens * options.heads * FLOAT)
-            self._keep(sites.attend, 16)
-            return
-        square = options.batch * options.heads * length * length * HALF
-        scores = self._out(sites.scores, square)
-        self._keep(sites.softmax, square)
-        device.free(scores, sites.softmax.release)
-        self._keep(sites.attend, wide)
-        self._keep(sites.attend, 16)
-
-    def _drop_and_add(self, dropout: Site, add: Site, projected: Block, wide: int) -> None:
-        mask_bytes = wide // HALF
-        dropped = self._out(dropout, wide)
-        self._keep(dropout, mask_bytes)
-        self.device.free(projected, dropout.release)
-        self._keep(add, wide)
-        self.device.free(dropped, add.release)
-
-    def _backward(self, tokens: int, length: int) -> None:
-        options, device, sites = self.options, self.device, self.sites
-        hidden, wide = options.hidden, tokens * options.hidden * HALF
-        grad = self.device.alloc(FLOAT, sites.loss.backward)
-        grad = self._through(sites.loss, grad, tokens * options.vocabulary * FLOAT, 2)
-        grad = self._through(sites.log_softmax, grad, tokens * options.vocabulary * FLOAT, 1)
-        grad = self._through(sites.to_float, grad, tokens * options.vocabulary * HALF, 0)
-        grad = self._linear_backward(sites.head, grad, wide, "wte", None, 0)
-        grad = self._norm_backward(sites.norm_out, grad, wide, "norm")
-        for layer in reversed(range(options.layers)):
-            stage = layer * STAGES // options.layers
-            if options.checkpointing:
-                output = self._saved.pop()
-                self._layer(sites.recomputed[stage], tokens, length)
-                device.free_all(self._casts, sites.cast_free)
-                self._casts.clear()
-                device.free(output, sites.layers[stage].add2.backward_release)
-            grad = self._layer_backward(sites.layers[stage], grad, layer, tokens, length)
-            if options.streams > 2:
-                self._reduce(12 * hidden * hidden * FLOAT)
-        self._release(sites.position, 1)
-        self._accumulate("wpe", self.device.alloc(options.sequence * hidden * FLOAT, sites.position.backward))
-        self._accumulate("wte", self.device.alloc(options.vocabulary * hidden * FLOAT, sites.token.backward))
-        self.device.free(grad, sites.token.backward_release)
-
-    def _layer_backward(self, sites: LayerSites, grad: Block, layer: int, tokens: int, length: int) -> Block:
-        wide = tokens * self.options.hidden * HALF
-        branch = self._through(sites.dropout2, self._branch(sites.add2, wide), wide, 2)
-        branch = self._linear_backward(sites.down, branch, 4 * wide, f"{layer}.down.weight", f"{layer}.down.bias", 1)
-        branch = self._through(sites.gelu, branch, 4 * wide, 1)
-        branch = self._linear_backward(sites.up, branch, wide, f"{layer}.up.weight", f"{layer}.up.bias", 0)
-        branch = self._norm_backward(sites.norm2, branch, wide, f"{layer}.norm2")
-        grad = self._join(sites.add2, grad, branch, wide)
-        branch = self._through(sites.dropout1, self._branch(sites.add1, wide), wide, 2)
-        branch = self._linear_backward(sites.out, branch, wide, f"{layer}.out.weight", f"{layer}.out.bias", 1)
-        branch = self._attend_backward(sites, branch, tokens, length)
-        branch = self._linear_backward(sites.qkv, branch, wide, f"{layer}.qkv.weight", f"{layer}.qkv.bias", 0)
-        branch = self._norm_backward(sites.norm1, branch, wide, f"{layer}.norm1")
-        return self._join(sites.add1, grad, branch, wide)
-
-    def _attend_backward(self, sites: LayerSites, grad: Block, tokens: int, length: int) -> Block:
-        options, device = self.options, self.device
-        wide = tokens * options.hidden * HALF
-        if options.attention == "eager":
-            square = options.batch * options.heads * length * length * HALF
-            first = device.alloc(square, sites.softmax.backward)
-            second = device.alloc(square, sites.scores.backward)
-            device.free(first, sites.softmax.backward_release)
-        else:
-            second = device.alloc(tokens * options.heads * FLOAT, sites.attend.backward)
-        parts = [device.alloc(wide, sites.attend.backward) for _ in range(3)]
-        device.free(second, sites.attend.backward_release)
-        device.free(grad, sites.attend.backward_release)
-        joined = device.alloc(3 * wide, sites.qkv.backward)
-        device.free_all(parts, sites.contiguous.backward_release)
-        self._release(sites.attend, 4)
-        return joined
-
-    def _release(self, site: Site, count: int) -> None:
-        """The node of a site has run: what it saved goes."""
-        for _ in range(count):
-            self.device.free(self._saved.pop(), site.backward_release)
-
-    def _through(self, site: Site, grad: Block, size: int, saved: int) -> Block:
-        result = self.device.alloc(size, site.backward)
-        self.device.free(grad, site.backward_release)
-        self._release(site, saved)
-        return result
-
-    def _branch(self, site: Site, wide: int) -> Block:
-        return self.device.alloc(wide, site.backward)
-
-    def _join(self, site: Site, grad: Block, branch: Block, wide: int) -> Block:
-        joined = self.device.alloc(wide, site.backward)
-        self.device.free(branch, site.backward_release)
-        self.device.free(grad, site.backward_release)
-        return joined
-
-    def _norm_backward(self, site: Site, grad: Block, wide: int, name: str) -> Block:
-        result = self.device.alloc(wide, site.backward)
-        for part in ("weight", "bias"):
-            elements = self.weights[f"{name}.{part}"].elements
-            self._accumulate(f"{name}.{part}", self.device.alloc(elements * FLOAT, site.backward))
-        self.device.free(grad, site.backward_release)
-        self._release(site, 3)
-        return result
-
-    def _linear_backward(self, site: Site, grad: Block, wide: int, weight: str, bias: str | None, saved: int) -> Block:
-        device = self.device
-        result = device.alloc(wide, site.backward)
-        for name in (weight, bias):
-            if name is not None:
-                elements = self.weights[name].elements
-                half = device.alloc(elements * HALF, site.backward)
-                full = device.alloc(elements * FLOAT, self.sites.accumulate)
-                device.free(half, self.sites.accumulate_free)
-                self._accumulate(name, full)
-        device.free(grad, site.backward_release)
-        self._release(site, saved)
-        return result
-
-    def _accumulate(self, name: str, grad: Block) -> None:
-        """AccumulateGrad: the first gradient is kept as it is, a further one is added and goes."""
-        weight = self.weights[name]
-        if weight.grad is None:
-            weight.grad = grad
-        else:
-            self.device.free(grad, self.sites.accumulate_free)
-
-    def _reduce(self, size: int) -> None:
-        """All-reduce a layer's gradients in one flat buffer, which the communication stream still reads."""
-        buffer = self.device.alloc(size, self.sites.reduce)
-        self.device.allocator.record_stream(buffer, COMM_STREAM)
-        self.device.free(buffer, self.sites.reduce_free)
-
     def _clip(self) -> None:
-        norms = [self.device.alloc(FLOAT, self.loop.clip) for _ in self.weights]
-        total = self.device.alloc(len(norms) * FLOAT, self.loop.clip)
-        self.device.free_all(norms, self.loop.clip_free)
-        self.device.free(total, self.loop.clip_free)
+        norms = [self.device.alloc(FLOAT, self.stacks.clip) for _ in self.model.weights]
+        total = self.device.alloc(len(norms) * FLOAT, self.stacks.clip)
+        self.device.free_all(norms, self.stacks.clip_free)
+        self.device.free(total, self.stacks.clip_free)
 
     def _optimize(self) -> None:
-        device, loop = self.device, self.loop
-        weights = list(self.weights.values())
+        device, stacks = self.device, self.stacks
+        weights = list(self.model.weights.values())
         for weight in weights:
             if weight.moments is None:
                 size = weight.elements * FLOAT
-                weight.moments = device.alloc(size, loop.exp_avg), device.alloc(size, loop.exp_avg_sq)
+                weight.moments = device.alloc(size, stacks.exp_avg), device.alloc(size, stacks.exp_avg_sq)
         if self.options.optimizer == "foreach":
-            roots = [device.alloc(weight.elements * FLOAT, loop.foreach) for weight in weights]
-            device.free_all(roots, loop.foreach_free)
+            roots = [device.alloc(weight.elements * FLOAT, stacks.foreach) for weight in weights]
+            device.free_all(roots, stacks.foreach_free)
             return
         for weight in weights:
-            root = device.alloc(weight.elements * FLOAT, loop.single)
-            denominator = device.alloc(weight.elements * FLOAT, loop.denominator)
-            device.free(root, loop.single_free)
-            device.free(denominator, loop.single_free)
+            root = device.alloc(weight.elements * FLOAT, stacks.single)
+            denominator = device.alloc(weight.elements * FLOAT, stacks.denominator)
+            device.free(root, stacks.single_free)
+            device.free(denominator, stacks.single_free)
 
     def _log(self, tokens: int) -> None:
-        loss = self.device.alloc(FLOAT, self.loop.metrics)
-        per_token = self.device.alloc(min(tokens * FLOAT, 4 * MIB), self.loop.metrics)
-        self.device.free(per_token, self.loop.metrics_free)
-        self.device.free(loss, self.loop.metrics_free)
+        loss = self.device.alloc(FLOAT, self.stacks.metrics)
+        per_token = self.device.alloc(min(tokens * FLOAT, 4 * MIB), self.stacks.metrics)
+        self.device.free(per_token, self.stacks.metrics_free)
+        self.device.free(loss, self.stacks.metrics_free)

@@ -17,7 +17,7 @@ const SHAPES: TraceShape[] = [
   { events: 0, older: 3, stacks: 1, alloc: 0, size: () => 1000 },
   { events: 0, older: 0, stacks: 1, alloc: 0, size: () => 1000 },
 ]
-const DEVICES = SHAPES.flatMap((shape, i) => [1, 2, 3].map((seed) => randomDevice(shape, 100 * i + seed)))
+const DEVICES = SHAPES.flatMap((shape, i) => [1, 2].map((seed) => randomDevice(shape, 100 * i + seed)))
 
 function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
   for (const axis of d.clockUs ? (['event', 'time'] as const) : (['event'] as const)) {
@@ -55,14 +55,14 @@ test("every column's spans sum to what is allocated there, and its sample is the
       for (let i = 0; i < spans.count; i++) for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
       const width = columnWidth(grid, key.level)
       const begin = key.tile * COLUMNS * width
+      const before = (t: number) => d.clockUs!.filter((at) => at < t).length
       for (let c = 0; c < s.length; c++) {
         assert.equal(sums[c], d.allocated[s[c]])
         let from = begin + c * width
         let to = Math.min(from + width, d.P)
         if (key.axis === 'time') {
-          const clock = [...d.clockUs!]
-          to = clock.filter((t) => t < from + width).length + 1
-          from = clock.filter((t) => t < begin + c * width).length
+          to = before(from + width) + 1
+          from = before(from)
         }
         const values = [...d.allocated.subarray(from, to)]
         assert.equal(s[c], from + values.indexOf(Math.max(...values)))
@@ -75,6 +75,7 @@ test("every column's spans sum to what is allocated there, and its sample is the
 test('a mesh lies where the spans do, to half a row, and stored spans give the same mesh', () => {
   for (const d of DEVICES) {
     for (const key of tiles(d)) {
+      if (d.n === 5000 && key.level > 1) continue // the slow side is cubic
       const mesh = layOutTile({ ...d.info, ...d }, key)
       const grid = gridOf(d, key.axis)
       const row = rowHeight(grid, key.yLevel)
@@ -111,7 +112,7 @@ test('a mesh lies where the spans do, to half a row, and stored spans give the s
 })
 
 test('y tiles together hold what the whole height holds', () => {
-  const d = DEVICES[6]
+  const d = DEVICES[4]
   for (const yLevel of [1, 3]) {
     const seen = new Set<number>()
     const key = { device: 0, axis: 'event', level: 2, tile: 1, yLevel } as const

@@ -36,20 +36,23 @@ export function oracleSpans(l: Lifetimes, samples: Int32Array, tolerance: number
     previous = kind
     groupOf.set(id, group)
   }
-  const spans: (OracleSpan & { group: number })[] = []
-  for (let g = 0; g <= group; g++) {
-    let last: OracleSpan | null = null
-    live.forEach((ids, c) => {
-      const members = ids.filter((id) => groupOf.get(id) === g)
-      if (members.length === 0) return
-      const held = new Map<number, number>()
-      for (const id of members) held.set(l.stack[id], (held.get(l.stack[id]) ?? 0) + l.size[id])
-      const stack = [...held.keys()].sort((a, b) => held.get(b)! - held.get(a)! || a - b)[0]
-      const rep = members.find((id) => l.stack[id] === stack)!
-      const bytes = members.reduce((sum, id) => sum + l.size[id], 0)
-      if (last && last.first + last.length === c && last.rep === rep && last.members === members.length && last.bytes === bytes) last.length++
-      else spans.push((last = { group: g, first: c, length: 1, rep, stack, members: members.length, bytes } as never))
-    })
-  }
-  return spans.map(({ first, length, rep, stack, members, bytes }) => ({ first, length, rep, stack, members, bytes }))
+  const runs: OracleSpan[][] = Array.from({ length: group + 1 }, () => [])
+  live.forEach((ids, c) => {
+    const members = new Map<number, number[]>()
+    for (const id of ids) members.set(groupOf.get(id)!, [...(members.get(groupOf.get(id)!) ?? []), id])
+    for (const [g, inside] of members) {
+      const span = { first: c, length: 1, ...heaviest(l, inside) }
+      const last = runs[g].at(-1)
+      if (last && last.first + last.length === c && last.rep === span.rep && last.members === span.members && last.bytes === span.bytes) last.length++
+      else runs[g].push(span)
+    }
+  })
+  return runs.flat()
+}
+
+function heaviest(l: Lifetimes, ids: number[]): { rep: number; stack: number; members: number; bytes: number } {
+  const held = new Map<number, number>()
+  for (const id of ids) held.set(l.stack[id], (held.get(l.stack[id]) ?? 0) + l.size[id])
+  const stack = [...held.keys()].sort((a, b) => held.get(b)! - held.get(a)! || a - b)[0]
+  return { rep: ids.find((id) => l.stack[id] === stack)!, stack, members: ids.length, bytes: ids.reduce((sum, id) => sum + l.size[id], 0) }
 }

@@ -8,7 +8,7 @@ export class Palette {
   private readonly context: GlContext
   private generation = 0
   private texture: WebGLTexture | null = null
-  private rgba = new Uint8Array(4)
+  private rgba: Uint8Array = new Uint8Array(4)
   private uploaded = false
   /** Grows with every change; what was painted with an older version is out of date. */
   version = 0

@@ -8,7 +8,7 @@ const TICK_HEIGHT = 44
 
 /** Grid lines lie under the lines and over the picture, so faint that they do not read as borders of bands. */
 export function drawAxes(frame: Frame): void {
-  const { ctx, plot, window, inks } = frame
+  const { ctx, plot, inks } = frame
   ctx.font = frame.font
   ctx.lineWidth = 1
   const { ticks: yTicks, base } = yTicksOf(frame)

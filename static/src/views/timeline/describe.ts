@@ -23,7 +23,7 @@ export function describeHit(scene: Scene, hit: Hit): Line[] {
   if (!data) return []
   const lines: Line[] = []
   if (hit.id >= 0) lines.push(...describeAllocation(scene, data, hit.id))
-  lines.push(...describeColumn(scene, data, hit.column, hit.id < 0))
+  lines.push(...describeColumn(data, hit.column, hit.id < 0))
   return lines
 }
 
@@ -68,7 +68,7 @@ export function lifetimeUs(data: DeviceData, id: number): number | null {
   return Math.max(0, to - from)
 }
 
-function describeColumn(scene: Scene, data: DeviceData, column: Column, totals: boolean): Line[] {
+function describeColumn(data: DeviceData, column: Column, totals: boolean): Line[] {
   const { s, from, to } = column
   const lines: Line[] = []
   const position = s === 0 ? 'before the first event' : `event ${formatCount(s - 1)}${momentOf(data, s)}`
@@ -98,4 +98,20 @@ export function describeMoment(scene: Scene, event: number): string | null {
   const since = data.timeUs[event]
   const clock = (scene.info.time0 ?? 0) + since
   return isDate(clock) ? `${formatOffset(since)} (${formatMoment(clock)})` : formatOffset(since)
+}
+
+/** One line for the live text: size, stack top, lifetime. */
+export function describeHeadline(scene: Scene, id: number): string {
+  const data = scene.data!
+  const top = scene.stacks?.top(data.stack[id])
+  return `${formatBytes(data.size[id])}, ${top ? describeFrame(top) : 'no stack'}, ${describeLifetime(data, id)}`
+}
+
+/** What the window shows: its events and the most that is allocated in it. `x` in events, null for all. */
+export function describeWindow(scene: Scene, x: readonly [number, number] | null): string {
+  const [from, to] = x ?? [-1, scene.info.events]
+  const text = x ? `events ${formatCount(Math.ceil(from))} to ${formatCount(Math.floor(to))}` : `all ${plural(scene.info.events, 'event')}`
+  if (!scene.data || !scene.allocatedMax) return text
+  const [low, high] = scene.positions('event', from, to)
+  return `${text}, at most ${formatBytes(scene.allocatedMax.max(low, high))} allocated`
 }

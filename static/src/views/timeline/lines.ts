@@ -59,7 +59,7 @@ export function outlineText({ ctx, inks }: Frame, text: string, x: number, y: nu
 
 function tracePath(frame: Frame, greatest: RangeMax, values: Float64Array): void {
   const { ctx, scene, scale, window, plot } = frame
-  const [, to] = scene.positions(scale.axis, window.x0, window.x1)
+  const [from, to] = scene.positions(scale.axis, window.x0, window.x1)
   ctx.beginPath()
   if (to - from <= plot.width) {
     for (let s = from; s < to; s++) {

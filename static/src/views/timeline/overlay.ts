@@ -42,7 +42,7 @@ export class Overlay {
 
   draw(frame: Frame, pointed: Pointed): void {
     this.frame = frame
-    const { ctx, inks } = frame
+    const { inks } = frame
     drawAxes(frame)
     drawLines(frame)
     drawMarks(frame)

@@ -31,7 +31,7 @@ export class TimelineView {
   drawn: Drawn = NOTHING_DRAWN
   boxMode = false
   onDrawn: () => void = () => {}
-  onAnnounce: (text: string) => void = () => {}
+  onError: (error: unknown) => void = () => {}
 
   readonly navigator: Navigator
   private readonly client: DataClient
@@ -61,6 +61,7 @@ export class TimelineView {
     this.gl = GlContext.create(canvas)
     this.layer = this.gl ? new TileLayer(this.gl) : null
     this.gl?.onFrame(() => this.draw())
+    if (this.layer) this.layer.onError = (error) => this.onError(error)
     this.plotElement = h(
       'div',
       {
@@ -109,12 +110,18 @@ export class TimelineView {
     return this.scene
   }
 
+  /** The last frame showed the whole window, from the columns, with every tile sharp. */
+  get isComplete(): boolean {
+    return this.scene?.data != null && this.scene.info.index === this.store.state.device
+      && this.drawn.pending === 0 && !this.gl?.isLost
+  }
+
   requestFrame(): void {
     if (this.gl) this.gl.requestFrame()
     else this.frameRequest ||= requestAnimationFrame(() => this.draw())
   }
 
-  private drawNow(): void {
+  drawNow(): void {
     if (this.gl) this.gl.drawNow()
     else this.draw()
   }

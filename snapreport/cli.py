@@ -1,0 +1,202 @@
+"""The command line: arguments in, files and exit codes out. Everything heavy is imported when a command runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from snapreport import __version__
+from snapreport.errors import SnapshotError, one_line
+
+if TYPE_CHECKING:
+    from snapreport.timeline.build import Snapshot
+
+BAD_INPUT = 2
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells count
+_SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".json")
+
+# name → (module, attribute, one line of help): what other modules define is imported when called, not for --help.
+_LAZY_COMMANDS = {
+    "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
+}
+
+
+class _Commands(click.Group):
+    """A group whose first argument need not be a command: ``snapreport SNAP...`` makes a report."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise click.UsageError("no snapshot given", ctx)
+        if args[0] not in {*self.list_commands(ctx), "--help", "-h", "--version"}:
+            args = ["report", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*(name for name, command in self.commands.items() if not command.hidden), *_LAZY_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LAZY_COMMANDS:
+            module, attribute, _ = _LAZY_COMMANDS[cmd_name]
+            return getattr(import_module(module), attribute)
+        return super().get_command(ctx, cmd_name)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "SNAP... [-o report.html]")
+        formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix="       ")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, command.get_short_help_str()) for name, command in self.commands.items() if not command.hidden]
+        rows += [(name, text) for name, (_, _, text) in _LAZY_COMMANDS.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """The one place where errors are printed: one line, exit code 2."""
+        if not standalone_mode:
+            return super().main(args, *rest, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, *rest, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "snapreport"
+            _fail(f"{error.format_message()} (see '{path} --help')")
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except SnapshotError as error:
+            _fail(str(error), error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _quiet_stdout()
+            sys.exit(BROKEN_PIPE)
+        except OSError as error:
+            _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        except MemoryError:
+            _fail("not enough memory")
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    click.echo(f"snapreport: {one_line(message)}", err=True)
+    sys.exit(code)
+
+
+def _quiet_stdout() -> None:
+    """Nobody reads on: let the interpreter's last flush go nowhere instead of failing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="snapreport")
+def main() -> None:
+    """Turn PyTorch memory snapshots into one self-contained HTML report.
+
+    SNAP is a file written by torch.cuda.memory._dump_snapshot() (pickle, torch.save; compressed or not), or - for
+    standard input. Several files, of several ranks or moments, go into one report. Without -o the report is named after
+    the first snapshot and written to the current directory; -o - writes it to standard output.
+
+    A file that is named like a command is given as ./stats.
+    """
+
+
+@main.command(hidden=True)
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output.")
+@click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
+def report(snaps: tuple[str, ...], output: str | None, title: str | None) -> None:
+    """Write a report over one or several snapshots."""
+    output = output or _default_output(snaps[0])
+    _check_output(output, snaps)
+    snapshots = _load(snaps)
+    from snapreport import write_report
+
+    size = _pipe_safe(lambda: write_report(snapshots, output, title=title))
+    if output != "-":
+        click.echo(f"{output}: {_headline(snapshots, size or Path(output).stat().st_size)}", err=True)
+
+
+@main.command()
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
+def stats(snaps: tuple[str, ...], as_json: bool) -> None:
+    """Print a snapshot's numbers, as a table or as JSON."""
+    files = [snapshot.stats() for snapshot in _load(snaps)]
+    if as_json:
+        from snapreport.timeline.stats import stats_document
+
+        # ASCII: the same bytes whatever the terminal's encoding.
+        text = json.dumps(stats_document(files), indent=1)
+    else:
+        from snapreport.report.text import bytes_text
+        from snapreport.timeline.stats import stats_table
+
+        text = stats_table(files, bytes_text)
+    _pipe_safe(lambda: click.echo(text))
+
+
+def _load(snaps: Sequence[str]) -> list[Snapshot]:
+    if list(snaps).count("-") > 1:
+        raise click.UsageError("standard input can be read once only")
+    from snapreport import load
+
+    return [load(snap) for snap in snaps]
+
+
+def _default_output(snap: str) -> str:
+    name = "report" if snap == "-" else Path(snap).name
+    while name.lower().endswith(_SUFFIXES) and Path(name).stem:
+        name = Path(name).stem
+    return f"{name or 'report'}.html"
+
+
+def _check_output(output: str, snaps: Sequence[str]) -> None:
+    """Refuse before the work what would be refused after it."""
+    if output == "-":
+        return
+    path = Path(output)
+    try:
+        if path.is_dir():
+            raise SnapshotError(f"{output}: cannot write the report: is a directory")
+        if not path.parent.is_dir():
+            raise SnapshotError(f"{output}: cannot write the report: no such directory")
+        if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
+            raise SnapshotError(f"{output}: cannot write the report: this is the snapshot itself")
+        target = path if path.exists() and not path.is_file() else path.resolve().parent
+        if not os.access(target, os.W_OK):
+            raise SnapshotError(f"{output}: cannot write the report: permission denied")
+    except (OSError, ValueError) as error:
+        if isinstance(error, SnapshotError):
+            raise
+        raise SnapshotError(f"{output}: cannot write the report: {error}") from None
+
+
+def _pipe_safe(write: Any) -> Any:
+    """``write()``, where a reader that has gone away is no error worth telling."""
+    try:
+        result = write()
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:
+        _quiet_stdout()
+        sys.exit(BROKEN_PIPE)
+
+
+def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
+    from snapreport.report.text import bytes_text, count_text
+
+    timelines = [snapshot.timeline(device) for snapshot in snapshots for device in snapshot.devices]
+    if not any(t.peak_bytes or len(t.events) for t in timelines):
+        return f"{bytes_text(size)}; no allocations and no events recorded"
+    top = max(timelines, key=lambda t: t.peak_bytes)
+    name = "pinned host memory" if top.kind == "host" else f"{top.kind}:{top.device}"
+    when = "before the first event" if top.peak_event < 0 else f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"
+    ooms = sum(len(t.oom_events) for t in timelines)
+    told = f"; {count_text(ooms)} out of memory" if ooms else ""
+    return f"{bytes_text(size)}; {name} peaked at {bytes_text(top.peak_bytes)} allocated {when}{told}"

@@ -1,0 +1,118 @@
+"""The command `snapreport sample`: write a generated snapshot. Light to import: the generator is loaded when it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+_UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+PRESET_HELP = """\b
+Presets (options given beside one win):
+  training       four steps of a GPT with 12 layers (the default)
+  small          three steps of a small GPT: a file to look at
+  serving        requests with key-value caches that grow
+  oom            a batch of long documents: out of memory by plain demand
+  fragmentation  out of memory although gigabytes are reserved and free
+  leak           3 MiB kept in every step
+  churn          segments go back to the device in every step
+  expandable     expandable segments, batches of many lengths, two streams
+  multi-gpu      four devices, expandable segments; the last one runs out
+  pools          two CUDA graphs with private pools, frees that are pending
+  truncated      the recorder's ring buffer was too small
+  late           recording began at the third step
+  checkpointing  activations are computed again in the backward pass
+  compiled       C++ frames, compile_context, user_metadata
+  overlap        thousands of long-lived allocations above early frees
+  large, huge    920,183 events (107 MB) and 2.83 million (727 MB)
+"""
+
+
+class Size(click.ParamType):
+    """A number of bytes: 3000000, 3MiB, 1.5 GiB (units are binary, the i and B may be left out)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes, or a usage error that shows the value."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", value, re.IGNORECASE)
+        if match is None:
+            self.fail(f"{value!r} is no size: a number with KiB, MiB or GiB is one", param, ctx)
+        return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+@click.command(name="sample", epilog=PRESET_HELP, context_settings={"show_default": False})
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write; .gz and .xz are compressed.")
+@click.option("--preset", metavar="NAME", help="Where to start from: see below.")
+@click.option("--seed", type=int, help="The same seed gives the same file.  [default: 0]")
+@click.option("--events", type=int, help="Events wanted on each device.")
+@click.option("--steps", type=int, help="Steps wanted, where no number of events is.")
+@click.option("--workload", type=click.Choice(["training", "serving", "overlap"]), help="What the program does.")
+@click.option("--devices", type=int, help="Devices with a trace.  [default: 1]")
+@click.option("--streams", type=int, help="2: batches come on a stream of their own; 3: gradients are reduced on another.")
+@click.option("--private-pools", type=int, help="CUDA graphs, each with a private pool.")
+@click.option("--memory", type=Size(), help="Memory of a device.  [default: 24GiB]")
+@click.option("--expandable/--no-expandable", default=None, help="Expandable segments.")
+@click.option("--max-split-size", type=Size(), help="Blocks of this size or more are never split (max_split_size_mb).")
+@click.option("--max-entries", type=int, help="The recorder's ring buffer: of more events, only the last are kept.")
+@click.option("--record-from", type=int, metavar="STEP", help="The step at which recording begins.")
+@click.option("--snapshot-every", type=int, metavar="STEPS", help="Snapshots taken on the way (snapshot events).")
+@click.option("--layers", type=int, help="Layers of the model.  [default: 12]")
+@click.option("--hidden", type=int, help="Its width.  [default: 768]")
+@click.option("--heads", type=int, help="Its attention heads.  [default: 12]")
+@click.option("--sequence", type=int, help="Tokens of a sequence.  [default: 1024]")
+@click.option("--batch", type=int, help="Sequences of a batch, or requests at a time.  [default: 8]")
+@click.option("--vocabulary", type=int, help="Size of the vocabulary.  [default: 50304]")
+@click.option("--vary", type=float, help="Up to this part of a sequence is missing, at random.  [default: 0]")
+@click.option("--attention", type=click.Choice(["flash", "eager"]), help="eager keeps the score matrices.  [default: flash]")
+@click.option("--checkpointing/--no-checkpointing", default=None, help="Activation checkpointing.")
+@click.option("--optimizer", type=click.Choice(["foreach", "loop"]), help="AdamW over all parameters at once, or one by one.")
+@click.option("--window", type=int, help="Long-lived allocations of the overlap workload.  [default: 20000]")
+@click.option("--oom", type=click.Choice(["none", "demand", "fragmentation"]), help="End in an out-of-memory of this kind.")
+@click.option("--oom-device", type=int, help="The device that runs out.  [default: the last]")
+@click.option("--leak", type=Size(), help="Bytes that every step keeps.")
+@click.option("--churn", type=int, help="Buffers of 32 MiB that every step gets from the device and gives back.")
+@click.option("--cycles", type=int, help="Steps between collections of reference cycles of 8 MiB.")
+@click.option("--cache-steps", type=int, help="Steps in which a cache grows by 4 MiB, and then no more.")
+@click.option("--regression", type=float, help="Factor on the sizes of one area of the program.  [default: 1]")
+@click.option("--regression-in", type=click.Choice(["embedding", "attention", "mlp", "norm", "loss", "head", "cache"]), help="That area.  [default: mlp]")
+@click.option("--context", type=click.Choice(["all", "alloc", "state", "none"]), help="Whose stacks are recorded.  [default: all]")
+@click.option("--stacks", type=click.Choice(["python", "all"]), help="all: with C++ frames.  [default: python]")
+@click.option("--depth", type=int, help="More frames below the program.")
+@click.option("--own-stacks/--shared-stacks", default=None, help="A stack list for each event, as torch writes it, or one for all equal ones.")
+@click.option("--times/--no-times", default=None, help="Whether events have times.")
+@click.option("--metadata/--no-metadata", default=None, help="user_metadata tells the step.")
+@click.option("--compiled/--no-compiled", default=None, help="The first two steps have a compile_context.")
+@click.option("--layout", type=click.Choice(["2.1", "2.5", "2.8", "2.12"]), help="The PyTorch version whose keys are written.  [default: 2.12]")
+@click.option("--protocol", type=click.IntRange(2, 5), default=4, help="Pickle protocol.  [default: 4]")
+def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> None:
+    """Write a generated memory snapshot, like one recorded by PyTorch, without a GPU.
+
+    The caching allocator is replayed to the byte under a made-up program; equal options give equal files.
+
+    \b
+      snapreport sample -o sample.pickle --preset oom
+      snapreport sample -o big.pickle --events 1000000 --seed 3 --stacks all
+    """
+    from snapreport.samples.build import make_snapshot, write_snapshot
+    from snapreport.samples.options import make_options
+
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        chosen = make_options(preset, **given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    snapshot = make_snapshot(chosen)
+    try:
+        size = write_snapshot(snapshot, output, protocol=protocol)
+    except OSError as error:
+        click.echo(f"{output}: cannot be written: {error.strerror or error}", err=True)
+        sys.exit(2)
+    events = sum(len(trace) for trace in snapshot["device_traces"])
+    click.echo(f"{output}: {events:,} events, {size:,} bytes", err=True)

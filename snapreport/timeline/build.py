@@ -1,0 +1,214 @@
+"""From a recording to timelines: the one entry for everything that is built on lifetimes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.reading.events import enum_series
+from snapreport.reading.open import open_recording
+from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
+from snapreport.timeline.categories import categorise
+from snapreport.timeline.curves import allocated_curve, reserved_curve
+from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
+from snapreport.timeline.segments import pools_of
+from snapreport.timeline.stats import device_stats, file_stats, stacks_at
+
+
+@dataclass
+class DeviceTimeline:
+    """What one device's memory did.
+
+    events: the recording's, row = event index.
+    allocations: a row per lifetime in birth order; ``id`` (= row) Int32, ``addr`` UInt64, ``size`` Int64 bytes requested,
+      ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
+      ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none), ``category`` Enum, ``origin``
+      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event).
+    allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
+    peak_event: the first position (-1 counts) at which allocated is greatest; peak_bytes what it is there.
+    oom_events: indices of ``oom`` events.
+    reconciliation_bytes: allocated at the end less the requested bytes of the final active blocks; 0 if all is well.
+    overflowed: whether the recorder's ring buffer lost events; None where it does not say.
+    other_events: Int32 indices of the events that are no allocation's alloc, request or free.
+    """
+
+    recording: Recording
+    device: int
+    kind: str
+    events: pl.DataFrame
+    allocations: pl.DataFrame
+    allocated: np.ndarray
+    reserved: np.ndarray
+    oom_events: list[int]
+    reconciliation_bytes: int
+    overflowed: bool | None
+    other_events: np.ndarray = field(repr=False)
+
+    @cached_property
+    def peak_event(self) -> int:
+        return int(np.argmax(self.allocated)) - 1
+
+    @property
+    def peak_bytes(self) -> int:
+        return int(self.allocated[self.peak_event + 1])
+
+    @cached_property
+    def stacks_at_peak(self) -> pl.DataFrame:
+        """``stack`` Int32, ``bytes`` Int64, ``count``: what is live at the peak, most bytes first, then lowest stack."""
+        return stacks_at(self.allocations, self.peak_event)
+
+    @property
+    def top_stacks(self) -> list[dict[str, int]]:
+        """The ten stacks that hold most bytes at the peak: ``stack``, ``bytes``, ``count``."""
+        return self.stacks_at_peak.head(10).rows(named=True)
+
+    @property
+    def peak_stackless_bytes(self) -> int:
+        """Bytes at the peak whose allocation has no frames."""
+        return int(self.stacks_at_peak.filter(pl.col("stack") == 0)["bytes"].sum())
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        """The device's entry in ``snapreport stats --json``."""
+        return device_stats(self)
+
+
+class Snapshot:
+    """A snapshot file, read. Timelines are built when first asked for."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._timelines: dict[int, DeviceTimeline] = {}
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.recording.name!r} devices={self.devices}>"
+
+    @property
+    def devices(self) -> list[int]:
+        """Device numbers in order, those without data too; -1 is pinned host memory."""
+        return list(self.recording.devices)
+
+    def events(self, device: int) -> pl.DataFrame:
+        return self._record(device).events
+
+    def segments(self, device: int) -> pl.DataFrame:
+        return self._record(device).segments
+
+    def allocations(self, device: int) -> pl.DataFrame:
+        return self.timeline(device).allocations
+
+    def timeline(self, device: int) -> DeviceTimeline:
+        """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
+        if device not in self._timelines:
+            try:
+                self._timelines[device] = build_timeline(self.recording, self._record(device))
+            except SnapshotError as error:
+                raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
+        return self._timelines[device]
+
+    def stats(self) -> dict[str, Any]:
+        """This file's entry in ``snapreport stats --json``."""
+        return file_stats(self.recording, [self.timeline(device) for device in self.devices])
+
+    def _record(self, device: int) -> DeviceRecord:
+        try:
+            return self.recording.devices[device]
+        except KeyError:
+            raise KeyError(f"no device {device} in this snapshot; it has {self.devices}") from None
+
+
+def load(path: str | os.PathLike[str]) -> Snapshot:
+    """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one."""
+    return Snapshot(open_recording(path))
+
+
+def build_timeline(recording: Recording, record: DeviceRecord) -> DeviceTimeline:
+    """Everything about one device that follows from its events and final segments."""
+    events, segments, blocks = record.events, record.segments, record.blocks
+    pairing = pair(record)
+    allocations = _allocations(recording, record, pairing)
+    allocated = allocated_curve(pairing.alloc_event, pairing.free_event, allocations["size"].to_numpy(), len(events))
+    action = action_codes(events)
+    active = blocks.filter(pl.col("state").is_in(ACTIVE_STATES))
+    return DeviceTimeline(
+        recording=recording,
+        device=record.device,
+        kind=record.kind,
+        events=events,
+        allocations=allocations,
+        allocated=allocated,
+        reserved=reserved_curve(action, events["size"].to_numpy(), int(segments["total_size"].sum())),
+        oom_events=np.flatnonzero(action == ACTIONS.index("oom")).tolist(),
+        reconciliation_bytes=int(allocated[-1]) - int(active["requested_size"].sum()),
+        overflowed=_overflowed(recording),
+        other_events=np.flatnonzero(~pairing.used).astype(np.int32),
+    )
+
+
+def _overflowed(recording: Recording) -> bool | None:
+    value = recording.settings.get("trace_alloc_overflowed")
+    return value if isinstance(value, bool) else None
+
+
+def _allocations(recording: Recording, record: DeviceRecord, pairing: Pairing) -> pl.DataFrame:
+    events, blocks, segments = record.events, record.blocks, record.segments
+    ghosts = int((pairing.origin == GHOST).sum())
+    rows, block_rows = pairing.source[ghosts:], pairing.source[:ghosts]
+    alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
+    segment_of = blocks["segment"].gather(block_rows)
+
+    def both(name: str, of_ghosts: pl.Series) -> pl.Series:
+        return pl.concat([of_ghosts.alias(name), events[name].gather(rows)])
+
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, ghosts)
+    address = both("addr", blocks["address"].gather(block_rows))
+    own_pool = both("pool", segments["pool"].gather(segment_of))
+    stack = both("stack", blocks["stack"].gather(block_rows))
+    traced = alloc >= 0
+    lifetime = np.where(traced & (free >= 0), free - alloc, 0)
+    category = categorise(recording, stack.to_numpy(), lifetime, both("category", nothing))
+    from_alloc = pl.Series(~traced)
+    return pl.DataFrame([
+        pl.Series("id", np.arange(len(alloc), dtype=np.int32)),
+        address,
+        both("size", blocks["requested_size"].gather(block_rows)),
+        pl.Series("alloc_event", alloc),
+        pl.Series("free_requested_event", requested),
+        pl.Series("free_event", free),
+        _at(events["time_us"], alloc).alias("alloc_us"),
+        _at(events["time_us"], free).alias("free_us"),
+        both("stream", segments["stream"].gather(segment_of)),
+        pools_of(record, address.to_numpy(), own_pool).alias("pool"),
+        stack,
+        pl.Series("free_stack", _free_stacks(events, requested, free)),
+        category,
+        enum_series("origin", pairing.origin, ORIGINS),
+        both("compile_context", nothing).set(from_alloc, None),
+        both("user_metadata", nothing).set(from_alloc, None),
+    ])  # fmt: skip
+
+
+def _at(column: pl.Series, event: np.ndarray) -> pl.Series:
+    """``column`` at each event, null where the event is -1."""
+    if not len(column):
+        return pl.Series([None], dtype=column.dtype).new_from_index(0, len(event))
+    missing = event < 0
+    values = column.gather(np.maximum(event, 0))
+    return values.set(pl.Series(missing), None) if missing.any() else values
+
+
+def _free_stacks(events: pl.DataFrame, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Int32 stack of whoever asked for the free, or saw it completed; 0 where neither is recorded."""
+    if not len(events):
+        return np.zeros(len(free), np.int32)
+    stack = events["stack"].to_numpy()
+    is_free = action_codes(events) != 0  # an alloc that ends an older lifetime did not free it
+    asked = np.where(requested >= 0, stack[requested], 0)
+    done = np.where((free >= 0) & is_free[free], stack[free], 0)
+    return np.where(asked > 0, asked, done).astype(np.int32)

@@ -1,0 +1,147 @@
+"""Pairing of alloc and free events into lifetimes.
+
+The rules (what a trace means is fixed, ring buffers and skipped actions included):
+
+* A lifetime of an address begins at ``alloc`` and ends at ``free_completed``; in a trace without any ``free_completed``
+  (recorded with skip_actions) at ``free_requested``. Between request and completion it is pending, still allocated.
+* An ``alloc`` on an address that still lives ends the older lifetime there: its free was not recorded.
+* A free without a live alloc belongs to an allocation from before the trace (origin ``freed``).
+* An active block of the final state without a live alloc is an allocation from before the trace too (``ghost``). A
+  free that was requested for it and not completed is its own.
+
+All vectorised: relevant events sorted by (address, event) fall into runs, one for each lifetime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord
+
+ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
+ORIGINS = ("traced", "freed", "ghost")
+TRACED, FREED, GHOST = range(3)
+
+
+@dataclass
+class Pairing:
+    """Lifetimes in birth order: ghosts in segment order, freed ones in reverse order of their free, traced ones.
+
+    alloc_event, free_requested_event, free_event: Int32 event indices, -1 where there is none.
+    source: Int64, the event that size, stream, stack and address come from; for ghosts the row of the final block.
+    origin: UInt8, index into ``ORIGINS``.
+    used: bool for each event, whether it is some lifetime's alloc, request or free.
+    """
+
+    alloc_event: np.ndarray
+    free_requested_event: np.ndarray
+    free_event: np.ndarray
+    source: np.ndarray
+    origin: np.ndarray
+    used: np.ndarray
+
+
+def pair(record: DeviceRecord) -> Pairing:
+    """The lifetimes of one device's trace and final blocks."""
+    events, blocks = record.events, record.blocks
+    action = action_codes(events)
+    runs = _runs(action, _addresses(events))
+    begins, first = runs.begins_with_alloc, runs.first
+    alloc_event = np.where(begins, first, -1)
+    live = runs.free < 0
+
+    active = np.flatnonzero(blocks["state"].is_in(ACTIVE_STATES).to_numpy())
+    block_address = blocks["address"].to_numpy()[active]
+    is_ghost = ~np.isin(block_address, runs.address[begins & live])
+    ghosts, ghost_address = active[is_ghost], block_address[is_ghost]
+    ghost_request, is_pending = _pending_requests(ghost_address, runs, live & ~begins)
+
+    freed = np.flatnonzero(~begins & ~is_pending)
+    # Those never freed in the trace would be freed after its end, in the order in which their frees were requested.
+    end = np.where(live[freed], len(events) + runs.requested[freed].astype(np.int64), runs.free[freed])
+    freed = freed[np.argsort(-end, kind="stable")]
+    traced = np.flatnonzero(begins)
+    traced = traced[np.argsort(first[traced], kind="stable")]
+    rest = np.concatenate((freed, traced))
+
+    none = np.full(len(ghosts), -1, np.int32)
+    used = np.zeros(len(events), bool)
+    for column in (alloc_event, runs.requested, runs.free):
+        used[column[column >= 0]] = True
+    return Pairing(
+        alloc_event=np.concatenate((none, alloc_event[rest])).astype(np.int32),
+        free_requested_event=np.concatenate((ghost_request, runs.requested[rest])).astype(np.int32),
+        free_event=np.concatenate((none, runs.free[rest])).astype(np.int32),
+        source=np.concatenate((ghosts, first[rest])).astype(np.int64),
+        origin=np.repeat(np.array([GHOST, FREED, TRACED], np.uint8), [len(ghosts), len(freed), len(traced)]),
+        used=used,
+    )
+
+
+def action_codes(events: pl.DataFrame) -> np.ndarray:
+    """Codes of the action column; the first are those of ``ACTIONS``."""
+    return events["action"].to_physical().to_numpy()
+
+
+def _addresses(events: pl.DataFrame) -> np.ndarray:
+    return events["addr"].fill_null(0).to_numpy()
+
+
+@dataclass
+class _Runs:
+    """One row per lifetime that the trace shows something of, by address and time. Events are indices, -1 for none.
+
+    first: the run's first event (its alloc, or the first free of an allocation from before the trace).
+    free: the event that ended it.
+    """
+
+    address: np.ndarray
+    begins_with_alloc: np.ndarray
+    first: np.ndarray
+    requested: np.ndarray
+    free: np.ndarray
+
+
+def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
+    relevant = np.flatnonzero(action <= FREE_COMPLETED)
+    # A stable sort keeps the events of an address in recorded order.
+    event = relevant[np.argsort(address[relevant], kind="stable")].astype(np.int32)
+    kind, address = action[event], address[event]
+    closing = FREE_COMPLETED if (kind == FREE_COMPLETED).any() else FREE_REQUESTED
+    closes = kind == closing
+    new_address = np.ones(len(event), bool)
+    new_address[1:] = address[1:] != address[:-1]
+    begins_run = new_address | (kind == ALLOC)
+    begins_run[1:] |= closes[:-1]
+
+    first = np.flatnonzero(begins_run)
+    last = np.append(first[1:], len(event))[: len(first)] - 1
+    begins_with_alloc = kind[first] == ALLOC
+    # A run is: alloc (if recorded), requests (a second one says nothing new), one closing event (if recorded).
+    request = first + begins_with_alloc
+    has_request = (request <= last) & (kind[np.minimum(request, len(kind) - 1)] == FREE_REQUESTED) if len(kind) else begins_with_alloc
+    requested = np.where(has_request, event[np.minimum(request, last)], -1) if len(kind) else first
+    # A run that is not closed, and not the last of its address, is followed by the alloc that ends it.
+    after = np.minimum(last + 1, max(len(event) - 1, 0))
+    replaced = (last + 1 < len(event)) & ~new_address[after] if len(event) else begins_with_alloc
+    free = np.where(closes[last], event[last], np.where(replaced, event[after], -1)) if len(event) else first
+    return _Runs(address[first], begins_with_alloc, event[first], requested, free)
+
+
+def _pending_requests(ghost_address: np.ndarray, runs: _Runs, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(request event of each ghost or -1, which runs are thereby ghosts). ``is_open``: runs of requests only, at the end."""
+    request = np.full(len(ghost_address), -1, np.int32)
+    is_pending = np.zeros(len(is_open), bool)
+    candidates = np.flatnonzero(is_open)  # one at most for an address, and in order of address
+    if len(candidates) and len(ghost_address):
+        at = np.minimum(np.searchsorted(runs.address[candidates], ghost_address), len(candidates) - 1)
+        hit = runs.address[candidates][at] == ghost_address
+        # Of two blocks at one address the first takes it.
+        taken, first = np.unique(at[hit], return_index=True)
+        ghost = np.flatnonzero(hit)[first]
+        request[ghost] = runs.requested[candidates[taken]]
+        is_pending[candidates[taken]] = True
+    return request, is_pending

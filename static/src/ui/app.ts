@@ -1,0 +1,242 @@
+// The app: builds the page's interactive part, keeps state, address and views together.
+
+import type { Controller, ViewPatch } from '../controller'
+import type { DataClient } from '../data/model'
+import { TimelineView } from '../views/timeline/timeline-view'
+import { describeHeadline, describeWindow } from '../views/timeline/describe'
+import { DetailsPanel } from './details'
+import { deviceName, explain, firstDevice } from './devices'
+import { fill, h } from './dom'
+import { bindHash, readHash } from './hash'
+import { HelpDialog } from './help'
+import { bindKeys } from './keyboard'
+import { type State, Store, VIEWS, type ViewName } from './state'
+import { bindTheme } from './theme'
+import { Toolbar } from './toolbar'
+
+/** How long the window must rest before it is told to screen readers. */
+const ANNOUNCE_AFTER_MS = 700
+
+export function startApp(client: DataClient, root: HTMLElement): Controller {
+  return new App(client, root)
+}
+
+class App implements Controller {
+  readonly firstPaint: Promise<void>
+  private readonly client: DataClient
+  private readonly store: Store
+  private readonly timeline: TimelineView
+  private readonly toolbar: Toolbar
+  private readonly details: DetailsPanel
+  private readonly help = new HelpDialog()
+  private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
+  private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  private readonly workspace: HTMLElement
+  /** Callers that wait for a frame with everything in place. */
+  private waiting: (() => void)[] = []
+  private sawPicture = false
+  private announceTimer = 0
+
+  constructor(client: DataClient, root: HTMLElement) {
+    this.client = client
+    const start: State = {
+      device: firstDevice(client), view: 'timeline', axis: 'event', x: null, y: null,
+      select: null, query: '', theme: 'system', noise: false,
+    }
+    this.store = new Store(readHash(location.hash, start, client.devices.length))
+    this.timeline = new TimelineView(client, this.store)
+    this.timeline.onDrawn = () => this.afterDraw()
+    this.timeline.onError = (error) => this.tell(`A part of the picture is missing: ${messageOf(error)}`)
+    this.details = new DetailsPanel(this.store, (event) => this.timeline.navigator.centreOn(event))
+    const actions = {
+      store: this.store,
+      timeline: this.timeline,
+      fit: () => this.timeline.navigator.fit(),
+      goToPeak: () => this.goToPeak(),
+      toggleBox: () => this.toggleBox(),
+      toggleHelp: () => this.help.toggle(),
+      closeHelp: () => this.help.close(),
+      toggleAxis: () => this.setAxis(this.store.state.axis === 'event' ? 'time' : 'event'),
+      setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
+      step: (by: number) => this.step(by),
+    }
+    this.toolbar = new Toolbar(client, this.store, actions)
+    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.details.element)
+    fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.live)
+    root.hidden = false
+    document.body.classList.add('with-app')
+    const themeButton = h('button', { type: 'button', class: 'theme-button' })
+    ;(document.getElementById('top') ?? root).append(themeButton)
+    bindTheme(this.store, themeButton, () => this.timeline.themeChanged())
+    bindHash(this.store, start, client.devices.length)
+    bindKeys(actions)
+    this.store.subscribe((state, before) => this.stateChanged(state, before))
+    this.firstPaint = this.settled()
+    this.showDevice()
+    this.render()
+  }
+
+  // Controller
+
+  async setView(patch: ViewPatch): Promise<void> {
+    const { view, device, axis } = patch
+    if (view !== undefined && !VIEWS.includes(view as ViewName)) {
+      throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
+    }
+    const info = this.client.devices[device ?? this.store.state.device]
+    if (!info) throw new Error(`this report has no device ${device}`)
+    if (axis === 'time' && info.time0 === null) throw new Error('this snapshot was recorded without times')
+    const { x, y, select } = patch
+    this.store.set({
+      ...(view !== undefined && { view: view as ViewName }),
+      ...(device !== undefined && { device }),
+      ...(axis !== undefined && { axis }),
+      ...(x !== undefined && { x }),
+      ...(y !== undefined && { y }),
+      ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
+    })
+    await this.settled()
+  }
+
+  getView(): ReturnType<Controller['getView']> {
+    const { device, view, select, query, axis } = this.store.state
+    const window = this.timeline.navigator.window()
+    const scale = this.timeline.currentScene?.scale(axis)
+    const { x, y } = this.store.state
+    return {
+      device, view, select, query, axis: scale?.axis ?? axis,
+      // What was asked for where it is kept as it was; after clamping otherwise.
+      x: window && scale ? [scale.toEvent(window.x0), scale.toEvent(window.x1)] : [x?.[0] ?? -1, x?.[1] ?? this.info.events],
+      y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info.peakBytes],
+    }
+  }
+
+  drawn(): ReturnType<Controller['drawn']> {
+    return this.timeline.drawn
+  }
+
+  testContextLoss(): void {
+    this.timeline.gl?.testContextLoss()
+  }
+
+  // State to page
+
+  private get info() {
+    return this.client.devices[this.store.state.device]
+  }
+
+  private stateChanged(state: State, before: State): void {
+    if (state.device !== before.device) this.showDevice()
+    if (state.select !== before.select && state.select !== null) this.announceSelection(state.select)
+    if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) this.announceWindow()
+    this.render()
+  }
+
+  private render(): void {
+    const { state } = this.store
+    this.toolbar.render(state, this.info?.time0 != null && this.info.events > 0, this.timeline.boxMode)
+    const summary = document.getElementById('summary')
+    if (summary) summary.hidden = state.view !== 'summary'
+    this.workspace.hidden = state.view !== 'timeline'
+    document.body.dataset.view = state.view
+    this.details.render(this.timeline.currentScene, state.select === null ? null : this.timeline.colourOf(state.select))
+  }
+
+  private showDevice(): void {
+    const { info } = this
+    if (!info) {
+      this.tell('This report holds no device: the snapshot has neither events nor segments.')
+      return
+    }
+    const reason = explain(info)
+    if (!this.timeline.gl) this.tell('This browser cannot draw the picture: it has no WebGL2. Curves, marks and the summary are complete.')
+    else if (reason) this.tell(reason)
+    else this.notice.hidden = true
+    this.timeline.setDevice(info.index, null, null)
+    // The first picture asks for its tile before the columns are asked for: it must not wait for them.
+    this.timeline.drawNow()
+    Promise.all([this.client.device(info.index), this.client.stacks()]).then(
+      ([data, stacks]) => {
+        if (this.store.state.device !== info.index) return
+        this.timeline.setDevice(info.index, data, stacks)
+        this.render()
+      },
+      (error: unknown) => this.tell(`This device cannot be read: ${messageOf(error)}`),
+    )
+  }
+
+  private tell(text: string): void {
+    this.notice.textContent = text
+    this.notice.hidden = false
+  }
+
+  // Actions
+
+  private goToPeak(): void {
+    if (this.info) this.timeline.navigator.centreOn(this.info.peakEvent)
+  }
+
+  private toggleBox(): void {
+    this.timeline.boxMode = !this.timeline.boxMode
+    this.timeline.element.classList.toggle('box-mode', this.timeline.boxMode)
+    this.render()
+  }
+
+  private setAxis(axis: 'event' | 'time'): void {
+    if (axis === 'event' || this.info?.time0 != null) this.store.set({ axis })
+  }
+
+  /** Selects the allocation born before or after; without a selection the first one that is alive at the peak. */
+  private step(by: number): void {
+    const data = this.timeline.currentScene?.data
+    if (!data || data.N === 0) return
+    const { select } = this.store.state
+    const first = Math.max(0, data.start.findIndex((start, id) => start <= data.info.peakEvent + 1 && data.end[id] > data.info.peakEvent + 1))
+    this.store.set({ select: select === null ? first : Math.min(data.N - 1, Math.max(0, select + by)) })
+  }
+
+  // Frames
+
+  private afterDraw(): void {
+    const { timeline } = this
+    if (!this.sawPicture && timeline.drawn.tiles > 0) {
+      this.sawPicture = true
+      performance.mark('snapreport:first-picture')
+    }
+    if (timeline.isComplete) this.release()
+  }
+
+  private settled(): Promise<void> {
+    return new Promise((resolve) => {
+      this.waiting.push(resolve)
+      if (this.store.state.view === 'timeline' && this.info) this.timeline.requestFrame()
+      else requestAnimationFrame(() => this.release())
+    })
+  }
+
+  private release(): void {
+    const { waiting } = this
+    this.waiting = []
+    for (const resolve of waiting) resolve()
+  }
+
+  // Words for screen readers
+
+  private announceSelection(id: number): void {
+    const scene = this.timeline.currentScene
+    if (scene?.data && id < scene.data.N) this.live.textContent = `Selected: ${describeHeadline(scene, id)}`
+  }
+
+  private announceWindow(): void {
+    clearTimeout(this.announceTimer)
+    this.announceTimer = window.setTimeout(() => {
+      const scene = this.timeline.currentScene
+      const { state } = this.store
+      if (scene) this.live.textContent = `${deviceName(this.client.manifest, scene.info)}: ${describeWindow(scene, state.x)}`
+    }, ANNOUNCE_AFTER_MS)
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

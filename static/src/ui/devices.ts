@@ -1,0 +1,37 @@
+// What a device is called and what there is to see of it.
+
+import type { DataClient, DeviceInfo, Manifest } from '../data/model'
+import { formatCount } from '../layout/format'
+
+export function hasData(info: DeviceInfo): boolean {
+  return info.events > 0 || info.allocations > 0 || info.stats.segments > 0
+}
+
+/** The first device with a timeline, else the first with anything, else the first. */
+export function firstDevice(client: DataClient): number {
+  const { devices } = client
+  const found = devices.find((info) => info.events > 0 && info.allocations > 0)
+    ?? devices.find((info) => info.allocations > 0) ?? devices.find(hasData) ?? devices[0]
+  return found?.index ?? 0
+}
+
+/** "cuda:0"; with the file's name where the report holds several. */
+export function deviceName(manifest: Manifest, info: DeviceInfo): string {
+  const name = info.kind === 'host' ? 'host (pinned)' : `${info.kind}:${info.device}`
+  const file = manifest.snapshots[info.snapshot]?.file
+  return manifest.snapshots.length > 1 && file ? `${file} · ${name}` : name
+}
+
+export function deviceSummary(info: DeviceInfo): string {
+  if (info.events > 0) return `${formatCount(info.events)} events`
+  return info.allocations > 0 ? 'final state only' : 'no events'
+}
+
+/** Why a timeline is empty or short, in a sentence; null when it needs no explanation. */
+export function explain(info: DeviceInfo): string | null {
+  if (info.events === 0 && info.allocations > 0) return 'Recorded without history: only the final state is known, shown as one position.'
+  if (info.events === 0 && info.stats.segments > 0) return 'Recorded without history, and no block was in use: there is nothing to draw.'
+  if (info.events === 0) return 'Nothing was recorded for this device: no events and no segments.'
+  if (info.allocations === 0) return `None of the ${formatCount(info.events)} events allocates or frees a block: there is nothing to stack.`
+  return null
+}

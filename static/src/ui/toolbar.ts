@@ -1,0 +1,77 @@
+// Tabs, the device, the axis and a few buttons. Shows the state, changes it, keeps none of its own.
+
+import type { DataClient } from '../data/model'
+import { deviceName, deviceSummary } from './devices'
+import { h } from './dom'
+import type { State, Store, ViewName } from './state'
+import { VIEWS } from './state'
+
+const TITLES: Record<ViewName, string> = { timeline: 'Timeline', summary: 'Summary' }
+
+export interface ToolbarActions {
+  fit(): void
+  goToPeak(): void
+  toggleBox(): void
+  toggleHelp(): void
+  setAxis(axis: 'event' | 'time'): void
+}
+
+export class Toolbar {
+  readonly element: HTMLElement
+  private readonly tabs = new Map<ViewName, HTMLButtonElement>()
+  private readonly device: HTMLSelectElement
+  private readonly axes = new Map<'event' | 'time', HTMLButtonElement>()
+  private readonly box: HTMLButtonElement
+  private readonly timelineTools: HTMLElement
+
+  constructor(client: DataClient, store: Store, actions: ToolbarActions) {
+    const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
+    for (const view of VIEWS) {
+      const tab = h('button', { type: 'button', role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) }, TITLES[view])
+      tab.addEventListener('keydown', (event) => {
+        if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
+        event.stopPropagation()
+        const next = VIEWS[(VIEWS.indexOf(view) + (event.key === 'ArrowRight' ? 1 : VIEWS.length - 1)) % VIEWS.length]
+        store.set({ view: next })
+        this.tabs.get(next)?.focus()
+      })
+      this.tabs.set(view, tab)
+      tabs.append(tab)
+    }
+    this.device = h('select', { 'aria-label': 'Device', title: 'Device' })
+    for (const info of client.devices) {
+      this.device.append(h('option', { value: info.index }, `${deviceName(client.manifest, info)} (${deviceSummary(info)})`))
+    }
+    this.device.addEventListener('change', () => store.set({ device: Number(this.device.value) }))
+    const axisGroup = h('div', { class: 'segmented', role: 'group', 'aria-label': 'X axis' })
+    for (const [axis, label] of [['event', 'Events'], ['time', 'Time']] as const) {
+      const button = h('button', { type: 'button', onclick: () => actions.setAxis(axis) }, label)
+      this.axes.set(axis, button)
+      axisGroup.append(button)
+    }
+    this.box = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox }, 'Box zoom')
+    this.timelineTools = h('div', { class: 'tools' }, axisGroup,
+      h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
+      h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
+      this.box)
+    this.element = h('div', { class: 'toolbar' }, tabs, this.device, this.timelineTools,
+      h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?'))
+  }
+
+  render(state: State, hasTimes: boolean, boxMode: boolean): void {
+    for (const [view, tab] of this.tabs) {
+      const selected = view === state.view
+      tab.setAttribute('aria-selected', String(selected))
+      tab.tabIndex = selected ? 0 : -1
+    }
+    this.device.value = String(state.device)
+    this.timelineTools.hidden = state.view !== 'timeline'
+    for (const [axis, button] of this.axes) {
+      const possible = axis === 'event' || hasTimes
+      button.disabled = !possible
+      button.title = possible ? 'Switch axis (T)' : 'This snapshot was recorded without times'
+      button.setAttribute('aria-pressed', String((hasTimes ? state.axis : 'event') === axis))
+    }
+    this.box.setAttribute('aria-pressed', String(boxMode))
+  }
+}

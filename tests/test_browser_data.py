@@ -1,0 +1,143 @@
+"""What the page answers is exact: picks, allocations, stacks and numbers equal the oracle's, both layouts agree."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import compare
+import corpus
+import numpy as np
+import oracle
+import pytest
+import strategies
+from hypothesis import HealthCheck, given, settings
+from test_levels import as_lifetimes, as_rows, lives_of
+
+import snapreport
+from snapreport.mesh import levels
+
+POINTS = 150
+
+
+def points(device: oracle.Device, seed: int, count: int = POINTS) -> list[tuple[int, int]]:
+    """(event, byte): random ones inside and just above the stack, and the edges of bands at the peak."""
+    dice, last = random.Random(seed), len(device.events) - 1
+    chosen = []
+    for _ in range(count):
+        event = dice.randint(-1, last)
+        chosen.append((event, dice.randint(0, int(device.allocated[event + 1] * 1.1) + 1)))
+    base = 0
+    for i in device.live_at(device.peak_event)[:40]:
+        chosen += [(device.peak_event, base), (device.peak_event, max(0, base - 1))]
+        base += device.allocations[i].size
+    return [*chosen, (-1, 0), (last, 0), (last, device.allocated[-1]), (device.peak_event, device.peak_bytes)]
+
+
+def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list[Any]) -> None:
+    """An allocation as the page gives it against the oracle's."""
+    a = device.allocations[found["id"]]
+    for key in ("size", "alloc_event", "free_requested_event", "free_event", "origin", "alloc_us", "free_us"):
+        assert found[key] == getattr(a, key), f"{key} of {found['id']} is {found[key]!r}, not {getattr(a, key)!r}"
+    assert int(found["addr_hex"], 16) == a.addr
+    assert a.stream is None or int(found["stream"]) == a.stream
+    assert (found["compile_context"] or None, found["user_metadata"] or None) == (a.compile_context, a.user_metadata)
+    assert stacks[found["stack"]] == a.stack and stacks[found["free_stack"]] == a.free_stack
+
+
+def assert_page(opened: Any, devices: dict[int, oracle.Device], count: int = POINTS) -> None:
+    for number, device in devices.items():
+        given = points(device, number, count)
+        picks = opened.js("([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte))", [number, given])
+        ids = [p and p["id"] for p in picks]
+        assert ids == [device.pick(*point) for point in given], f"device {number}"
+        some = sorted({i for i in ids if i is not None})
+        used = opened.js("""([d, ids]) => {
+            const found = ids.map(id => snapreport.allocation(d, id)), stacks = {}
+            for (const a of found) for (const s of [a.stack, a.free_stack]) stacks[s] = snapreport.frames(d, s)
+            return {found, stacks}
+        }""", [number, some])
+        stacks = {int(s): tuple((f["filename"], f["line"], f["name"]) for f in frames) for s, frames in used["stacks"].items()}
+        assert [a for a in picks if a] == [next(f for f in used["found"] if f["id"] == p["id"]) for p in picks if p]
+        for found in used["found"]:
+            assert_allocation(found, device, stacks)
+        compare.assert_stats(opened.js("d => snapreport.stats(d)", number), device)
+
+
+def test_page_equals_the_oracle(snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    assert_page(open_report(report_of(snapshot_path)), corpus.replayed(snapshot_path))
+
+
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(snapshot=strategies.snapshots)
+def test_random_traces(snapshot: Any, chromium: Any) -> None:
+    import pages
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = Path(folder) / "random.pickle", Path(folder) / "random.html"
+        path.write_bytes(strategies.pickled(snapshot, 5))
+        snapreport.write_report([snapreport.load(path)], out)
+        opened = pages.open_report(chromium, out)
+        try:
+            assert_page(opened, oracle.replay(snapshot), 30)
+        finally:
+            opened.page.context.close()
+        opened.check()
+
+
+def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Picks come from the columns, not from what happens to be drawn."""
+    path = corpus.path_of("training")
+    device = corpus.replayed(path)[0]
+    opened = open_report(report_of(path))
+    given = points(device, 5)
+    want = [device.pick(*point) for point in given]
+    for window in ({}, {"x": [100, 140]}, {"x": [5000, 5400], "y": [0, 1 << 20]}):
+        opened.set_view(**window)
+        found = opened.js("points => points.map(([event, byte]) => snapreport.pick(0, event, byte)?.id ?? null)", given)
+        assert found == want
+
+
+def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("large")))
+    given = points(corpus.replayed(corpus.path_of("large"))[0], 1)
+    took = opened.js("""points => {
+        const times = points.map(([event, byte]) => { const t = performance.now(); snapreport.pick(0, event, byte); return performance.now() - t })
+        return times.sort((a, b) => a - b)[times.length >> 1]
+    }""", given)
+    assert took < 10, f"a pick takes {took} ms"
+
+
+@pytest.mark.parametrize("name", ["small", "large", "overlap", "multi-gpu", "churn", "oom"])
+def test_both_layouts_agree(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """The page's own layout of a tile and Python's: the same spans, row by row, at every level."""
+    path = corpus.path_of(name)
+    opened = open_report(report_of(path))
+    for number, device in corpus.replayed(path).items():
+        stack_ids = snapreport.load(path).allocations(number)["stack"].to_numpy()
+        lives = lives_of(device)
+        lifetimes = as_lifetimes(lives)
+        lifetimes = type(lifetimes)(lifetimes.start, lifetimes.end, lifetimes.size, stack_ids.astype(np.int64), lifetimes.allocated)
+        shape = levels.pyramid(lifetimes.allocated)
+        for level in range(shape.depth + 1):
+            for tile in {0, shape.tiles(level) // 2, shape.tiles(level) - 1}:
+                ours = as_rows(levels.lay_out(lifetimes, shape, level, tile).spans)
+                theirs = opened.js("([d, level, tile]) => snapreport.debug.spans(d, level, tile)", [number, level, tile])
+                keys = ("first", "length", "rep", "stack", "count", "bytes")
+                assert [tuple(s[k] for k in keys) for s in theirs] == [tuple(getattr(s, k) for k in keys) for s in ours], (level, tile)
+
+
+def test_several_files_in_one_report(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    paths = [corpus.path_of("small"), corpus.path_of("multi-gpu")]
+    opened = open_report(report_of(*paths))
+    replayed = [device for path in paths for _, device in sorted(corpus.replayed(path).items())]
+    numbers = opened.js("snapreport.devices()")
+    assert len(set(numbers)) == len(replayed), "every device of every file can be named"
+    for number, device in zip(numbers, replayed, strict=True):
+        assert opened.js("d => snapreport.stats(d).peak_allocated_bytes", number) == device.peak_bytes
+        given = points(device, 3, 30)
+        found = opened.js("([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte)?.id ?? null)", [number, given])
+        assert found == [device.pick(*point) for point in given]

@@ -26,7 +26,6 @@ class Blobs(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.text: dict[str, str] = {}
-        self.prime_length = 0
         self._name: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -34,8 +33,6 @@ class Blobs(HTMLParser):
         if tag == "script" and "data-blob" in given:
             assert given.get("type") == "application/octet-stream", "a blob must be inert"
             self._name = given["data-blob"]
-            if self._name == "prime":
-                self.prime_length = int(given["data-length"] or "")
             assert self._name not in self.text, f"two blobs are called {self._name}"
             self.text[self._name] = ""
 
@@ -180,8 +177,8 @@ class Report:
         parser = Blobs()
         parser.feed(html)
         self.blobs = {name: text.strip() for name, text in parser.text.items()}
-        self._prime = base85(self.blobs["prime"]) if "prime" in self.blobs else b""
-        self._prime_length = parser.prime_length
+        prime = base85(self.blobs["prime"]) if "prime" in self.blobs else bytes(4)
+        self._prime_length, self._prime = int.from_bytes(prime[:4], "little"), prime[4:]
         self._read: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.manifest: dict[str, Any] = self._blob("main")[0]["manifest"]
         assert self.manifest["format"] == 1

@@ -55,8 +55,8 @@ class Recording:
     """Everything one snapshot file holds, as columns.
 
     Stack s is ``stack_frames[stack_offsets[s]:stack_offsets[s + 1]]``: rows of ``frames``, innermost first. Stack 0 is
-    the empty one. Frames are numbered by first appearance in the file, stacks in the lexicographic order of their frames'
-    numbers from the outermost inwards, so that neighbours share their outer frames.
+    the empty one. Stacks with the same outer frames stand together, so that neighbours share most of them; frames are
+    numbered by first appearance, stack by stack from the outermost inwards.
 
     name: the file's name without folders. path: as given ("-" for standard input). file_bytes: bytes as stored.
     settings: the recorder's allocator settings, plain values only.

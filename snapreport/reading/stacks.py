@@ -119,7 +119,8 @@ class StackInterner:
                 raise SnapshotError(f"{where(row)}.frames[{i - (ends[stack] - lengths[stack])}]: {error}") from None
         flat = values[inverse]
         offsets, flat, renumber = _sorted_stacks(flat, lengths)
-        return StackTable(frames.table(), offsets, flat.astype(np.int32), renumber)
+        flat, frame_order = _by_appearance(flat, offsets)
+        return StackTable(frames.table(frame_order), offsets, flat, renumber)
 
 
 def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -142,6 +143,15 @@ def _sorted_stacks(flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, n
     new_offsets = np.concatenate(([0], np.cumsum(np.fromiter(map(len, distinct), np.int64, len(distinct)) // 4)))
     new_flat = np.frombuffer(b"".join(distinct), ">u4").astype(np.int64)
     return new_offsets, _reverse_each(new_flat, new_offsets), renumber
+
+
+def _by_appearance(flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(Int32 frames numbered by first appearance, stack by stack from the outermost; old numbers in the new order)."""
+    old, first = np.unique(_reverse_each(flat, offsets), return_index=True)
+    order = old[np.argsort(first)]
+    numbers = np.zeros(int(order.max()) + 1 if len(order) else 0, np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    return numbers[flat], order
 
 
 class _FrameTable:
@@ -167,8 +177,10 @@ class _FrameTable:
         extra = _fx(frame) if len(frame) > 3 else ()
         return self._numbers.setdefault((filename, line, name, extra), len(self._numbers))
 
-    def table(self) -> pl.DataFrame:
-        rows = list(self._numbers)
+    def table(self, order: np.ndarray) -> pl.DataFrame:
+        """A row per frame, in ``order``."""
+        numbered = list(self._numbers)
+        rows = [numbered[i] for i in order.tolist()]
         columns = {
             "filename": pl.Series([row[0] for row in rows], dtype=pl.String),
             "line": pl.Series([row[1] for row in rows], dtype=pl.Int64),

@@ -27,10 +27,9 @@ ONE_BLOB_UP_TO = 60_000
 
 @dataclass(frozen=True)
 class Payload:
-    """``blobs``: name to text, ``main`` first; ``prime``: the text of the shared brotli stream, of ``prime_length`` bytes."""
+    """``prime``: u32le length of the shared text and its brotli stream, as text; ``blobs``: name to text, ``main`` first."""
 
     prime: str
-    prime_length: int
     blobs: dict[str, str]
 
 
@@ -57,7 +56,7 @@ def build_payload(snapshots: Sequence[Snapshot], title: str) -> Payload:
         texts = pool.map(
             lambda item: pack_text(item[1], *(({"manifest": manifest}, prime) if item[0] == "main" else ())), blobs.items()
         )
-        return Payload(base85.encode(prime.stream), len(prime.text), dict(zip(blobs, texts, strict=True)))
+        return Payload(base85.encode(len(prime.text).to_bytes(4, "little") + prime.stream), dict(zip(blobs, texts, strict=True)))
 
 
 def _manifest(

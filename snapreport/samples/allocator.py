@@ -8,11 +8,29 @@ Not replayed: garbage_collection_threshold, roundup_power2_divisions, pool check
 from __future__ import annotations
 
 from collections import deque
-from snapreport.samples.blocks import LARGE_BUFFER, MIN_BLOCK, SMALL_SIZE, Block, BlockPool, merge, rounded_size, segment_size
+
+from snapreport.samples.blocks import (
+    LARGE_BUFFER,
+    MIN_BLOCK,
+    SMALL_SIZE,
+    Block,
+    BlockPool,
+    merge,
+    rounded_size,
+    segment_size,
+)
 from snapreport.samples.expandable import best_fit_key, find_best_expandable, grow, unmap
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.recorder import (
-    ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, SEGMENT_ALLOC, SEGMENT_FREE, SNAPSHOT, Frames, Recorder,
+    ALLOC,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    OOM,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    SNAPSHOT,
+    Frames,
+    Recorder,
 )  # fmt: skip
 
 PoolId = tuple[int, int]
@@ -90,7 +108,12 @@ class Allocator:
         """Take a block back; it waits for the streams that `record_stream` named. `frames` None: those of its alloc."""
         block.allocated = False
         self.recorder.record(
-            FREE_REQUESTED, block.address, block.requested, block.stream, block.pool.pool_id, block.frames if frames is None else frames
+            FREE_REQUESTED,
+            block.address,
+            block.requested,
+            block.stream,
+            block.pool.pool_id,
+            block.frames if frames is None else frames,
         )
         if not block.uses:
             self._free_block(block, frames)
@@ -216,7 +239,12 @@ class Allocator:
 
     def _release_block(self, block: Block, frames: Frames | None) -> None:
         self.recorder.record(
-            SEGMENT_FREE, block.address, block.size, block.stream, block.pool.pool_id, block.segment_frames if frames is None else frames
+            SEGMENT_FREE,
+            block.address,
+            block.size,
+            block.stream,
+            block.pool.pool_id,
+            block.segment_frames if frames is None else frames,
         )
         block.pool.remove(block)
         self.memory.give(block.size)
@@ -227,7 +255,12 @@ class Allocator:
         """`free_block`: the end of a lifetime; the block joins its free neighbours and goes to its pool."""
         pool = block.pool
         self.recorder.record(
-            FREE_COMPLETED, block.address, block.requested, block.stream, pool.pool_id, block.frames if frames is None else frames
+            FREE_COMPLETED,
+            block.address,
+            block.requested,
+            block.stream,
+            pool.pool_id,
+            block.frames if frames is None else frames,
         )
         self.allocated -= block.requested
         block.frames = None

@@ -11,11 +11,11 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from snapreport.samples.allocator import Allocator, OutOfMemory
-from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
 from snapreport.samples.device import BudgetSpent, Device
+from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.options import MIB, Options, make_options
 from snapreport.samples.overlap import Overlap
@@ -30,6 +30,7 @@ START_US = 1_760_000_000_000_000
 OTHER_BYTES = 520 * MIB
 """Device memory that is not the allocator's: the CUDA context and loaded kernels."""
 
+Target = str | os.PathLike[str] | BinaryIO
 Workload = Training | Serving | Overlap
 _WORKLOADS: dict[str, type[Training] | type[Serving] | type[Overlap]] = {
     "training": Training, "serving": Serving, "overlap": Overlap,
@@ -64,17 +65,22 @@ def make_snapshot(options: Options) -> dict[str, Any]:
         return snapshot
 
 
-def write(path: str | os.PathLike[str], preset: str | None = None, *, protocol: int = 4, **options: Any) -> int:
-    """Make a snapshot and write it as a pickle; returns the bytes of the file.
-
-    The name says how: .gz and .xz are compressed (with no time in them: equal options give equal files). An old file
-    stays whole until the new one is complete.
-    """
+def write(path: Target, preset: str | None = None, *, protocol: int = 4, **options: Any) -> int:
+    """Make a snapshot and write it as a pickle; returns the bytes written (see `make` and `write_snapshot`)."""
     return write_snapshot(make(preset, **options), path, protocol=protocol)
 
 
-def write_snapshot(snapshot: dict[str, Any], path: str | os.PathLike[str], *, protocol: int = 4) -> int:
-    """Write a snapshot as a pickle of this protocol (2 to 5), compressed as the name says; returns the file's bytes."""
+def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4) -> int:
+    """Write a snapshot as a pickle of this protocol (2 to 5) into a file or an open binary stream; returns the bytes.
+
+    A file's name says how: .gz and .xz are compressed (with no time in them: equal snapshots give equal files). An old
+    file stays whole until the new one is complete. OSError where it cannot be written.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        with _no_collection():
+            text = pickle.dumps(snapshot, protocol)
+            path.write(text)
+            return len(text)
     target = Path(path)
     part = target.with_name(target.name + ".part")
     try:

@@ -32,7 +32,7 @@ Presets (options given beside one win):
 """
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A number of bytes: 3000000, 3MiB, 1.5 GiB (units are binary, the i and B may be left out)."""
 
     name = "size"
@@ -48,14 +48,22 @@ class Size(click.ParamType):
 
 
 @click.command(name="sample", epilog=PRESET_HELP, context_settings={"show_default": False})
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write; .gz and .xz are compressed.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write (- for standard output); .gz and .xz are compressed.",
+)
 @click.option("--preset", metavar="NAME", help="Where to start from: see below.")
 @click.option("--seed", type=int, help="The same seed gives the same file.  [default: 0]")
 @click.option("--events", type=int, help="Events wanted on each device.")
 @click.option("--steps", type=int, help="Steps wanted, where no number of events is.")
 @click.option("--workload", type=click.Choice(["training", "serving", "overlap"]), help="What the program does.")
 @click.option("--devices", type=int, help="Devices with a trace.  [default: 1]")
-@click.option("--streams", type=int, help="2: batches come on a stream of their own; 3: gradients are reduced on another.")
+@click.option(
+    "--streams", type=int, help="2: batches come on a stream of their own; 3: gradients are reduced on another."
+)
 @click.option("--private-pools", type=int, help="CUDA graphs, each with a private pool.")
 @click.option("--memory", type=Size(), help="Memory of a device.  [default: 24GiB]")
 @click.option("--expandable/--no-expandable", default=None, help="Expandable segments.")
@@ -70,26 +78,46 @@ class Size(click.ParamType):
 @click.option("--batch", type=int, help="Sequences of a batch, or requests at a time.  [default: 8]")
 @click.option("--vocabulary", type=int, help="Size of the vocabulary.  [default: 50304]")
 @click.option("--vary", type=float, help="Up to this part of a sequence is missing, at random.  [default: 0]")
-@click.option("--attention", type=click.Choice(["flash", "eager"]), help="eager keeps the score matrices.  [default: flash]")
+@click.option(
+    "--attention", type=click.Choice(["flash", "eager"]), help="eager keeps the score matrices.  [default: flash]"
+)
 @click.option("--checkpointing/--no-checkpointing", default=None, help="Activation checkpointing.")
-@click.option("--optimizer", type=click.Choice(["foreach", "loop"]), help="AdamW over all parameters at once, or one by one.")
+@click.option(
+    "--optimizer", type=click.Choice(["foreach", "loop"]), help="AdamW over all parameters at once, or one by one."
+)
 @click.option("--window", type=int, help="Long-lived allocations of the overlap workload.  [default: 20000]")
-@click.option("--oom", type=click.Choice(["none", "demand", "fragmentation"]), help="End in an out-of-memory of this kind.")
+@click.option(
+    "--oom", type=click.Choice(["none", "demand", "fragmentation"]), help="End in an out-of-memory of this kind."
+)
 @click.option("--oom-device", type=int, help="The device that runs out.  [default: the last]")
 @click.option("--leak", type=Size(), help="Bytes that every step keeps.")
 @click.option("--churn", type=int, help="Buffers of 32 MiB that every step gets from the device and gives back.")
 @click.option("--cycles", type=int, help="Steps between collections of reference cycles of 8 MiB.")
 @click.option("--cache-steps", type=int, help="Steps in which a cache grows by 4 MiB, and then no more.")
 @click.option("--regression", type=float, help="Factor on the sizes of one area of the program.  [default: 1]")
-@click.option("--regression-in", type=click.Choice(["embedding", "attention", "mlp", "norm", "loss", "head", "cache"]), help="That area.  [default: mlp]")
-@click.option("--context", type=click.Choice(["all", "alloc", "state", "none"]), help="Whose stacks are recorded.  [default: all]")
+@click.option(
+    "--regression-in",
+    type=click.Choice(["embedding", "attention", "mlp", "norm", "loss", "head", "cache"]),
+    help="That area.  [default: mlp]",
+)
+@click.option(
+    "--context", type=click.Choice(["all", "alloc", "state", "none"]), help="Whose stacks are recorded.  [default: all]"
+)
 @click.option("--stacks", type=click.Choice(["python", "all"]), help="all: with C++ frames.  [default: python]")
 @click.option("--depth", type=int, help="More frames below the program.")
-@click.option("--own-stacks/--shared-stacks", default=None, help="A stack list for each event, as torch writes it, or one for all equal ones.")
+@click.option(
+    "--own-stacks/--shared-stacks",
+    default=None,
+    help="A stack list for each event, as torch writes it, or one for all equal ones.",
+)
 @click.option("--times/--no-times", default=None, help="Whether events have times.")
 @click.option("--metadata/--no-metadata", default=None, help="user_metadata tells the step.")
 @click.option("--compiled/--no-compiled", default=None, help="The first two steps have a compile_context.")
-@click.option("--layout", type=click.Choice(["2.1", "2.5", "2.8", "2.12"]), help="The PyTorch version whose keys are written.  [default: 2.12]")
+@click.option(
+    "--layout",
+    type=click.Choice(["2.1", "2.5", "2.8", "2.12"]),
+    help="The PyTorch version whose keys are written.  [default: 2.12]",
+)
 @click.option("--protocol", type=click.IntRange(2, 5), default=4, help="Pickle protocol.  [default: 4]")
 def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> None:
     """Write a generated memory snapshot, like one recorded by PyTorch, without a GPU.
@@ -110,7 +138,7 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
         raise click.UsageError(str(error)) from None
     snapshot = make_snapshot(chosen)
     try:
-        size = write_snapshot(snapshot, output, protocol=protocol)
+        size = write_snapshot(snapshot, sys.stdout.buffer if str(output) == "-" else output, protocol=protocol)
     except OSError as error:
         click.echo(f"{output}: cannot be written: {error.strerror or error}", err=True)
         sys.exit(2)

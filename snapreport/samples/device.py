@@ -42,8 +42,8 @@ class Device:
         """The device's number."""
         return self.allocator.device
 
-    def alloc(self, size: int, stack: Frames, stream: int = 0) -> Block:
-        """Allocate `size` bytes; raises BudgetSpent before it, or OutOfMemory."""
+    def alloc(self, size: float, stack: Frames, stream: int = 0) -> Block:
+        """Allocate `size` bytes, rounded down and at least one; raises BudgetSpent before it, or OutOfMemory."""
         recorder = self.recorder
         if self.budget is not None and recorder.count >= self.budget:
             raise BudgetSpent

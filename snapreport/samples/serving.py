@@ -71,7 +71,14 @@ class Serving:
         options, hidden = self.options, self.options.hidden
         self._kept.append(self.device.alloc(options.vocabulary * hidden * HALF, self.weights))
         for _ in range(options.layers):
-            for elements in (3 * hidden * hidden, hidden * hidden, 4 * hidden * hidden, 4 * hidden * hidden, hidden, hidden):
+            for elements in (
+                3 * hidden * hidden,
+                hidden * hidden,
+                4 * hidden * hidden,
+                4 * hidden * hidden,
+                hidden,
+                hidden,
+            ):
                 self._kept.append(self.device.alloc(elements * HALF, self.weights))
         self._kept.append(self.device.alloc(CUBLAS_WORKSPACE, self.kept_stack))
         self._kept.append(self.device.alloc(options.sequence * 128 * FLOAT, self.kept_stack))

@@ -155,7 +155,12 @@ def _operator_frames(operator: str) -> tuple[Place, ...]:
         return ()
     name = operator.removeprefix("aten::")
     one, two = "(at::Tensor const&, at::Tensor const&)", "(c10::DispatchKeySet, at::Tensor const&, at::Tensor const&)"
-    kernel = "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<c10::CompileTimeFunctionPointer<at::Tensor {}, &{}>, at::Tensor, c10::guts::typelist::typelist<at::Tensor const&, at::Tensor const&> >, at::Tensor {}>::call(c10::OperatorKernel*, c10::DispatchKeySet, at::Tensor const&, at::Tensor const&)"
+    kernel = (
+        "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<"
+        "c10::CompileTimeFunctionPointer<at::Tensor {}, &{}>, at::Tensor, c10::guts::typelist::typelist<"
+        "at::Tensor const&, at::Tensor const&> >, at::Tensor {}>::call(c10::OperatorKernel*, c10::DispatchKeySet, "
+        "at::Tensor const&, at::Tensor const&)"
+    )
     return (
         ("??", 0, "at::TensorIteratorBase::allocate_or_resize_outputs()"),
         ("??", 0, "at::TensorIteratorBase::build(at::TensorIteratorConfig&)"),

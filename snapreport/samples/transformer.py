@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from snapreport.samples.blocks import Block
 from snapreport.samples.device import Device
 from snapreport.samples.options import Options
-from snapreport.samples.sites import STAGES, LayerSites, ModelSites, Site
 from snapreport.samples.recorder import Frames
+from snapreport.samples.sites import STAGES, LayerSites, ModelSites, Site
 from snapreport.samples.stacks import StackBook
 
 FLOAT, HALF, LONG = 4, 2, 8

@@ -1,4 +1,4 @@
-// Tile layout, picking and decoding on a generated trace. `node bench/layout.mjs [events]`
+// Tile layout, picking and decoding on a generated trace. `node bench/layout.mjs [events] [training|random]`
 import { DecodedBlob } from '../src/data/columns'
 import { lifetimes, allocatedCurve } from '../src/data/device'
 import type { TileKey } from '../src/data/model'
@@ -6,11 +6,11 @@ import { gridOf, tileCount } from '../src/layout/grid'
 import { offsetOf, path, pick } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
 import { encodeBlob } from '../test/encode'
-import { random, randomDevice } from '../test/trace'
+import { random, randomDevice, trainingDevice } from '../test/trace'
 
 const events = Number(process.argv[2] ?? 3_000_000)
 const shape = { events, older: 500, stacks: 3000, alloc: 0.5, size: (r: () => number) => Math.ceil(r() ** 12 * 2e8), times: true }
-const d = randomDevice(shape, 1)
+const d = process.argv[3] === 'random' ? randomDevice(shape, 1) : trainingDevice(events, 400, 1)
 console.log(`${d.N} allocations, ${d.n} events`)
 
 const timed = <T>(run: () => T): [T, number] => {
@@ -41,7 +41,7 @@ console.log('pick', Math.max(...picks).toFixed(1), 'offsetOf', Math.max(...offse
 
 const N = Math.min(d.N, 300_000)
 const bytes = encodeBlob([
-  { name: 'alloc', dtype: 'i32', values: d.allocEvent.subarray(500, N), transform: 'Dz' },
+  { name: 'alloc', dtype: 'i32', values: d.allocEvent.subarray(d.info.ghosts, N), transform: 'Dz' },
   { name: 'lifetime', dtype: 'u32', values: d.freeEvent.subarray(0, N).map((e, i) => (e < 0 ? 0 : e - d.allocEvent[i])) },
   { name: 'requested', dtype: 'i32', values: new Int32Array(N).map((_, i) => (i % 3) - 1) },
   { name: 'size', dtype: 'f64', values: d.size.subarray(0, N), layout: 'u' },

@@ -30,32 +30,78 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   contexts: [''], metadata: [''], stats: { top_stacks_at_peak: [] } as never, ...over,
 })
 
+/** Mostly young allocations go; many that live long lie above early frees, which slides everything. */
 export function randomDevice(shape: TraceShape, seed: number): DeviceData {
   const r = random(seed)
   const { events: n, older } = shape
-  const start: number[] = []
-  const end: number[] = []
-  const size: number[] = []
+  const lives = new Lives(n)
   const live: number[] = []
-  for (let i = 0; i < older; i++) {
-    live.push(i)
-    start.push(0)
-    end.push(n + 1)
-    size.push(shape.size(r))
-  }
+  for (let i = 0; i < older; i++) live.push(lives.alloc(-1, shape.size(r)))
   for (let e = 0; e < n; e++) {
-    if (live.length === 0 || r() < shape.alloc) {
-      live.push(size.length)
-      start.push(e + 1)
-      end.push(n + 1)
-      size.push(shape.size(r))
-    } else if (r() < 0.9) {
-      // mostly young ones go, as in a training step
+    if (live.length === 0 || r() < shape.alloc) live.push(lives.alloc(e, shape.size(r)))
+    else if (r() < 0.9) {
       const at = Math.max(0, live.length - 1 - Math.floor(r() ** 4 * live.length))
-      end[live[at]] = e + 1
+      lives.free(live[at], e)
       live.splice(at, 1)
     }
   }
+  return deviceOf(lives, older, shape.stacks, shape.times ?? false, r)
+}
+
+/** Steps of forward, backward and optimizer over `layers`, with short-lived temporaries between. */
+export function trainingDevice(events: number, layers: number, seed: number): DeviceData {
+  const r = random(seed)
+  const lives = new Lives(events)
+  const older = 4 * layers
+  for (let i = 0; i < older; i++) lives.alloc(-1, Math.ceil(r() ** 3 * 4e7))
+  const sizes = Array.from({ length: layers }, () => Math.ceil(r() ** 3 * 6e7))
+  let e = 0
+  const alloc = (bytes: number) => (e < events ? lives.alloc(e++, bytes) : -1)
+  const free = (id: number) => void (id >= 0 && e < events && lives.free(id, e++))
+  const temporaries = (bytes: number) => {
+    for (let i = 0; i < 3; i++) {
+      const a = alloc(Math.ceil(bytes * r()))
+      const b = alloc(512)
+      free(a)
+      free(b)
+    }
+  }
+  while (e < events) {
+    const saved = sizes.map((bytes) => {
+      temporaries(bytes)
+      return [alloc(bytes), alloc(Math.ceil(bytes / 7)), alloc(1024)]
+    })
+    const gradients: number[] = []
+    for (let layer = layers - 1; layer >= 0; layer--) {
+      gradients.push(alloc(Math.ceil(sizes[layer] / 3)))
+      temporaries(sizes[layer])
+      saved[layer].forEach(free)
+    }
+    if (r() < 0.02) alloc(Math.ceil(r() * 1e6))
+    gradients.forEach(free)
+  }
+  return deviceOf(lives, older, 5 * layers, true, r)
+}
+
+class Lives {
+  readonly start: number[] = []
+  readonly end: number[] = []
+  readonly size: number[] = []
+
+  constructor(readonly n: number) {}
+
+  alloc(event: number, bytes: number): number {
+    this.start.push(event + 1)
+    this.end.push(this.n + 1)
+    return this.size.push(bytes) - 1
+  }
+
+  free(id: number, event: number): void {
+    this.end[id] = event + 1
+  }
+}
+
+function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number, times: boolean, r: () => number): DeviceData {
   const N = size.length
   const P = n + 1
   const starts = Int32Array.from(start)
@@ -65,7 +111,7 @@ export function randomDevice(shape: TraceShape, seed: number): DeviceData {
   let peak = 0
   for (let s = 1; s < P; s++) if (allocated[s] > allocated[peak]) peak = s
   let clock = 0
-  const timeUs = shape.times ? Float64Array.from({ length: n }, (_, e) => (e === 0 ? 0 : (clock += Math.floor(r() ** 6 * 400)))) : null
+  const timeUs = times ? Float64Array.from({ length: n }, (_, e) => (e === 0 ? 0 : (clock += Math.floor(r() ** 6 * 400)))) : null
   const u32 = (make: (id: number) => number) => Uint32Array.from({ length: N }, (_, id) => make(id))
   return {
     info: info({ events: n, allocations: N, ghosts: older, peakBytes: allocated[peak], peakEvent: peak - 1 }),
@@ -74,7 +120,7 @@ export function randomDevice(shape: TraceShape, seed: number): DeviceData {
     freeEvent: ends.map((s) => (s === P ? -1 : s - 1)),
     freeRequestedEvent: ends.map((s) => (s === P ? -1 : s - 1)),
     addrHi: u32(() => 0x7f12), addrLo: u32((id) => id * 512), stream: new Uint16Array(N), pool: new Uint16Array(N),
-    stack: u32(() => 1 + Math.floor(r() * shape.stacks)), freeStack: u32(() => 0), category: Uint8Array.from({ length: N }, () => Math.floor(r() * 3)),
+    stack: u32(() => 1 + Math.floor(r() * stacks)), freeStack: u32(() => 0), category: Uint8Array.from({ length: N }, () => Math.floor(r() * 3)),
     context: u32(() => 0), metadata: u32(() => 0), allocated, reserved: allocated.slice(), timeUs, clockUs: timeUs && ascending(timeUs),
     other: { event: new Int32Array(0), action: new Uint8Array(0), size: new Float64Array(0), addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), stack: new Uint32Array(0), stream: new Uint16Array(0), free: new Float64Array(0) },
     segments: { addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), size: new Float64Array(0), stream: new Uint16Array(0), pool: new Uint16Array(0), large: new Uint8Array(0), expandable: new Uint8Array(0), stack: new Uint32Array(0) },

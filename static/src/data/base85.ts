@@ -16,11 +16,18 @@ ALPHABET.forEach((c, value) => {
  * White space at both ends is ignored. Throws with the place of the first bad character.
  */
 export function decodeBase85(text: string): Uint8Array {
+  return decodeBlobText(text).bytes
+}
+
+/** The same, and whether the bytes continue the report's shared brotli stream: the first digit is then 4 greater. */
+export function decodeBlobText(text: string): { bytes: Uint8Array; primed: boolean } {
   let begin = 0
   let end = text.length
   while (begin < end && text.charCodeAt(begin) <= 0x20) begin++
   while (end > begin && text.charCodeAt(end - 1) <= 0x20) end--
-  const pad = text.charCodeAt(begin) - 0x30
+  const first = text.charCodeAt(begin) - 0x30
+  const primed = first >= 4
+  const pad = primed ? first - 4 : first
   const digits = end - begin - 1
   if (!(pad >= 0 && pad <= 3) || digits % 5 !== 0 || (digits === 0 && pad > 0)) {
     throw new Error(`blob of ${digits} digits with pad "${text[begin] ?? ''}" is cut short or damaged`)
@@ -45,5 +52,5 @@ export function decodeBase85(text: string): Uint8Array {
     bytes[out + 2] = (word >>> 8) & 255
     bytes[out + 3] = word & 255
   }
-  return bytes.subarray(0, bytes.length - pad)
+  return { bytes: bytes.subarray(0, bytes.length - pad), primed }
 }

@@ -1,6 +1,6 @@
 // Blob name → decoded blob, each decoded once, from the texts that lie in the page.
 
-import { decodeBase85 } from './base85'
+import { decodeBlobText } from './base85'
 import { brotli, brotliNow } from './brotli'
 import { DecodedBlob } from './columns'
 
@@ -15,7 +15,8 @@ export class BlobStore {
   now(name: string): DecodedBlob {
     let blob = this.decoded.get(name)
     if (!blob) {
-      blob = new DecodedBlob(brotliNow(this.bytes(name)))
+      const { bytes, skip } = this.bytes(name)
+      blob = new DecodedBlob(brotliNow(bytes).subarray(skip))
       this.decoded.set(name, blob)
     }
     return blob
@@ -27,8 +28,9 @@ export class BlobStore {
     if (ready) return ready
     let pending = this.pending.get(name)
     if (!pending) {
-      pending = brotli(this.bytes(name)).then((bytes) => {
-        const blob = this.decoded.get(name) ?? new DecodedBlob(bytes)
+      const { bytes, skip } = this.bytes(name)
+      pending = brotli(bytes).then((decoded) => {
+        const blob = this.decoded.get(name) ?? new DecodedBlob(decoded.subarray(skip))
         this.decoded.set(name, blob)
         this.pending.delete(name)
         return blob
@@ -43,9 +45,22 @@ export class BlobStore {
     this.decoded.delete(name)
   }
 
-  private bytes(name: string): Uint8Array {
+  /** The brotli stream of a blob, and how many decoded bytes to drop from its front. */
+  private bytes(name: string): { bytes: Uint8Array; skip: number } {
+    const { bytes, primed } = decodeBlobText(this.textOf(name))
+    if (!primed) return { bytes, skip: 0 }
+    // A small blob continues a brotli stream that the report holds once, and that begins with text such blobs share:
+    // "prime" is the length of that text (u32le), then the stream's first bytes.
+    const prime = decodeBlobText(this.textOf('prime')).bytes
+    const stream = new Uint8Array(prime.length - 4 + bytes.length)
+    stream.set(prime.subarray(4))
+    stream.set(bytes, prime.length - 4)
+    return { bytes: stream, skip: new DataView(prime.buffer, prime.byteOffset).getUint32(0, true) }
+  }
+
+  private textOf(name: string): string {
     const text = this.text(name)
     if (text === undefined) throw new Error(`the report holds no blob ${name}`)
-    return decodeBase85(text)
+    return text
   }
 }

@@ -146,7 +146,7 @@ class DecodedDevice:
         alloc = np.concatenate([np.full(before, -1), self["alloc_event"]])
         free = np.where(self["lifetime"] == 0, -1, alloc + self["lifetime"])
         stored = self["requested"]
-        requested = np.where(stored == 0, -1, np.where(stored > 0, free - stored, -stored - 1))
+        requested = np.where(stored == 0, -1, np.where(stored > 0, free - stored + 1, -stored - 1))
         assert (free[stored > 0] >= 0).all() and (free[stored < 0] == -1).all()
         return alloc, requested, free
 

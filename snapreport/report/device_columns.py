@@ -136,7 +136,7 @@ def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[st
     )
     columns.add("alloc_event", alloc[alloc >= 0], "i32")
     columns.add("lifetime", np.where(free >= 0, free - alloc, 0), "u32")
-    lag = np.where(free >= 0, free - requested, -requested - 1)
+    lag = np.where(free >= 0, free - requested + 1, -requested - 1)
     columns.add("requested", np.where(requested >= 0, lag, 0), "i32")
     columns.add("size", table["size"].to_numpy(), "f64")
     columns.add_address("addr", table["addr"])

@@ -183,7 +183,7 @@ class Allocator:
         return block
 
     def _get_memory(self, pool: BlockPool, stream: int, size: int, frames: Frames | None) -> Block | None:
-        """Memory from the device: at once, else after oversize blocks, else after all cached segments are given back."""
+        """Memory from the device: at once, or after oversize blocks, or all cached segments, were given back."""
         block = self._new_segment(pool, stream, size, frames)
         if block is None and self._release_oversize(pool, stream, size, frames):
             block = self._new_segment(pool, stream, size, frames)

@@ -19,6 +19,7 @@ from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.options import MIB, Options, make_options
 from snapreport.samples.overlap import Overlap
+from snapreport.samples.pinned import PinnedMemory
 from snapreport.samples.plants import Plants
 from snapreport.samples.recorder import Recorder
 from snapreport.samples.serving import Serving
@@ -61,6 +62,11 @@ def make_snapshot(options: Options) -> dict[str, Any]:
         if options.layout != "2.1":
             overflowed = any(device.recorder.overflowed for device in devices)
             snapshot["allocator_settings"] = settings_dict(options, overflowed)
+        if options.host:
+            pinned = PinnedMemory(options, START_US, book)
+            pinned.run(max(device.steps for device in devices))
+            snapshot["host_segments"] = pinned.segments()
+            snapshot["host_traces"] = entry_dicts(pinned.recorder, options.layout, options.times, frames)
         snapshot["external_annotations"] = sorted(annotations, key=lambda note: note["time_us"])
         return snapshot
 
@@ -140,6 +146,7 @@ def _loop(options: Options, device: Device, workload: Workload, plants: Plants) 
             workload.step(number)
             plants.step(number)
         number += 1
+        device.steps = number - options.record_from
 
 
 def _label(options: Options, recorder: Recorder, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The command `snapreport sample`: write a generated snapshot. Light to import: the generator is loaded when it runs."""
+"""The command `snapreport sample`: write a generated snapshot. The generator is loaded only when it runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ Presets (options given beside one win):
   multi-gpu      four devices, expandable segments; the last one runs out
   pools          two CUDA graphs with private pools, frees that are pending
   truncated      the recorder's ring buffer was too small
+  pinned         pinned host memory beside the device's
   late           recording began at the third step
   checkpointing  activations are computed again in the backward pass
   compiled       C++ frames, compile_context, user_metadata
@@ -118,6 +119,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
     type=click.Choice(["2.1", "2.5", "2.8", "2.12"]),
     help="The PyTorch version whose keys are written.  [default: 2.12]",
 )
+@click.option("--host/--no-host", default=None, help="Pinned host memory too (host_traces, host_segments).")
 @click.option("--protocol", type=click.IntRange(2, 5), default=4, help="Pickle protocol.  [default: 4]")
 def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> None:
     """Write a generated memory snapshot, like one recorded by PyTorch, without a GPU.

@@ -20,7 +20,7 @@ class BudgetSpent(Exception):
 
 
 class Device:
-    """One device and the program that runs on it.
+    """One device and the program that runs on it; `steps` counts the recorded ones that are done.
 
     `context` is one of CONTEXTS. With `own_stacks` each allocation and each free has a stack list of its own, as torch
     writes it (frame dicts are shared all the same); without, equal stacks are one list, and the pickle is half as big.
@@ -33,6 +33,7 @@ class Device:
         self.recorder: Recorder = allocator.recorder
         self.rng = rng
         self.budget = budget
+        self.steps = 0
         self._alloc_stacks = context != "none"
         self._free_stacks = context == "all"
         self._own_stacks = own_stacks

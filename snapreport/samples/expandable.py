@@ -36,7 +36,7 @@ class ExpandableSegment:
 
 
 def find_best_expandable(pool: BlockPool, stream: int, at: int) -> int:
-    """Of the free blocks from key index `at` on, the one to use: a block that can grow counts as what it can grow to."""
+    """Of the free blocks from index `at` on, the one to use: one that can grow counts as what it can grow to."""
     keys = pool.free[stream]
 
     def reach(block: Block) -> int:
@@ -60,7 +60,7 @@ def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int, frames: 
     while candidate.size < size:
         # A free block followed by address space without memory: map there and merge.
         following = candidate.next
-        assert following is not None
+        assert following is not None, "address space was found behind it"
         if not _map(allocator, following, min(size - candidate.size, following.size), frames):
             return None
         candidate = following
@@ -70,6 +70,7 @@ def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int, frames: 
 
 def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block:
     """The lowest run of free or unmapped blocks with room for `size` bytes; a new segment where there is none."""
+    block: Block | None
     for address in pool.unmapped.get(stream, ()):
         candidate = pool.blocks[address]
         if candidate.previous is not None and candidate.previous.available:

@@ -16,11 +16,11 @@ _LEVELS = {"2.1": 0, "2.5": 1, "2.8": 2, "2.12": 3}
 def entry_dicts(recorder: Recorder, layout: str, times: bool, frames: bool) -> list[dict[str, Any]]:
     """The ring's entries, oldest first, as the dicts of torch's snapshot.
 
-    `layout` is a PyTorch version (see _LEVELS), `times` and `frames` say whether time_us and frames are written. An entry without a
-    stack has no `frames` key at all, and an oom has `device_free` in the place of `addr`, as in torch.
+    `layout` is a PyTorch version (see _LEVELS), `times` and `frames` say whether time_us and frames are written. An
+    entry without a stack has no `frames` key at all, and an oom has `device_free` in the place of `addr`, as in torch.
     """
     level = _LEVELS[layout]
-    entries = []
+    entries: list[dict[str, Any]] = []
     for action, addr, size, stream, time_us, compile_context, user_metadata, pool_id, stack in recorder.rows:
         entry = {"action": action, "device_free" if action is OOM else "addr": addr, "size": size, "stream": stream}
         if times:

@@ -29,14 +29,14 @@ class Options:
     allocated before the trace. `max_entries` is the ring buffer of the recorder: the oldest entries beyond it are lost.
 
     What is planted: `oom` ends the trace in an out-of-memory of the kind named, on `oom_device` (-1: the last);
-    `leak` bytes kept by `train.py log_step` in every step; `churn` buffers of 32 MiB allocated and freed in each step
+    `leak` bytes kept by `metrics.py log_step` in every step; `churn` buffers of 32 MiB allocated and freed in each step
     whose segments go back to the device; `cycles` steps between collections of reference cycles that hold 8 MiB each;
     `cache_steps` steps in which a cache grows by 4 MiB, and then no more (no leak); `regression` a factor on the sizes
     that the functions of the area `regression_in` allocate.
 
     How it is recorded: `context` and `stacks` as in `torch.cuda.memory._record_memory_history`, `depth` more frames
     below the program (launchers), `own_stacks` a stack list for every allocation and free as torch writes it (else
-    equal stacks are one list), `layout` the PyTorch version whose keys are written.
+    equal stacks are one list), `layout` the PyTorch version whose keys are written, `host` adds pinned host memory.
     """
 
     seed: int = 0
@@ -82,6 +82,7 @@ class Options:
     metadata: bool = False
     compiled: bool = False
     layout: str = "2.12"
+    host: bool = False
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -104,8 +105,8 @@ class Options:
 _LEAST: dict[str, float] = {
     "seed": 0, "events": 1, "steps": 1, "devices": 1, "streams": 1, "private_pools": 0, "memory": GIB,
     "max_split_size": 20 * MIB, "max_entries": 1, "record_from": 0, "snapshot_every": 0, "layers": 1, "hidden": 8,
-    "heads": 1, "sequence": 8, "batch": 1, "vocabulary": 16, "window": 2, "depth": 0, "leak": 0, "churn": 0, "cycles": 0,
-    "cache_steps": 0, "regression": 0.01,
+    "heads": 1, "sequence": 8, "batch": 1, "vocabulary": 16, "window": 2, "depth": 0, "leak": 0, "churn": 0,
+    "cycles": 0, "cache_steps": 0, "regression": 0.01,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -120,6 +121,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "multi-gpu": {"steps": 3, "devices": 4, "streams": 3, "expandable": True, "oom": "demand", "memory": 16 * GIB},
     "pools": {"events": 9_000, "private_pools": 2, "streams": 3, "vary": 0.3},
     "truncated": {"steps": 8, "max_entries": 10_000},
+    "pinned": {"steps": 8, "layers": 4, "host": True},
     "late": {"steps": 3, "record_from": 2, "vary": 0.3},
     "checkpointing": {"steps": 4, "checkpointing": True},
     "compiled": {"steps": 4, "compiled": True, "metadata": True, "stacks": "all"},

@@ -29,11 +29,13 @@ class Plants:
         self._kept: list[Block] = []
         self._cycles: list[Block] = []
         self._graph_outputs: list[Block] = []
-        self._leak = caller.call(APP + "train.py", 131, "log_step").stack("aten::clone")
+        self._leak = caller.call(APP + "metrics.py", 31, "log_step").stack("aten::clone")
         mixup = caller.call(APP + "augment.py", 52, "mixup")
         self._churn, self._churn_free = mixup.stack("aten::mul"), mixup.release()
         self._empty = (
-            caller.call(APP + "train.py", 128, "end_step").call(TORCH + "cuda/memory.py", 224, "empty_cache").stack()
+            caller.call(APP + "housekeeping.py", 12, "end_step")
+            .call(TORCH + "cuda/memory.py", 224, "empty_cache")
+            .stack()
         )
         self._cycle = caller.call(APP + "callbacks.py", 33, "on_batch").stack("aten::empty")
         self._collect = caller.call(APP + "callbacks.py", 41, "collect_garbage").release()

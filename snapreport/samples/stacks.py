@@ -22,6 +22,8 @@ _UNWIND = (
     ("??", 0, "torch::CapturedTraceback::gather(bool, bool, bool)"),
     ("memory_snapshot.cpp", 0, "torch::cuda::(anonymous namespace)::gather_with_cpp()"),
 )
+# Real names, as long as they are.
+# ruff: noqa: E501
 _MALLOC = (
     ("CUDACachingAllocator.cpp", 0, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)"),
     ("", 0, "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**, signed char, unsigned long, CUstream_st*)"),
@@ -96,15 +98,16 @@ class StackBook:
         `torch.autograd.set_multithreading_enabled(False)`, so that backward runs in the thread of the caller.
         """
         if not self.cpp:
-            return caller.call(TORCH + "_tensor.py", 648, "backward").call(
+            engine = caller.call(TORCH + "_tensor.py", 648, "backward").call(
                 TORCH + "autograd/graph.py", 829, "_engine_run_backward"
-            ).call(APP + "functions.py", 20 + _line_of(node), f"{node.removesuffix('0')}.{'release' if free else 'backward'}").stack()  # fmt: skip
+            )
+            name = f"{node.removesuffix('0')}.backward"
+            place = engine.call(APP + "functions.py", 20 + _line_of(node), name)
+            return place.release() if free else place.stack()
+        function = "release_variables()" if free else "apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)"
         inner = _FREE if free else _MALLOC + _operator_frames(operator)
-        apply = (
-            "Functions.cpp", 0,
-            f"torch::autograd::generated::{node}::{'release_variables()' if free else 'apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)'}",
-        )  # fmt: skip
-        return self.frames(_UNWIND + inner + (apply,) + _ENGINE)
+        apply = ("Functions.cpp", 0, f"torch::autograd::generated::{node}::{function}")
+        return self.frames((*_UNWIND, *inner, apply, *_ENGINE))
 
     def _frame(self, place: Place) -> dict[str, Any]:
         frame = self._frames.get(place)
@@ -119,7 +122,7 @@ class Call:
 
     def __init__(self, book: StackBook, caller: Call | None, frames: tuple[Place, ...]) -> None:
         self._book = book
-        self._frames = frames + (caller._frames if caller is not None else ())
+        self._frames: tuple[Place, ...] = frames + (caller._frames if caller is not None else ())
 
     def call(self, filename: str, line: int, name: str) -> Call:
         """A function called here that stands at `line`."""

@@ -62,7 +62,7 @@ test('the bundled brotli decoder reads what brotli writes, static dictionary inc
 
 test('lifetimes: pre-existing, never freed, pending free', () => {
   const i = info({ events: 10, allocations: 5, ghosts: 1, freed: 1 })
-  const l = lifetimes(i, Int32Array.of(2, 3, 5), Uint32Array.of(0, 5, 3, 0, 0), Int32Array.of(0, 1, 2, -9, 0))
+  const l = lifetimes(i, Int32Array.of(2, 3, 5), Uint32Array.of(0, 5, 3, 0, 0), Int32Array.of(0, 2, 3, -9, 0))
   assert.deepEqual([...l.allocEvent], [-1, -1, 2, 3, 5])
   assert.deepEqual([...l.freeEvent], [-1, 4, 5, -1, -1])
   assert.deepEqual([...l.freeRequestedEvent], [-1, 3, 3, 8, -1])

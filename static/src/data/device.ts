@@ -59,7 +59,7 @@ export function lifetimes(info: DeviceInfo, traced: Int32Array, lifetime: Uint32
     const back = requested[id]
     allocEvent[id] = alloc
     freeEvent[id] = free
-    freeRequestedEvent[id] = back === 0 ? -1 : back > 0 ? free - back : -back - 1
+    freeRequestedEvent[id] = back === 0 ? -1 : back > 0 ? free - back + 1 : -back - 1
     start[id] = alloc + 1
     end[id] = free < 0 ? P : free + 1
   }

@@ -14,9 +14,14 @@ export interface MeshOptions {
   maxQuads: number
 }
 
+/** A mesh that would need more quads than allowed: about how many times too many. */
+export class TooManyQuads {
+  constructor(readonly ratio: number) {}
+}
+
 /**
- * The mesh of a tile, or null when it needs more quads than allowed. `columns`: columns that hold data; `samples` may be
- * null when the device is not decoded yet.
+ * The mesh of a tile, unless it needs more quads than allowed. `columns`: columns that hold data; `samples` may be null
+ * when the device is not decoded yet.
  */
 export function meshOf(
   grid: Grid,
@@ -25,7 +30,7 @@ export function meshOf(
   columns: number,
   samples: Samples | null,
   { cut, coarsened, maxQuads }: MeshOptions,
-): TileMesh | null {
+): TileMesh | TooManyQuads {
   const width = columnWidth(grid, key.level)
   const { x0, y0, xSpan, ySpan } = tileRect(grid, key)
   const top = y0 + ySpan
@@ -43,7 +48,7 @@ export function meshOf(
       const moved = here - level
       if (moved > cut || -moved > cut) {
         if (level < top && level + height > y0) {
-          if (quads.count === maxQuads) return null
+          if (quads.count === maxQuads) return new TooManyQuads(spans.count / (i + 1))
           quads.add(i, from * width, c * width, level - y0, height, ySpan)
         }
         from = c
@@ -52,7 +57,7 @@ export function meshOf(
       base[c] = here + height
     }
     if (level < top && level + height > y0) {
-      if (quads.count === maxQuads) return null
+      if (quads.count === maxQuads) return new TooManyQuads(spans.count / (i + 1))
       quads.add(i, from * width, end * width, level - y0, height, ySpan)
     }
   }

@@ -2,7 +2,7 @@
 
 import type { TileKey, TileMesh } from '../data/model'
 import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, timeGrid } from './grid'
-import { meshOf } from './mesh'
+import { meshOf, TooManyQuads } from './mesh'
 import { eventSamples, type Samples, timeSamples } from './sampling'
 import { type Lifetimes, type Spans, tileSpans } from './spans'
 
@@ -33,12 +33,13 @@ export function samplesFor(source: TileSource, grid: Grid, key: TileKey): Sample
 export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUADS): TileMesh {
   const grid = gridFor(source, key)
   const samples = samplesFor(source, grid, key)
-  for (let coarsened = 0; ; coarsened++) {
+  for (let coarsened = 0; ; ) {
     const tolerance = rowHeight(grid, key.yLevel) * 2 ** coarsened
     const spans = tileSpans(source, samples.s, tolerance)
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
     const mesh = meshOf(grid, key, spans, samples.s.length, samples, { cut: tolerance / 2, coarsened, maxQuads: limit })
-    if (mesh) return mesh
+    if (!(mesh instanceof TooManyQuads)) return mesh
+    coarsened = nextStep(coarsened, mesh)
   }
 }
 
@@ -47,10 +48,16 @@ export function meshStored(source: GridSource, key: TileKey, spans: Spans, maxQu
   const grid = eventGrid(source)
   const width = columnWidth(grid, key.level)
   const columns = Math.min(COLUMNS, Math.ceil((grid.extent - key.tile * COLUMNS * width) / width))
-  for (let coarsened = 0; ; coarsened++) {
+  for (let coarsened = 0; ; ) {
     const cut = (rowHeight(grid, key.yLevel) * 2 ** coarsened) / 2
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
     const mesh = meshOf(grid, key, spans, columns, null, { cut, coarsened, maxQuads: limit })
-    if (mesh) return mesh
+    if (!(mesh instanceof TooManyQuads)) return mesh
+    coarsened = nextStep(coarsened, mesh)
   }
+}
+
+/** A doubling takes a little more than half of the quads away; several at once where many are needed, as a pass costs. */
+function nextStep(coarsened: number, { ratio }: TooManyQuads): number {
+  return Math.min(MAX_COARSENED, coarsened + Math.max(1, Math.floor(0.8 * Math.log2(ratio))))
 }

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, SIZE, UINT64, bad, clean, int_column, pool_name, shown, text_codes
+from snapreport.reading.fields import INT64, SIZE, UINT64, NoneType, clean, int_column, pool_name, shown, text_codes
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
 
@@ -119,19 +119,18 @@ class EventReader:
         key = "pool_id" if "pool_id" in columns else "segment_pool_id"
         if key not in columns:
             return np.full(n, -1, np.int32)
+        values = columns[key]
+        if not set(map(type, values)) <= {tuple, NoneType}:
+            values = [tuple(value) if type(value) is list else value for value in values]
+        try:
+            names = {value: pool_name(value, "", key) for value in dict.fromkeys(values)}
+        except (TypeError, SnapshotError):  # once more, to say where
+            for row, value in enumerate(values):
+                pool_name(value, where(row), key)
+            raise
         codes = self._texts.setdefault("pool", {})
-        seen: dict[tuple[Any, ...], int] = {}
-        made = []
-        for row, value in enumerate(columns[key]):
-            if type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
-                code = seen.get(value)
-                if code is None:
-                    code = seen[value] = codes.setdefault(str(pool_name(value, where(row), key)), len(codes))
-            else:
-                name = pool_name(value, where(row), key)
-                code = -1 if name is None else codes.setdefault(name, len(codes))
-            made.append(code)
-        return np.array(made, np.int32)
+        coded = {value: -1 if name is None else codes.setdefault(name, len(codes)) for value, name in names.items()}
+        return np.fromiter(map(coded.__getitem__, values), np.int32, n)
 
     def _put(self, key: str, column: np.ndarray, nulls: np.ndarray | None) -> None:
         self._parts.setdefault(key, []).append((column, nulls))
@@ -151,7 +150,7 @@ class EventReader:
         names = [clean(name) for name in self._texts.get(key, {})]
         # "N/A" is what the recorder writes where there was nothing.
         table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
-        if not names:
+        if table.null_count() == len(table):
             return pl.Series(key, [None], dtype=pl.String).new_from_index(0, self._rows)
         return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
 

@@ -42,7 +42,6 @@ class SegmentReader:
     def read(self, segment: dict[Any, Any], place: str) -> None:
         """Append a segment; ``place`` names it in errors."""
         _count_unknown(segment, SEGMENT_KEYS, "segment", self._unknown_keys)
-        address = _needed(segment, place, "address", UINT64)
         kind = segment.get("segment_type")
         pool = segment.get("segment_pool_id", segment.get("pool_id"))
         expandable = segment.get("is_expandable", False)
@@ -51,6 +50,9 @@ class SegmentReader:
         blocks = segment.get("blocks")
         if type(blocks) not in (list, tuple):
             raise SnapshotError(f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list")
+        # torch's own conversion of a profile writes None as the address of a device that had no memory.
+        nowhere = not blocks and "address" in segment and segment["address"] is None
+        address = 0 if nowhere else _needed(segment, place, "address", UINT64)
         self._segments.append((
             address,
             _needed(segment, place, "total_size", SIZE),

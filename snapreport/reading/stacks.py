@@ -8,8 +8,8 @@ list, by the identities of its frames (as bytes, without touching the frames), a
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class _Pointers:
 
 def _identities(lists: list[list[Any]], total: int) -> tuple[np.ndarray, np.ndarray]:
     """(the items of all lists as an object array, their identities)."""
-    objects = np.fromiter(chain.from_iterable(lists), object, total)
+    objects = np.fromiter(itertools.chain.from_iterable(lists), object, total)
     return objects, np.asarray(_Pointers(objects))
 
 
@@ -82,23 +82,22 @@ class StackInterner:
             return list(value)
         raise SnapshotError(f"{where(row)}.frames: {shown(value)}, not a list of frames")
 
-    def _by_frames(self, lists: list[list[Any]], rows: list[int], where: Where) -> list[int]:
+    def _by_frames(self, lists: list[list[Any]], rows: list[int], where: Where) -> list[int | None]:
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
         ends = np.cumsum(lengths)
-        objects, pointers = _identities(lists, int(ends[-1]) if len(ends) else 0)
+        _, pointers = _identities(lists, int(ends[-1]) if len(ends) else 0)
         raw = pointers.tobytes()
-        ends = (ends * pointers.itemsize).tolist()
-        codes, start = [], 0
-        known = self._codes.get
-        for i, end in enumerate(ends):
-            key = raw[start:end]
-            start = end
-            code = known(key)
-            if code is None:
-                code = self._codes[key] = len(self._lists)
-                self._lists.append(lists[i])
-                self._origins.append((where, rows[i]))
-            codes.append(code)
+        bounds = [0, *(ends * pointers.itemsize).tolist()]
+        keys = [raw[a:b] for a, b in itertools.pairwise(bounds)]
+        codes = list(map(self._codes.get, keys))
+        if None in codes:
+            for i, (key, code) in enumerate(zip(keys, codes, strict=True)):
+                if code is None:
+                    # Not len(self._codes): the same key may come twice in one batch.
+                    codes[i] = self._codes.setdefault(key, len(self._lists))
+                    if codes[i] == len(self._lists):
+                        self._lists.append(lists[i])
+                        self._origins.append((where, rows[i]))
         return codes
 
     def finish(self) -> StackTable:

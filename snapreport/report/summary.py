@@ -33,8 +33,9 @@ class Card:
 
     name: str
     cells: list[str]
-    trust: list[str]
     doubts: list[str]
+    unknown: list[str]
+    trust: list[str]
     preview: Markup
     stacks: list[StackLine]
 
@@ -59,7 +60,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     for snapshot in snapshots:
         recording = snapshot.recording
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
-        summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(value)]
+        summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)]
         summary.notes += _notes(recording.notes)
         noise = is_noise(recording.frames).to_numpy()
         frames = recording.frames.select("name", "filename", "line").rows()
@@ -78,8 +79,10 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     return summary
 
 
-def _worth_telling(value: object) -> bool:
-    """Settings left at nothing say nothing: only what was switched on or set is listed; the file keeps them all."""
+def _worth_telling(key: str, value: object) -> bool:
+    """Settings at their default say nothing: only what was switched on or set is listed; the file keeps them all."""
+    if key == "pinned_num_register_threads" and value == 1:
+        return False
     if isinstance(value, dict):
         return any(value.values())
     return value not in ("", False, 0, None, -1)
@@ -101,7 +104,7 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
 
 def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], noise: object) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
-    doubts, trust = _trust(timeline)
+    doubts, unknown, trust = _trust(timeline)
     cells = [
         bytes_text(timeline.peak_bytes),
         bytes_text(int(reserved.max())),
@@ -116,7 +119,7 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[
         for row in timeline.top_stacks
     ]
     preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
-    return Card(name, cells, trust, doubts, preview, stacks)
+    return Card(name, cells, doubts, unknown, trust, preview, stacks)
 
 
 def _stack_line(
@@ -154,13 +157,15 @@ def _oom_sentence(timeline: DeviceTimeline, name: str, event: int) -> str:
     return f"{text}, {bytes_text(allocated)} allocated and {bytes_text(max(0, reserved - allocated))} reserved but not allocated."
 
 
-def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str]]:
-    """(doubts, assurances): how far the record can be trusted."""
-    doubts, trust = [], []
+def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
+    """(doubts, what is not known, assurances): how far the record can be trusted."""
+    doubts, unknown, trust = [], [], []
     if timeline.overflowed:
         doubts.append("The trace overflowed: its oldest events are lost.")
     elif timeline.overflowed is False:
         trust.append("The trace did not overflow.")
+    elif len(timeline.events):
+        unknown.append("Whether the trace overflowed was not recorded.")
     difference = timeline.reconciliation_bytes
     if difference:
         more = "more" if difference > 0 else "less"
@@ -176,4 +181,4 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str]]:
     if timeline.peak_bytes and timeline.peak_stackless_bytes:
         share = share_text(timeline.peak_stackless_bytes, timeline.peak_bytes)
         (doubts if timeline.peak_stackless_bytes * 10 > timeline.peak_bytes else trust).append(f"{share} of the peak has no frames.")
-    return doubts, trust
+    return doubts, unknown, trust

@@ -20,11 +20,13 @@ def count_text(value: int) -> str:
 
 
 def share_text(part: int, whole: int) -> str:
-    """A percentage of three figures at most: ``61 %``, ``0.4 %``."""
-    if not whole:
+    """A percentage of two figures at most: ``61 %``, ``0.4 %``, ``<0.1 %``."""
+    if not whole or not part:
         return "0 %"
     percent = 100 * part / whole
-    return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:.1f} %"
+    if percent < 0.05:
+        return "<0.1 %"
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
 
 
 def plural(value: int, noun: str) -> str:

@@ -48,6 +48,12 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
         return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
+class CannotWrite(click.ClickException):
+    """The output cannot be written."""
+
+    exit_code = 2
+
+
 @click.command(name="sample", epilog=PRESET_HELP, context_settings={"show_default": False})
 @click.option(
     "-o",
@@ -133,6 +139,10 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
     from snapreport.samples.build import make_snapshot, write_snapshot
     from snapreport.samples.options import make_options
 
+    if output.is_dir():
+        raise CannotWrite(f"{output}: cannot write the sample: is a directory")
+    if not output.parent.is_dir():
+        raise CannotWrite(f"{output}: cannot write the sample: no such directory")
     given = {name: value for name, value in options.items() if value is not None}
     try:
         chosen = make_options(preset, **given)
@@ -141,8 +151,9 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
     snapshot = make_snapshot(chosen)
     try:
         size = write_snapshot(snapshot, sys.stdout.buffer if str(output) == "-" else output, protocol=protocol)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        click.echo(f"{output}: cannot be written: {error.strerror or error}", err=True)
-        sys.exit(2)
+        raise CannotWrite(f"{output}: cannot write the sample: {error.strerror or error}") from None
     events = sum(len(trace) for trace in snapshot["device_traces"])
     click.echo(f"{output}: {events:,} events, {size:,} bytes", err=True)

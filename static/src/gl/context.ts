@@ -8,6 +8,8 @@ type FrameHandler = (now: number) => void
 export class GlContext {
   readonly canvas: HTMLCanvasElement
   readonly gl: WebGL2RenderingContext
+  /** No graphics card behind it: every pixel costs processor time. */
+  readonly isSoftware: boolean
   /** Grows with every restored context. An object made for an older generation is gone and must be made again. */
   generation = 1
   private lost = false
@@ -17,6 +19,7 @@ export class GlContext {
   private constructor(canvas: HTMLCanvasElement, gl: WebGL2RenderingContext) {
     this.canvas = canvas
     this.gl = gl
+    this.isSoftware = isSoftwareRenderer(gl)
     canvas.addEventListener('webglcontextlost', (event) => {
       event.preventDefault() // without this the browser never restores it
       this.lost = true
@@ -90,4 +93,10 @@ export class GlContext {
     extension.loseContext()
     setTimeout(() => extension.restoreContext(), 50)
   }
+}
+
+function isSoftwareRenderer(gl: WebGL2RenderingContext): boolean {
+  const info = gl.getExtension('WEBGL_debug_renderer_info')
+  const name = String(gl.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : gl.RENDERER))
+  return /swiftshader|llvmpipe|softpipe|software|basic render/i.test(name)
 }

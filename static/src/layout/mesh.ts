@@ -4,124 +4,158 @@
 import type { TileKey, TileMesh } from '../data/model'
 import { columnWidth, type Grid, tileRect } from './grid'
 import type { Samples } from './sampling'
-import type { Spans } from './spans'
+import type { Band, SpanSink } from './spans'
 
 export interface MeshOptions {
+  /** Columns that hold data. */
+  columns: number
   /** A piece may lie this many bytes from where its column has it, before it is cut. */
   cut: number
-  coarsened: number
-  /** Give up beyond this many quads. */
+  /** Take no more than this many quads. */
   maxQuads: number
 }
 
-/** A mesh that would need more quads than allowed: about how many times too many. */
-export class TooManyQuads {
-  constructor(readonly ratio: number) {}
-}
+/** Takes spans in stacking order and makes the quads that show in a tile. */
+export class Mesher implements SpanSink, Band {
+  readonly y0: number
+  /** A quad was left out for want of room: the mesh is not to be used. */
+  full = false
+  private readonly x0: number
+  private readonly xSpan: number
+  private readonly ySpan: number
+  private readonly top: number
+  private readonly width: number
+  private readonly cut: number
+  private readonly maxQuads: number
+  /** Where the next span of a column lies. */
+  private readonly base: Float64Array
+  /** Differences of what lies under the tile, until the first span. */
+  private steps: Float64Array | null = null
+  private quads = 0
+  private rects: Float32Array
+  private rep: Int32Array
+  private stack: Int32Array
+  private count: Int32Array
+  private bytes: Float64Array
 
-/**
- * The mesh of a tile, unless it needs more quads than allowed. `columns`: columns that hold data; `samples` may be null
- * when the device is not decoded yet.
- */
-export function meshOf(
-  grid: Grid,
-  key: TileKey,
-  spans: Spans,
-  columns: number,
-  samples: Samples | null,
-  { cut, coarsened, maxQuads }: MeshOptions,
-): TileMesh | TooManyQuads {
-  const width = columnWidth(grid, key.level)
-  const { x0, y0, xSpan, ySpan } = tileRect(grid, key)
-  const top = y0 + ySpan
-  const base = new Float64Array(columns)
-  const quads = new Quads(Math.min(maxQuads, spans.count + 1024))
-  let merged = 0
-  for (let i = 0; i < spans.count; i++) {
-    const height = spans.bytes[i]
-    if (height === 0) continue
-    const end = spans.first[i] + spans.length[i]
-    let from = spans.first[i]
+  constructor(
+    private readonly grid: Grid,
+    private readonly key: TileKey,
+    { columns, cut, maxQuads }: MeshOptions,
+  ) {
+    const { x0, y0, xSpan, ySpan } = tileRect(grid, key)
+    this.x0 = x0
+    this.y0 = y0
+    this.xSpan = xSpan
+    this.ySpan = ySpan
+    this.top = y0 + ySpan
+    this.width = columnWidth(grid, key.level)
+    this.cut = cut
+    this.maxQuads = maxQuads
+    this.base = new Float64Array(columns)
+    const capacity = 2048
+    this.rects = new Float32Array(4 * capacity)
+    this.rep = new Int32Array(capacity)
+    this.stack = new Int32Array(capacity)
+    this.count = new Int32Array(capacity)
+    this.bytes = new Float64Array(capacity)
+  }
+
+  under(c0: number, c1: number, bytes: number): void {
+    this.steps ??= new Float64Array(this.base.length + 1)
+    this.steps[c0] += bytes
+    this.steps[c1] -= bytes
+  }
+
+  reached(column: number): boolean {
+    if (this.steps) this.settle()
+    return this.base[column] >= this.top
+  }
+
+  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
+    if (bytes === 0) return // counted, but there is nothing to draw
+    if (this.steps) this.settle()
+    const { base, cut, y0, top } = this
+    const end = first + length
+    let from = first
     let level = base[from]
-    for (let c = from; c < end; c++) {
+    for (let c = first; c < end; c++) {
       const here = base[c]
-      const moved = here - level
-      if (moved > cut || -moved > cut) {
-        if (level < top && level + height > y0) {
-          if (quads.count === maxQuads) return new TooManyQuads(spans.count / (i + 1))
-          quads.add(i, from * width, c * width, level - y0, height, ySpan)
-        }
+      if (here - level > cut || level - here > cut) {
+        if (level < top && level + bytes > y0) this.quad(from, c, level, rep, stack, members, bytes)
         from = c
         level = here
       }
-      base[c] = here + height
+      base[c] = here + bytes
     }
-    if (level < top && level + height > y0) {
-      if (quads.count === maxQuads) return new TooManyQuads(spans.count / (i + 1))
-      quads.add(i, from * width, end * width, level - y0, height, ySpan)
+    if (level < top && level + bytes > y0) this.quad(from, end, level, rep, stack, members, bytes)
+  }
+
+  /** The mesh. `samples` may be null when the device is not decoded yet. */
+  mesh(category: (rep: number) => number, samples: Samples | null, coarsened: number): TileMesh {
+    const { quads, key, x0, y0, xSpan, ySpan } = this
+    const mesh: TileMesh = {
+      key,
+      exact: samples ? samples.exact : this.width === 1,
+      merged: 0,
+      coarsened,
+      x0,
+      y0,
+      xSpan,
+      ySpan,
+      quads,
+      rects: this.rects.slice(0, 4 * quads),
+      rep: this.rep.slice(0, quads),
+      stack: this.stack.slice(0, quads),
+      category: new Uint8Array(quads),
+      count: this.count.slice(0, quads),
+      bytes: this.bytes.slice(0, quads),
+      samples: samples ? samples.s : new Int32Array(0),
     }
-  }
-  const n = quads.count
-  const mesh: TileMesh = {
-    key,
-    exact: samples ? samples.exact : width === 1,
-    merged: 0,
-    coarsened,
-    x0,
-    y0,
-    xSpan,
-    ySpan,
-    quads: n,
-    rects: quads.rects.slice(0, 4 * n),
-    rep: new Int32Array(n),
-    stack: new Int32Array(n),
-    category: new Uint8Array(n),
-    count: new Int32Array(n),
-    bytes: new Float64Array(n),
-    samples: samples ? samples.s : new Int32Array(0),
-  }
-  for (let q = 0; q < n; q++) {
-    const i = quads.span[q]
-    mesh.rep[q] = spans.rep[i]
-    mesh.stack[q] = spans.stack[i]
-    mesh.category[q] = spans.category[i]
-    mesh.count[q] = spans.members[i]
-    mesh.bytes[q] = spans.bytes[i]
-    if (spans.members[i] > 1) merged++
-  }
-  mesh.merged = merged
-  return mesh
-}
-
-/** Rectangles in growing arrays, with the span each was cut from. */
-class Quads {
-  count = 0
-  rects: Float32Array
-  span: Uint32Array
-
-  constructor(capacity: number) {
-    this.rects = new Float32Array(4 * capacity)
-    this.span = new Uint32Array(capacity)
+    for (let q = 0; q < quads; q++) {
+      mesh.category[q] = category(mesh.rep[q])
+      if (mesh.count[q] > 1) mesh.merged++
+    }
+    return mesh
   }
 
   /** y is kept within one tile height of the tile, so that float32 stays sharp where it is seen. */
-  add(span: number, xa: number, xb: number, ya: number, height: number, ySpan: number): void {
-    if (this.count === this.span.length) this.grow()
-    const yb = ya + height
-    const at = 4 * this.count
-    this.rects[at] = xa
-    this.rects[at + 1] = xb
-    this.rects[at + 2] = ya < -ySpan ? -ySpan : ya
-    this.rects[at + 3] = yb > 2 * ySpan ? 2 * ySpan : yb
-    this.span[this.count++] = span
+  private quad(from: number, end: number, level: number, rep: number, stack: number, members: number, bytes: number): void {
+    const q = this.quads
+    if (q === this.maxQuads) {
+      this.full = true
+      return
+    }
+    if (q === this.rep.length) this.grow()
+    const { rects, y0, ySpan, width } = this
+    rects[4 * q] = from * width
+    rects[4 * q + 1] = end * width
+    rects[4 * q + 2] = Math.max(-ySpan, level - y0)
+    rects[4 * q + 3] = Math.min(2 * ySpan, level - y0 + bytes)
+    this.rep[q] = rep
+    this.stack[q] = stack
+    this.count[q] = members
+    this.bytes[q] = bytes
+    this.quads = q + 1
+  }
+
+  private settle(): void {
+    const steps = this.steps!
+    this.steps = null
+    let sum = 0
+    for (let c = 0; c < this.base.length; c++) this.base[c] = sum += steps[c]
   }
 
   private grow(): void {
-    const rects = new Float32Array(this.rects.length * 2)
-    rects.set(this.rects)
-    this.rects = rects
-    const span = new Uint32Array(this.span.length * 2)
-    span.set(this.span)
-    this.span = span
+    const longer = <T extends Float32Array | Float64Array | Int32Array>(old: T): T => {
+      const array = new (old.constructor as new (length: number) => T)(old.length * 2)
+      array.set(old)
+      return array
+    }
+    this.rects = longer(this.rects)
+    this.rep = longer(this.rep)
+    this.stack = longer(this.stack)
+    this.count = longer(this.count)
+    this.bytes = longer(this.bytes)
   }
 }

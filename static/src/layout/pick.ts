@@ -4,7 +4,7 @@
 
 import type { DeviceData } from '../data/model'
 import { lowerBound } from './sampling'
-import { columnTable } from './spans'
+import { columnTable } from './visible'
 
 type Lives = Pick<DeviceData, 'start' | 'end' | 'size'>
 

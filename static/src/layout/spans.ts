@@ -4,18 +4,66 @@
 // stack are each thinner than a row, a group of them. A group is formed by the row its members are born in, not by where
 // they lie in each column: what slides down keeps its group, so spans grow with births and deaths only.
 
-import { lowerBound } from './sampling'
 import { GroupSweep } from './sweep'
+import { type Lifetimes, type Visible, visibleIn } from './visible'
 
-/** What stacking needs of a device; rows are ids in birth order, so that `start` never descends. */
-export interface Lifetimes {
-  start: Int32Array
-  end: Int32Array
-  size: Float64Array
-  stack: Uint32Array
-  category: Uint8Array
-  /** bytes by position */
-  allocated: Float64Array
+export type { Lifetimes } from './visible'
+
+/** Takes spans in stacking order. */
+export interface SpanSink {
+  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void
+  /** Nothing more is wanted. */
+  readonly full: boolean
+}
+
+/** The part of the height that is wanted, so that spans outside need not be made. */
+export interface Band {
+  /** Lowest byte of it. */
+  y0: number
+  /** Bytes that lie below it throughout columns [c0, c1). */
+  under(c0: number, c1: number, bytes: number): void
+  /** Whether what was added so far reaches its top in a column. */
+  reached(column: number): boolean
+}
+
+/**
+ * Give the spans of a tile to `sink`, merging what is thinner than `tolerance` bytes. Returns how many of the visible
+ * allocations were worked through before the sink was full.
+ *
+ * With a band, what can never show in it is left out. An allocation only ever slides down, so that its offset at birth
+ * is its greatest and that in its last column its least. What lies below throughout is told as `under` before the first
+ * span; what is younger than something else in a column lies above it there, so this disturbs only what is below too.
+ */
+export function layOut(lives: Lifetimes, visible: Visible, tolerance: number, sink: SpanSink, band: Band | null): number {
+  const { size, stack } = lives
+  const { count, id, c0, c1, birth } = visible
+  // A thin one is born below row + 1 and is thinner than a row: its group lies below row + 2. Whole groups are left out,
+  // or those that stay would be cut otherwise.
+  const below = (bytes: number, v: number) =>
+    (bytes >= tolerance ? birth[v] + bytes : (Math.floor(birth[v] / tolerance) + 2) * tolerance) <= band!.y0
+  if (band && band.y0 > 0) {
+    for (let v = 0; v < count; v++) {
+      const bytes = size[id[v]]
+      if (below(bytes, v)) band.under(c0[v], c1[v], bytes)
+    }
+  }
+  const sweep = new GroupSweep(lives, sink)
+  let row = NaN // of the thin group that is open; NaN: none is
+  for (let v = 0; v < count; v++) {
+    const bytes = size[id[v]]
+    const thick = bytes >= tolerance
+    const key = thick ? NaN : Math.floor(birth[v] / tolerance)
+    if (key !== row) {
+      sweep.close()
+      row = key
+      if (sink.full) return v
+    }
+    if (band && ((band.y0 > 0 && below(bytes, v)) || band.reached(c1[v] - 1))) continue
+    if (thick) sink.add(c0[v], c1[v] - c0[v], id[v], stack[id[v]], 1, bytes)
+    else sweep.add(id[v], c0[v], c1[v])
+  }
+  sweep.close()
+  return count
 }
 
 /** Spans in stacking order, bottom first; the arrays may be longer than `count` spans. */
@@ -31,59 +79,16 @@ export interface Spans {
   bytes: Float64Array
 }
 
-/** The spans of a tile whose columns show `samples` (never descending), merging what is thinner than `tolerance` bytes. */
+/** All spans of a tile whose columns show `samples`, as the file would store them. */
 export function tileSpans(lives: Lifetimes, samples: Int32Array, tolerance: number): Spans {
-  const out = new SpanBuilder(lives.category)
-  if (samples.length === 0) return out.spans
-  const { start, end, size, allocated } = lives
-  const begin = samples[0]
-  const stop = samples[samples.length - 1]
-  const columnOf = columnTable(samples)
-  const columns = samples.length
-  const born = lowerBound(start, stop + 1)
-  const sweep = new GroupSweep(lives, out)
-  let row = NaN // of the thin group that is open; NaN: none is
-  let below = 0 // bytes of older allocations from before the trace
-  for (let id = 0; id < born; id++) {
-    const bytes = size[id]
-    const old = start[id] === 0
-    const offset = below
-    if (old) below += bytes
-    if (end[id] <= begin) continue
-    const c0 = start[id] <= begin ? 0 : columnOf[start[id] - begin]
-    const c1 = end[id] > stop ? columns : columnOf[end[id] - begin]
-    if (c1 <= c0) continue
-    if (bytes >= tolerance) {
-      sweep.close()
-      row = NaN
-      out.add(c0, c1 - c0, id, lives.stack[id], 1, bytes)
-      continue
-    }
-    // When it was born everything else that lived lay below it.
-    const birth = old ? offset : Math.max(0, allocated[start[id]] - bytes)
-    const key = Math.floor(birth / tolerance)
-    if (key !== row) {
-      sweep.close()
-      row = key
-    }
-    sweep.add(id, c0, c1)
-  }
-  sweep.close()
-  return out.spans
+  const collector = new SpanCollector(lives.category)
+  layOut(lives, visibleIn(lives, samples), tolerance, collector, null)
+  return collector.spans
 }
 
-/** lower_bound(samples, s) for every s from the first sample to the last, as a table: looked up twice per allocation. */
-export function columnTable(samples: Int32Array): Uint16Array {
-  const begin = samples[0]
-  const table = new Uint16Array(samples[samples.length - 1] - begin + 1)
-  for (let c = 1; c < samples.length; c++) table.fill(c, samples[c - 1] - begin + 1, samples[c] - begin + 1)
-  return table
-}
-
-/** Collects spans in growing arrays. */
-export class SpanBuilder {
+class SpanCollector implements SpanSink {
   spans: Spans = emptySpans(4096)
-  private groupBegin = 0
+  readonly full = false
 
   constructor(private readonly category: Uint8Array) {}
 
@@ -99,25 +104,6 @@ export class SpanBuilder {
     spans.members[i] = members
     spans.bytes[i] = bytes
     spans.count = i + 1
-  }
-
-  beginGroup(): void {
-    this.groupBegin = this.spans.count
-  }
-
-  /** Equal neighbours within the group become one span: a member that goes while its twin comes changes nothing drawn. */
-  addJoining(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
-    const { spans } = this
-    const last = spans.count - 1
-    if (
-      last >= this.groupBegin &&
-      spans.rep[last] === rep &&
-      spans.members[last] === members &&
-      spans.bytes[last] === bytes &&
-      spans.first[last] + spans.length[last] === first
-    ) {
-      spans.length[last] += length
-    } else this.add(first, length, rep, stack, members, bytes)
   }
 }
 

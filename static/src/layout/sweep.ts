@@ -4,7 +4,8 @@
 // is live is kept per stack, so that a stretch costs as much as changes there, not as many as live.
 
 import { COLUMNS } from './grid'
-import type { Lifetimes, SpanBuilder } from './spans'
+import type { SpanSink } from './spans'
+import type { Lifetimes } from './visible'
 
 /** Cuts a group at every column where a member starts or ends, and names each stretch after its heaviest stack. */
 export class GroupSweep {
@@ -20,10 +21,17 @@ export class GroupSweep {
   private next = new Int32Array(1024)
   private previous = new Int32Array(1024)
   private readonly stacks = new LiveStacks()
+  // The stretch before, which may yet grow; length 0: none.
+  private first = 0
+  private length = 0
+  private rep = 0
+  private stack = 0
+  private members = 0
+  private bytes = 0
 
   constructor(
     private readonly lives: Lifetimes,
-    private readonly out: SpanBuilder,
+    private readonly out: SpanSink,
   ) {}
 
   /** Ids come in order, and so do their first columns. */
@@ -44,7 +52,7 @@ export class GroupSweep {
   }
 
   private sweep(): void {
-    const { count, id, c0, c1, endsAt, endBits, nextEnd, stacks, out } = this
+    const { count, id, c0, c1, endsAt, endBits, nextEnd, stacks } = this
     const { size, stack } = this.lives
     let lastEnd = 0
     for (let m = 0; m < count; m++) {
@@ -54,7 +62,6 @@ export class GroupSweep {
       endBits[c >> 5] |= 1 << (c & 31)
       if (c > lastEnd) lastEnd = c
     }
-    out.beginGroup()
     let live = 0
     let bytes = 0
     let born = 0
@@ -68,7 +75,10 @@ export class GroupSweep {
         }
         endsAt[c] = -1
         endBits[c >> 5] &= ~(1 << (c & 31))
-        if (c === lastEnd) return
+        if (c === lastEnd) {
+          this.flush()
+          return
+        }
         ending = this.endFrom(c + 1)
       }
       for (; born < count && c0[born] === c; born++) {
@@ -79,10 +89,32 @@ export class GroupSweep {
       const cut = born < count && c0[born] < ending ? c0[born] : ending
       if (live > 0) {
         const heaviest = stacks.heaviest()
-        out.addJoining(c, cut - c, id[stacks.head[heaviest]], heaviest, live, bytes)
+        this.stretch(c, cut - c, id[stacks.head[heaviest]], heaviest, live, bytes)
       }
       c = cut
     }
+  }
+
+  /** Equal neighbours become one span: a member that goes while its twin comes changes nothing that is drawn. */
+  private stretch(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
+    if (this.length > 0) {
+      if (this.rep === rep && this.members === members && this.bytes === bytes && this.first + this.length === first) {
+        this.length += length
+        return
+      }
+      this.flush()
+    }
+    this.first = first
+    this.length = length
+    this.rep = rep
+    this.stack = stack
+    this.members = members
+    this.bytes = bytes
+  }
+
+  private flush(): void {
+    this.out.add(this.first, this.length, this.rep, this.stack, this.members, this.bytes)
+    this.length = 0
   }
 
   /** First column from c on where a member ends; one there is. */

@@ -2,9 +2,10 @@
 
 import type { TileKey, TileMesh } from '../data/model'
 import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, timeGrid } from './grid'
-import { meshOf, TooManyQuads } from './mesh'
+import { Mesher } from './mesh'
 import { eventSamples, type Samples, timeSamples } from './sampling'
-import { type Lifetimes, type Spans, tileSpans } from './spans'
+import { layOut, type Spans } from './spans'
+import { type Lifetimes, visibleIn } from './visible'
 
 /** More than this is neither quick to upload nor told apart on a screen. */
 export const MAX_QUADS = 60_000
@@ -16,14 +17,14 @@ export interface TileSource extends GridSource, Lifetimes {
   clockUs: Float64Array | null
 }
 
-export function gridFor(source: TileSource, key: TileKey): Grid {
+function gridFor(source: TileSource, key: TileKey): Grid {
   if (key.axis === 'event') return eventGrid(source)
   const clock = source.clockUs
   if (!clock) throw new Error(`device ${key.device} was recorded without times`)
   return timeGrid(source, clock.length > 0 ? clock[clock.length - 1] : 0)
 }
 
-export function samplesFor(source: TileSource, grid: Grid, key: TileKey): Samples {
+function samplesFor(source: TileSource, grid: Grid, key: TileKey): Samples {
   return key.axis === 'event'
     ? eventSamples(source.allocated, grid, key.level, key.tile)
     : timeSamples(source.allocated, source.clockUs!, grid, key.level, key.tile)
@@ -33,13 +34,14 @@ export function samplesFor(source: TileSource, grid: Grid, key: TileKey): Sample
 export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUADS): TileMesh {
   const grid = gridFor(source, key)
   const samples = samplesFor(source, grid, key)
+  const visible = visibleIn(source, samples.s)
   for (let coarsened = 0; ; ) {
     const tolerance = rowHeight(grid, key.yLevel) * 2 ** coarsened
-    const spans = tileSpans(source, samples.s, tolerance)
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
-    const mesh = meshOf(grid, key, spans, samples.s.length, samples, { cut: tolerance / 2, coarsened, maxQuads: limit })
-    if (!(mesh instanceof TooManyQuads)) return mesh
-    coarsened = nextStep(coarsened, mesh)
+    const mesher = new Mesher(grid, key, { columns: samples.s.length, cut: tolerance / 2, maxQuads: limit })
+    const done = layOut(source, visible, tolerance, mesher, mesher)
+    if (!mesher.full) return mesher.mesh((rep) => source.category[rep], samples, coarsened)
+    coarsened = coarser(coarsened, visible.count / Math.max(1, done))
   }
 }
 
@@ -48,16 +50,25 @@ export function meshStored(source: GridSource, key: TileKey, spans: Spans, maxQu
   const grid = eventGrid(source)
   const width = columnWidth(grid, key.level)
   const columns = Math.min(COLUMNS, Math.ceil((grid.extent - key.tile * COLUMNS * width) / width))
+  const categoryOf = new Map<number, number>()
+  for (let i = 0; i < spans.count; i++) categoryOf.set(spans.rep[i], spans.category[i])
   for (let coarsened = 0; ; ) {
     const cut = (rowHeight(grid, key.yLevel) * 2 ** coarsened) / 2
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
-    const mesh = meshOf(grid, key, spans, columns, null, { cut, coarsened, maxQuads: limit })
-    if (!(mesh instanceof TooManyQuads)) return mesh
-    coarsened = nextStep(coarsened, mesh)
+    const mesher = new Mesher(grid, key, { columns, cut, maxQuads: limit })
+    let done = 0
+    for (; done < spans.count && !mesher.full; done++) {
+      mesher.add(spans.first[done], spans.length[done], spans.rep[done], spans.stack[done], spans.members[done], spans.bytes[done])
+    }
+    if (!mesher.full) return mesher.mesh((rep) => categoryOf.get(rep)!, null, coarsened)
+    coarsened = coarser(coarsened, spans.count / done)
   }
 }
 
-/** A doubling takes a little more than half of the quads away; several at once where many are needed, as a pass costs. */
-function nextStep(coarsened: number, { ratio }: TooManyQuads): number {
+/**
+ * The next step for a mesh that was too large by about this ratio. A doubling takes a little more than half of the quads
+ * away; several at once where many are needed, since a pass costs.
+ */
+function coarser(coarsened: number, ratio: number): number {
   return Math.min(MAX_COARSENED, coarsened + Math.max(1, Math.floor(0.8 * Math.log2(ratio))))
 }

@@ -12,6 +12,8 @@ type Drag = { kind: 'move' | 'left' | 'right' | 'new'; from: number; x0: number;
 export class Minimap {
   readonly element = h('canvas', { class: 'minimap', 'aria-hidden': 'true', title: 'The whole trace. Drag the window, its edges, or draw a new one.' })
   private readonly picture = document.createElement('canvas')
+  private readonly ctx: CanvasRenderingContext2D
+  private readonly pictureCtx: CanvasRenderingContext2D
   private pictureKey = ''
   private drag: Drag | null = null
   private scale: AxisScale | null = null
@@ -19,7 +21,10 @@ export class Minimap {
   private readonly onWindow: (x0: number, x1: number) => void
   private readonly onFit: () => void
 
-  constructor(onWindow: (x0: number, x1: number) => void, onFit: () => void) {
+  /** inMemory: as for the overlay. */
+  constructor(inMemory: boolean, onWindow: (x0: number, x1: number) => void, onFit: () => void) {
+    this.ctx = this.element.getContext('2d', { willReadFrequently: inMemory })!
+    this.pictureCtx = this.picture.getContext('2d', { willReadFrequently: inMemory })!
     this.onWindow = onWindow
     this.onFit = onFit
     this.element.addEventListener('pointerdown', this.down)
@@ -42,12 +47,12 @@ export class Minimap {
     if (key !== this.pictureKey) {
       picture.width = width
       picture.height = height
-      drawPicture(picture, scene, scale, inks)
+      drawPicture(this.pictureCtx, scene, scale, inks)
       this.pictureKey = key
       element.width = width
       element.height = height
     }
-    const ctx = element.getContext('2d')!
+    const { ctx } = this
     ctx.setTransform(1, 0, 0, 1, 0, 0)
     ctx.clearRect(0, 0, width, height)
     ctx.drawImage(picture, 0, 0)
@@ -113,9 +118,8 @@ export class Minimap {
   }
 }
 
-function drawPicture(canvas: HTMLCanvasElement, scene: Scene, scale: AxisScale, inks: Inks): void {
-  const ctx = canvas.getContext('2d')!
-  const { width, height } = canvas
+function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisScale, inks: Inks): void {
+  const { width, height } = ctx.canvas
   ctx.clearRect(0, 0, width, height)
   if (!scene.data || !scene.allocatedMax || !scene.reservedMax) return
   const top = Math.max(scene.info.peakBytes, scene.yTop) || 1

@@ -19,16 +19,22 @@ export interface Pointed {
 
 export class Overlay {
   readonly element = h('canvas', { class: 'overlay', 'aria-hidden': 'true' })
+  private readonly ctx: CanvasRenderingContext2D
   readonly font = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
   /** What was drawn last; input is measured against it. */
   frame: Frame | null = null
   private readonly hoverOutline = new Outline()
   private readonly selectOutline = new Outline()
 
+  /** inMemory: draw on the processor. Where the graphics are emulated, lines drawn "by the GPU" take ten times as long. */
+  constructor(inMemory: boolean) {
+    this.ctx = this.element.getContext('2d', { willReadFrequently: inMemory })!
+  }
+
   /** Clears the canvas at this size in CSS pixels. */
   begin(width: number, height: number): CanvasRenderingContext2D {
     const ratio = devicePixelRatio || 1
-    const ctx = this.element.getContext('2d')!
+    const { ctx } = this
     const deviceWidth = Math.max(1, Math.round(width * ratio))
     const deviceHeight = Math.max(1, Math.round(height * ratio))
     if (this.element.width !== deviceWidth || this.element.height !== deviceHeight) {

@@ -37,7 +37,7 @@ export class TimelineView {
   private readonly client: DataClient
   private readonly store: Store
   private readonly plotElement: HTMLElement
-  private readonly overlay = new Overlay()
+  private readonly overlay: Overlay
   private readonly tooltip = new Tooltip()
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
@@ -60,6 +60,7 @@ export class TimelineView {
     const canvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
     this.gl = GlContext.create(canvas)
     this.layer = this.gl ? new TileLayer(this.gl) : null
+    this.overlay = new Overlay(this.gl?.isSoftware ?? true)
     this.gl?.onFrame(() => this.draw())
     if (this.layer) this.layer.onError = (error) => this.onError(error)
     this.plotElement = h(
@@ -70,7 +71,7 @@ export class TimelineView {
       },
       canvas, this.overlay.element, this.tooltip.element,
     )
-    this.minimap = new Minimap((x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
+    this.minimap = new Minimap(this.gl?.isSoftware ?? true, (x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
     this.element = h('div', { class: 'timeline' }, this.minimap.element, this.plotElement)
     this.pointer = new PointerInput(this.plotElement, {
       pan: (dx, dy) => this.navigator.panPixels(dx, dy),

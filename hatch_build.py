@@ -30,7 +30,7 @@ class FrontEndBuildHook(BuildHookInterface):
         node, npm = _own_node() or _wheel_node()
         # The build script and npm's own scripts find the same node first.
         env = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        _run([*npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], static, env)
+        _run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], static, env)
         _run([str(node), "build.mjs"], static, env)
 
 

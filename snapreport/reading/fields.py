@@ -89,17 +89,21 @@ def int_column(values: list[Any], where: Where, key: str, bounds: tuple[int, int
 
 def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int]) -> np.ndarray:
     """Int32 codes of a column of texts; None gives -1. New texts are added to ``codes``."""
-    types = set(map(type, values))
-    if not types <= {str, NoneType}:
-        i = next(i for i, v in enumerate(values) if type(v) not in (str, NoneType))
-        raise bad(where(i), key, values[i], "a text")
-    if NoneType in types and len(types) == 1:
-        return np.full(len(values), -1, np.int32)
-    found = dict.fromkeys(values)
-    local: dict[str | None, int] = {v: -1 if v is None else codes.setdefault(v, len(codes)) for v in found}
-    if len(local) == 1:
-        return np.full(len(values), next(iter(local.values())), np.int32)
-    return np.fromiter(map(local.__getitem__, values), np.int32, len(values))
+    first = values[0]
+    if first is None or type(first) is str:
+        if values.count(first) == len(values):  # most such columns say nothing: "N/A", ""
+            return np.full(len(values), -1 if first is None else codes.setdefault(first, len(codes)), np.int32)
+        try:
+            return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        except (KeyError, TypeError):
+            pass  # texts not seen before, or no texts
+    for i, value in enumerate(values):
+        if type(value) is str:
+            codes.setdefault(value, len(codes))
+        elif value is not None:
+            raise bad(where(i), key, value, "a text")
+    with_null = {None: -1, **codes}
+    return np.fromiter(map(with_null.__getitem__, values), np.int32, len(values))
 
 
 def pool_name(value: Any, where: str, key: str) -> str | None:

@@ -104,7 +104,7 @@ class CannotWrite(click.ClickException):
 @click.option("--regression", type=float, help="Factor on the sizes of one area of the program.  [default: 1]")
 @click.option(
     "--regression-in",
-    type=click.Choice(["embedding", "attention", "mlp", "norm", "loss", "head", "cache"]),
+    type=click.Choice(["embedding", "attention", "mlp", "norm", "gelu", "loss", "head", "cache"]),
     help="That area.  [default: mlp]",
 )
 @click.option(

@@ -16,7 +16,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "context": ("all", "alloc", "state", "none"),
     "stacks": ("python", "all"),
     "layout": ("2.1", "2.5", "2.8", "2.12"),
-    "regression_in": ("embedding", "attention", "mlp", "norm", "loss", "head", "cache"),
+    "regression_in": ("embedding", "attention", "mlp", "norm", "gelu", "loss", "head", "cache"),
 }
 
 

@@ -90,7 +90,7 @@ class LayerSites:
         self.add1 = make.site("attention", block, "add", "AddBackward0")
         self.norm2 = make.norm(block.call(MODEL, 31, "norm"))
         self.up = make.linear("mlp", mlp)
-        self.gelu = make.site("mlp", activation, "gelu", "GeluBackward0")
+        self.gelu = make.site("gelu", activation, "gelu", "GeluBackward0")
         self.down = make.linear("mlp", mlp.call(MODEL, 95, "project_down"))
         self.dropout2 = make.dropout("mlp", mlp)
         self.add2 = make.site("mlp", block.call(MODEL, 126, "residual"), "add", "AddBackward0")

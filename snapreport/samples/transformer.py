@@ -65,11 +65,11 @@ class Transformer:
             self.weights[name] = Parameter(elements, self.device.alloc(elements * FLOAT, stack))
 
     def largest_tensor(self, length: int) -> int:
-        """The largest tensor of a step in bytes: the logits in float32, or eager attention's scores of one layer."""
+        """Bytes of the tensor that grows most with the length: eager attention's scores, else the logits in float32."""
         options = self.options
-        logits = options.batch * length * options.vocabulary * FLOAT
-        scores = options.batch * options.heads * length * length * HALF if options.attention == "eager" else 0
-        return max(logits, scores)
+        if options.attention == "eager":
+            return options.batch * options.heads * length * length * HALF
+        return options.batch * length * options.vocabulary * FLOAT
 
     def forward(self, tokens: int, length: int) -> None:
         """Run the model and the loss; keeps what the backward pass needs."""

@@ -21,7 +21,7 @@ test('base 85 gives the bytes back, for every length', () => {
 
 test('damaged base 85 is refused', () => {
   const text = encodeBase85(Uint8Array.of(1, 2, 3, 4, 5))
-  for (const bad of ['', '4', text.slice(0, -1), text.slice(0, 3) + '<' + text.slice(4), text.slice(0, 3) + 'é' + text.slice(4), '0}}}}}', '1']) {
+  for (const bad of ['', '8', text.slice(0, -1), text.slice(0, 3) + '<' + text.slice(4), text.slice(0, 3) + 'é' + text.slice(4), '0}}}}}', '1']) {
     assert.throws(() => decodeBase85(bad), /damaged/, JSON.stringify(bad))
   }
 })

@@ -39,7 +39,7 @@ export class Mesher implements SpanSink, Band {
   private bytes: Float64Array
 
   constructor(
-    private readonly grid: Grid,
+    grid: Grid,
     private readonly key: TileKey,
     { columns, cut, maxQuads }: MeshOptions,
   ) {

@@ -2,6 +2,7 @@
 
 Follows `DeviceCachingAllocator` of c10/cuda/CUDACachingAllocator.cpp: `malloc`, `alloc_found_block`, `should_split`,
 `free`, `free_block`, `recordStream`, `process_events`, `release_cached_blocks`, `emptyCache` and `snapshot`.
+Fed with the requests of traces that real GPUs recorded from the start, it gives their addresses and their final blocks.
 Not replayed: garbage_collection_threshold, roundup_power2_divisions, pool checkpoints.
 """
 

@@ -28,7 +28,8 @@ class Options:
     `steps`; with both, whichever comes first. `record_from` is the step at which recording begins: what lives then was
     allocated before the trace. `max_entries` is the ring buffer of the recorder: the oldest entries beyond it are lost.
 
-    What is planted: `oom` ends the trace in an out-of-memory of the kind named, on `oom_device` (-1: the last);
+    What is planted: `oom` ends the trace in an out-of-memory of the kind named, on `oom_device` (-1: the last), after
+    the steps, for which `memory` must be enough; fragmentation needs expandable and max_split_size to be off;
     `leak` bytes kept by `metrics.py log_step` in every step; `churn` buffers of 32 MiB allocated and freed in each step
     whose segments go back to the device; `cycles` steps between collections of reference cycles that hold 8 MiB each;
     `cache_steps` steps in which a cache grows by 4 MiB, and then no more (no leak); `regression` a factor on the sizes

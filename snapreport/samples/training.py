@@ -33,7 +33,10 @@ class Training:
         self._train(max(8, int(options.sequence * (1 - options.vary * self.device.rng.random())) // 8 * 8))
 
     def outgrow(self) -> None:
-        """A batch of documents so long that its largest tensor fits once and not twice: plain demand."""
+        """A batch of documents so long that its largest tensor fits once and not twice: plain demand.
+
+        With flash attention the activations of many layers fill the memory first: what fails is a small request.
+        """
         memory = self.device.allocator.memory
         left = memory.total - memory.other - self.device.allocator.allocated
         length = self.options.sequence

@@ -12,12 +12,12 @@ import { random, randomDevice, type TraceShape } from './trace'
 const SHAPES: TraceShape[] = [
   { events: 700, older: 40, stacks: 5, alloc: 0.55, size: (r) => Math.floor(r() ** 8 * 1e9), times: true },
   { events: 3000, older: 0, stacks: 3, alloc: 0.5, size: () => 512, times: true },
-  { events: 5000, older: 300, stacks: 50, alloc: 0.52, size: (r) => (r() < 0.1 ? 0 : Math.ceil(r() ** 20 * 1e11)), times: true },
+  { events: 4200, older: 200, stacks: 50, alloc: 0.52, size: (r) => (r() < 0.1 ? 0 : Math.ceil(r() ** 20 * 1e11)), times: true },
   { events: 1, older: 0, stacks: 1, alloc: 1, size: () => 7, times: true },
   { events: 0, older: 3, stacks: 1, alloc: 0, size: () => 1000 },
   { events: 0, older: 0, stacks: 1, alloc: 0, size: () => 1000 },
 ]
-const DEVICES = SHAPES.flatMap((shape, i) => [1, 2].map((seed) => randomDevice(shape, 100 * i + seed)))
+const DEVICES = SHAPES.flatMap((shape, i) => (shape.events > 1000 ? [1] : [1, 2, 3]).map((seed) => randomDevice(shape, 100 * i + seed)))
 
 function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
   for (const axis of d.clockUs ? (['event', 'time'] as const) : (['event'] as const)) {
@@ -55,7 +55,11 @@ test("every column's spans sum to what is allocated there, and its sample is the
       for (let i = 0; i < spans.count; i++) for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
       const width = columnWidth(grid, key.level)
       const begin = key.tile * COLUMNS * width
-      const before = (t: number) => d.clockUs!.filter((at) => at < t).length
+      const before = (t: number) => {
+        let count = 0
+        for (const at of d.clockUs!) if (at < t) count++
+        return count
+      }
       for (let c = 0; c < s.length; c++) {
         assert.equal(sums[c], d.allocated[s[c]])
         let from = begin + c * width
@@ -75,7 +79,7 @@ test("every column's spans sum to what is allocated there, and its sample is the
 test('a mesh lies where the spans do, to half a row, and stored spans give the same mesh', () => {
   for (const d of DEVICES) {
     for (const key of tiles(d)) {
-      if (d.n === 5000 && key.level > 1) continue // the slow side is cubic
+      if (d.n === 4200 && key.level > 1) continue // the slow side is cubic
       const mesh = layOutTile({ ...d.info, ...d }, key)
       const grid = gridOf(d, key.axis)
       const row = rowHeight(grid, key.yLevel)

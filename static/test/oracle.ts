@@ -39,7 +39,11 @@ export function oracleSpans(l: Lifetimes, samples: Int32Array, tolerance: number
   const runs: OracleSpan[][] = Array.from({ length: group + 1 }, () => [])
   live.forEach((ids, c) => {
     const members = new Map<number, number[]>()
-    for (const id of ids) members.set(groupOf.get(id)!, [...(members.get(groupOf.get(id)!) ?? []), id])
+    for (const id of ids) {
+      const inside = members.get(groupOf.get(id)!)
+      if (inside) inside.push(id)
+      else members.set(groupOf.get(id)!, [id])
+    }
     for (const [g, inside] of members) {
       const span = { first: c, length: 1, ...heaviest(l, inside) }
       const last = runs[g].at(-1)

@@ -196,7 +196,9 @@ def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
         return f"{bytes_text(size)}; no allocations and no events recorded"
     top = max(timelines, key=lambda t: t.peak_bytes)
     name = "pinned host memory" if top.kind == "host" else f"{top.kind}:{top.device}"
-    when = "before the first event" if top.peak_event < 0 else f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"
+    when = "before the first event"
+    if top.peak_event >= 0:
+        when = f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"
     ooms = sum(len(t.oom_events) for t in timelines)
     told = f"; {count_text(ooms)} out of memory" if ooms else ""
     return f"{bytes_text(size)}; {name} peaked at {bytes_text(top.peak_bytes)} allocated {when}{told}"

@@ -49,18 +49,23 @@ class Opened:
         return self.view()
 
     def plot(self) -> dict[str, float]:
-        """The plot inside its axes in CSS pixels of the window: left, top, width, height."""
-        return self.js("snapreport.debug.plot()")
+        """The plot inside its axes in CSS pixels of the window: left, top, width, height.
+
+        The minimap lies exactly above it and is as wide; labels take 22 pixels over and 26 under it.
+        """
+        strip = self.page.locator("canvas.minimap").bounding_box()
+        box = self.page.locator(".plot").bounding_box()
+        return {"left": strip["x"], "width": strip["width"], "top": box["y"] + 22, "height": box["height"] - 48}
 
     def pixel_of(self, x: float, byte: float) -> tuple[float, float]:
-        """Where a place of the timeline (axis units, bytes) is on the screen."""
+        """Where a place of the timeline (events, bytes) is on the screen; on the time axis only where it is linear in events."""
         view, plot = self.view(), self.plot()
         (x0, x1), (y0, y1) = view["x"], view["y"]
         return (plot["left"] + (x - x0) / (x1 - x0) * plot["width"],
                 plot["top"] + plot["height"] - (byte - y0) / (y1 - y0) * plot["height"])
 
     def place_of(self, left: float, top: float) -> tuple[float, float]:
-        """The place of the timeline (axis units, bytes) that a pixel of the screen shows."""
+        """The place of the timeline (events, bytes) that a pixel of the screen shows."""
         view, plot = self.view(), self.plot()
         (x0, x1), (y0, y1) = view["x"], view["y"]
         return (x0 + (left - plot["left"]) / plot["width"] * (x1 - x0),

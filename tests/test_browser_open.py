@@ -55,8 +55,8 @@ def test_useful_with_scripts_off(snapshot_path: Path, report_of: Callable[..., P
         assert ("reconciles" in text) if not device.reconciliation_bytes else (size_words(device.reconciliation_bytes) in text)
         for size, _, frames in device.top_stacks_at_peak()[:3]:
             assert size_words(size) in text
-            named = [name for filename, _, name in frames if filename.endswith(".py") and "/site-packages/" not in filename]
-            assert not named or any(name in text for name in named), "a top stack is named by a frame of its own"
+            named = [name for filename, _, name in frames if filename.endswith(".py")]
+            assert not named or any(name in text for name in named), "a stack is named by a frame of its own"
     assert opened.page.locator("svg").count() >= len([d for d in devices if d.events])
     assert opened.page.locator("#app").is_hidden()
     assert not re.search(r"undefined|NaN|None|\{\{|\}\}", text)
@@ -102,11 +102,11 @@ def test_hostile_texts_are_only_text(tmp_path: Path, open_report: Callable[..., 
 def test_numbers_beyond_32_bits(tmp_path: Path, open_report: Callable[..., Any]) -> None:
     """Sizes to 2**50, differences of them in both directions, and addresses to 2**64 reach the page exactly."""
     path, out = tmp_path / "wide.pickle", tmp_path / "wide.html"
-    sizes = [2**50 - 1, 1, 2**50 - 3, 2**40 + 1, 2, 2**50 - 7, 0, 2**49 + 5] * 4
+    sizes = [2**50 - 1, 1, 2**50 - 3, 2**40 + 1, 2, 2**50 - 7, 0, 2**49 + 5]
     events = [{"action": "alloc", "addr": 2**64 - 512 * (i + 1), "size": size, "stream": 2**47 + i, "time_us": 2**50 + i} for i, size in enumerate(sizes)]
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
     snapreport.write_report([snapreport.load(path)], out)
-    found = open_report(out).js("[...Array(32).keys()].map(id => snapreport.allocation(0, id))")
+    found = open_report(out).js("[...Array(8).keys()].map(id => snapreport.allocation(0, id))")
     assert [f["size"] for f in found] == sizes
     assert [int(f["addr_hex"], 16) for f in found] == [e["addr"] for e in events]
     assert [int(f["stream"]) for f in found] == [e["stream"] for e in events]

@@ -1,8 +1,8 @@
 """Trace entries, lists of dicts, to columns.
 
 Worked through in chunks: small enough for the processor's cache, and the raw dicts of a chunk are let go when its
-columns are made. All entries of a recorder have the same keys in the same order, so a chunk is one flat list of values
-from which every column is a slice; chunks where they differ (an ``oom`` has other keys) take a slower way.
+columns are made. All entries of a recorder have the same keys, so a chunk is one flat list of values from which every column is a slice;
+chunks where they differ (an ``oom`` has other keys) take a slower way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ import polars as pl
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.fields import INT64, SIZE, UINT64, NoneType, clean, int_column, pool_name, shown, text_codes
+from snapreport.reading.forward import ForwardFrames
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
 
 CHUNK = 16_384
 KEYS = {
     "action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "category", "device_free",
-    "pool_id", "segment_pool_id",
+    "pool_id", "segment_pool_id", "forward_frames",
 }  # fmt: skip
 # Without address and size these mean nothing.
 _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
@@ -40,6 +42,7 @@ class EventReader:
         self._actions = actions
         self._stacks = stacks
         self._unknown_keys = unknown_keys
+        self._forward = ForwardFrames()
         self._texts: dict[str, dict[str, int]] = {}
         self._parts: dict[str, list[tuple[np.ndarray, np.ndarray | None]]] = {}
         self._rows = 0
@@ -79,21 +82,25 @@ class EventReader:
         self._put("pool", self._pools(columns, n, where), None)
         frames = columns.get("frames")
         self._put("stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
+        frames = columns.get("forward_frames")
+        if frames is not None:
+            frames = self._forward.lists(frames, where)
+        self._put("forward_stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
 
     def _columns(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
         """Known key → values (None where absent). Keys that no entry has are absent."""
         n = len(entries)
-        if type(entries[0]) is dict:
+        if type(entries[0]) is dict and len(entries[0]) > 1:
             keys = list(entries[0])
             try:
-                same = list(chain.from_iterable(entries)) == keys * n
-                values = list(chain.from_iterable(map(dict.values, entries))) if same else []
-            except (TypeError, RecursionError):
+                # As many keys, and each of them there: the same keys.
+                same = set(map(len, entries)) == {len(keys)}
+                values = list(chain.from_iterable(map(itemgetter(*keys), entries))) if same else []
+            except (TypeError, KeyError):
                 same = False
             if same:
-                width = len(keys)
                 self._count_unknown({key: n for key in keys if type(key) is not str or key not in KEYS})
-                return {key: values[i::width] for i, key in enumerate(keys) if type(key) is str and key in KEYS}
+                return {key: values[i :: len(keys)] for i, key in enumerate(keys) if type(key) is str and key in KEYS}
         if set(map(type, entries)) != {dict}:
             row = next(i for i, entry in enumerate(entries) if type(entry) is not dict)
             raise SnapshotError(f"{where(row)}: {shown(entries[row])}, not a trace entry (a dict)")
@@ -165,6 +172,7 @@ class EventReader:
             self._texts_column("pool"),
             self._nullable("time_us", np.int64),
             pl.Series("stack", renumber[self._column("stack", np.int32)]),
+            pl.Series("forward_stack", renumber[self._column("forward_stack", np.int32)]),
             self._texts_column("compile_context"),
             self._texts_column("user_metadata"),
             self._texts_column("category"),

@@ -1,52 +1,69 @@
-"""Which frames are runtime noise: the interpreter's loop, the dispatcher, the unwinder, the allocator itself.
+"""Which frames are Python's, and which are runtime noise: interpreter, dispatcher, unwinder, the allocator itself.
 
 With ``stacks="all"`` PyTorch records C++ frames too, and four of five frames of such a stack say nothing of the program
 (on one real trace 220,086 of its frames are ``_PyEval_EvalFrameDefault``). Noise is hidden by default and one key shows
 it; nothing is dropped. The flags are computed here once and stored with the frames, so the page has no rules of its own.
+Drawn from recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-# Frames outside Python files, by function name. Symbols of stripped libraries resolve to the nearest exported name,
-# which is why PyType_GetModule and friends stand in the middle of call chains.
+_NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*)$"
+# Plain C functions are the interpreter's or libc's (stripped libraries resolve to the nearest exported name, hence
+# PyType_GetModule in the middle of call chains), but for the accelerators' libraries, which allocate in their own right.
+_C_FUNCTION = r"^[A-Za-z_]\w*(\.\w+)*( \[clone [^\]]*\])*$"
+_ACCELERATOR = r"^(cuda|cublas|cudnn|cusolver|cusparse|cufft|nccl|pnccl|hip|rocblas|miopen|rccl|mkl|dnnl|onednn|ze[A-Z])"
+# C++ names, after the type they return, where templates are printed with one.
+_RETURNS = r"^([\w:]+(<.*>)?[*&]* )?"
 _NATIVE = "|".join(
     (
-        # the interpreter and its start
-        r"^_?Py[A-Z_]",
-        r"^_?py(run|main|eval)_",
-        r"^run_(mod|eval_code_obj)",
-        r"^(method|slot|cfunction|builtin|type|object|partial|wrap|vectorcall|func|context|thread)_\w*",
-        r"^(_start|main|start_thread|(__)?clone3?|pythread_wrapper|execute_native_thread_routine)$",
-        r"^(__libc_|pthread_|__pthread)",
-        r"^dynamo_|^eval_(custom_code|frame_callback)|^_?custom_eval_frame",
+        r"^$|^\?\?$",
         # the unwinder that recorded the stack
-        r"torch::unwind|CapturedTraceback|gather_with_cpp|torch::cuda::.*gather",
-        # the allocator
-        r"CachingAllocator|^c10::(alloc_cpu|Allocator|DataPtr)",
-        r"^c10::(StorageImpl|TensorImpl|intrusive_ptr|VariableVersion|UniqueVoidPtr)|^void c10::|TensorImpl::~",
-        r"^at::detail::(empty_|_empty|make_tensor)|^at::TensorBase at::detail::|^at::(TensorBase|Tensor)::~",
-        r"^at::(\(anonymous namespace\)::|native::)?(resize_out|create_out|empty_)",
-        r"set_output_(raw_)?strided|^at::TensorIteratorBase::",
-        # the dispatcher
-        r"wrap_kernel_functor|make_boxed_from|BoxedKernel|^c10::(Dispatcher|KernelFunction|impl::)",
-        r"^at::_ops::|::redispatch\(|::wrapper_CUDA|python_dispatcher|callBoxed|TypeError_to_NotImplemented|torch::autograd::VariableType::|ADInplaceOrView",
-        # bindings and the autograd engine's threads
-        r"^THP\w+|^torch::autograd::(THP|python::|Engine|Node::operator|PyNode|make_)|^pybind11::|^torch::jit::invoke",
-        r"^__Pyx_|^__pyx_|^list_dealloc|^std::|^\(anonymous namespace\)::|^\?\?$|^$",
+        r"torch::unwind|CapturedTraceback|::gather_with_cpp|torch::(cuda|xpu)::.*gather|torch::symbolize",
+        # the allocator, and tensors made and dropped: the allocation itself
+        r"CachingAllocator|CachingHostAllocator|HostAllocatorImpl|local_raw_delete",
+        _RETURNS + r"c10::(StorageImpl|TensorImpl|intrusive_ptr|VariableVersion|UniqueVoidPtr|alloc_cpu|detail::)",
+        r"c10::intrusive_ptr<.*::reset|TensorImpl::~",
+        _RETURNS + r"at::(detail::_?empty_|detail::make_tensor|native::(empty_|resize_)|empty|TensorBase::|Tensor::)",
+        r"^at::TensorBase at::detail::",
+        # the dispatcher and its generated wrappers
+        _RETURNS + r"c10::(impl|Dispatcher|OperatorHandle|KernelFunction|BoxedKernel)\b",
+        _RETURNS + r"at::(_ops|\(anonymous namespace\)|functorch|meta|TensorIteratorBase|autocast|redispatch|impl)::",
+        _RETURNS + r"torch::(autograd::VariableType|ADInplaceOrView|TraceType|detail|handle_torch_function)",
+        r"TypeError_to_NotImplemented|autogradNotImplemented|python_dispatcher|callBoxed|wrap_kernel_functor",
+        # bindings and the autograd engine's own loop; the nodes it runs are kept
+        _RETURNS + r"torch::autograd::(Engine::|python::PythonEngine|Node::operator\(\)|PyNode::|make_)",
+        _RETURNS + r"(THP\w+|torch::jit::invoke|pybind11|__gnu_cxx::|boost::|std::|__Pyx_|__pyx_)",
+        r"\(anonymous namespace\)::THPFunction_apply",
     )
 )
-# Call machinery in Python: it stands between every two modules of a model and says nothing of either.
-_PYTHON_FILES = r"torch/nn/modules/module\.py$|torch/_dynamo/eval_frame\.py$|torch/utils/_contextlib\.py$|/contextlib\.py$|/runpy\.py$"
-_PYTHON_NAMES = r"^(_call_impl|_wrapped_call_impl|_fn|wrapper|decorate_context|inner|_run_code|_run_module_as_main|compile_wrapper)$"
+# Call machinery in Python: it stands between every two modules of a model, or between a command line and a script.
+_MACHINERY = (
+    (r"torch/nn/modules/module\.py$", r"^(_call_impl|_wrapped_call_impl)$"),
+    (r"torch/utils/_contextlib\.py$", r"^decorate_context$"),
+    (
+        r"torch/(_dynamo/eval_frame|optim/optimizer|amp/autocast_mode|_compile)\.py$",
+        r"^(_fn|wrapper|inner|decorate_\w+|compile_wrapper|profile_hook_step|_use_grad)$",
+    ),
+    (r"^<frozen (importlib|runpy)|(^|/)(runpy|contextlib)\.py$", r""),
+)
+
+PYTHON, NOISE = 2, 1
 
 
-def is_noise(frames: pl.DataFrame) -> pl.Series:
-    """Boolean series, one per row of ``frames`` (columns ``filename``, ``name``)."""
-    in_python = pl.col("filename").str.ends_with(".py") | pl.col("filename").str.starts_with("<")
-    machinery = pl.col("filename").str.replace_all("\\", "/", literal=True).str.contains(_PYTHON_FILES) & pl.col(
-        "name"
-    ).str.contains(_PYTHON_NAMES)
-    native = ~in_python & pl.col("name").str.contains(_NATIVE)
-    return frames.select(noise=native | machinery)["noise"]
+def frame_flags(frames: pl.DataFrame) -> pl.Series:
+    """UInt8 per row of ``frames`` (columns ``filename``, ``line``, ``name``): ``PYTHON`` plus ``NOISE``, where they hold.
+
+    Scripts need not end in ``.py``: a frame with a line in a file that is not a native source, and with a plain name, is
+    taken for Python's.
+    """
+    file = pl.col("filename").str.replace_all("\\", "/", literal=True)
+    name = pl.col("name")
+    script = (pl.col("line") > 0) & ~file.is_in(["", "??"]) & ~file.str.contains(_NATIVE_FILE) & name.str.contains(r"^[\w<>.]+$")
+    python = file.str.ends_with(".py") | file.str.starts_with("<") | script
+    machinery = pl.any_horizontal(*(file.str.contains(where) & name.str.contains(what) for where, what in _MACHINERY))
+    native = name.str.contains(_NATIVE) | (name.str.contains(_C_FUNCTION) & ~name.str.contains(_ACCELERATOR))
+    noise = pl.when(python).then(machinery).otherwise(native)
+    return frames.select(flags=python.cast(pl.UInt8) * PYTHON + noise.cast(pl.UInt8) * NOISE)["flags"]

@@ -121,6 +121,8 @@ def _decompress(file: BinaryIO, size: int, kind: str) -> BinaryIO:
         raise SnapshotError(f"damaged or cut short {kind} file: {one_line(str(error), 200)}") from None
     except MemoryError:
         raise SnapshotError(f"{kind}: needs more memory than there is") from None
+    if not made.tell():
+        raise SnapshotError(f"damaged or cut short {kind} file: holds nothing")
     made.seek(0)
     return made
 

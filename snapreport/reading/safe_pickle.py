@@ -21,6 +21,8 @@ STACK_LEAST, STACK_MOST = 16 << 20, 8 << 30
 # Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it. What
 # asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
 MEMORY_PER_BYTE, MEMORY_LEAST = 100, 1 << 30
+# What guarded() and load() set for a while belongs to the whole process: two at once would restore each other's values.
+_ALONE = threading.Lock()
 
 
 class RestrictedUnpickler(pickle.Unpickler):
@@ -41,7 +43,7 @@ def load(file: BinaryIO, size: int) -> Any:
     To be called inside :func:`guarded`, which provides for pickles that nest deep.
     """
     try:
-        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE):
+        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines():
             return RestrictedUnpickler(file).load()
     except SnapshotError:
         raise
@@ -74,7 +76,7 @@ def guarded(task: Callable[[], T], size: int) -> T:
             failure.append(error)
 
     stack = max(STACK_LEAST, min(size * STACK_PER_BYTE, STACK_MOST))
-    with _collector_paused():
+    with _ALONE, _collector_paused():
         while True:
             try:
                 with _stack_size(stack):
@@ -100,6 +102,17 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _no_stray_lines() -> Iterator[None]:
+    """Keeps Python before 3.13 from printing a line of its own when a bytearray of a terabyte cannot be made."""
+    hook = sys.excepthook
+    sys.excepthook = lambda *_: None
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
 
 
 @contextlib.contextmanager

@@ -3,12 +3,13 @@
 PyTorch's pickles share the frame dicts by memo, and a free's two events share their list, but every allocation has a list
 of its own: some million lists of a few dozen frames that hold a few thousand distinct stacks. So lists are told apart
 in three steps, each dearer per list than the one before and fed by what that leaves over: by identity of the list, by
-the identities of its frames, and last by value.
+comparison with the likeliest stack, and last by the numbers of its frames.
 """
 
 from __future__ import annotations
 
 import itertools
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,17 +30,24 @@ class StackTable:
     renumber: np.ndarray
 
 
+_NUMBER = np.dtype(np.uint32)  # of a frame
+_RECALLED = 8192  # stacks known by the identities of their frames as well
+
+
 class StackInterner:
     """Collects stacks under provisional ids (0: the empty stack), then gives the table of them."""
 
     def __init__(self) -> None:
-        self._codes: dict[tuple[int, ...], int] = {(): 0}
-        # One list for each provisional id. They keep the frame dicts alive, whose identities are the keys of _codes.
+        # Stacks by their frames' numbers, as bytes; the order is that of the ids.
+        self._codes: dict[bytes, int] = {b"": 0}
+        # One list of each stack, to compare others with.
         self._lists: list[list[Any]] = [[]]
-        self._origins: list[tuple[Where, int]] = [(lambda row: "", 0)]
         # For each id the two that followed it, the likelier one first.
         self._follows: list[tuple[int, int]] = [(0, 0)]
         self._before = 0
+        # Stacks by the identities of their frames: a third of the time of numbering them, but many times the memory.
+        self._recalled: dict[tuple[int, ...], int] = {}
+        self._frames = _FrameTable()
 
     def add(self, lists: list[Any], where: Where) -> np.ndarray:
         """Int32 provisional ids of a column of ``frames`` values; None and absent ones (None) are the empty stack.
@@ -68,9 +76,9 @@ class StackInterner:
 
     def _by_frames(self, lists: list[list[Any]], rows: list[int], where: Where) -> list[int]:
         # A loop over lists, and yet the fastest of what was tried: comparing two lists of the same dicts takes a nanosecond a
-        # frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through numpy) touches
-        # every frame for 15 or more. What followed a stack the last two times follows it again in 80 to 95 of 100 cases.
-        known, follows, codes, before = self._lists, self._follows, self._codes, self._before
+        # frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through numpy) takes 15
+        # and more. What followed a stack the last two times follows it again in 80 to 95 of 100 cases.
+        known, follows, codes, recalled, before = self._lists, self._follows, self._codes, self._recalled, self._before
         made = []
         for row, frames in zip(rows, lists, strict=True):
             first, second = follows[before]
@@ -80,13 +88,16 @@ class StackInterner:
                 code = second
                 follows[before] = second, first
             else:
-                key = tuple(map(id, frames))
-                code = codes.get(key, -1)
+                identities = tuple(map(id, frames))
+                code = recalled.get(identities, -1)
                 if code < 0:
-                    code = codes[key] = len(known)
-                    known.append(frames)
-                    follows.append((0, 0))
-                    self._origins.append((where, row))
+                    key = self._frames.numbers(frames, where, row).tobytes()
+                    code = codes.setdefault(key, len(known))
+                    if code == len(known):
+                        known.append(frames)
+                        follows.append((0, 0))
+                    if len(recalled) < _RECALLED:
+                        recalled[identities] = code
                 follows[before] = code, first
             made.append(code)
             before = code
@@ -94,26 +105,13 @@ class StackInterner:
         return made
 
     def finish(self) -> StackTable:
-        """The table of all stacks added, interned by value."""
-        lengths = np.fromiter(map(len, self._lists), np.int64, len(self._lists))
-        ends = np.cumsum(lengths)
-        objects = list(itertools.chain.from_iterable(self._lists))
-        pointers = np.fromiter(map(id, objects), np.int64, len(objects))
-        _, first, inverse = np.unique(pointers, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        frames = _FrameTable()
-        values = np.empty(len(first), np.int64)
-        for k, i in zip(order.tolist(), first[order].tolist(), strict=True):
-            try:
-                values[k] = frames.add(objects[i])
-            except SnapshotError as error:
-                stack = int(np.searchsorted(ends, i, "right"))
-                where, row = self._origins[stack]
-                raise SnapshotError(f"{where(row)}.frames[{i - (ends[stack] - lengths[stack])}]: {error}") from None
-        flat = values[inverse]
+        """The table of all stacks added."""
+        keys = list(self._codes)
+        lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // _NUMBER.itemsize
+        flat = np.frombuffer(b"".join(keys), _NUMBER)
         offsets, flat, renumber = _sorted_stacks(flat, lengths)
         flat, frame_order = _by_appearance(flat, offsets)
-        return StackTable(frames.table(frame_order), offsets, flat, renumber)
+        return StackTable(self._frames.table(frame_order), offsets, flat, renumber)
 
 
 def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -124,17 +122,16 @@ def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _sorted_stacks(flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(offsets, frames, old id → new id) of the distinct stacks, sorted as tuples of frames, outermost first."""
+    """(offsets, frames, old id → new id) of the stacks, sorted as tuples of frames, outermost first."""
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     # Big-endian bytes sort as the numbers do.
     raw = _reverse_each(flat, offsets).astype(">u4").tobytes()
-    bounds = (offsets * 4).tolist()
-    keys = [raw[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    distinct = sorted(set(keys))
-    numbers = {key: i for i, key in enumerate(distinct)}
-    renumber = np.fromiter(map(numbers.__getitem__, keys), np.int32, len(keys))
-    new_offsets = np.concatenate(([0], np.cumsum(np.fromiter(map(len, distinct), np.int64, len(distinct)) // 4)))
-    new_flat = np.frombuffer(b"".join(distinct), ">u4").astype(np.int64)
+    keys = [raw[a:b] for a, b in itertools.pairwise((offsets * 4).tolist())]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    renumber = np.empty(len(keys), np.int32)
+    renumber[order] = np.arange(len(keys), dtype=np.int32)
+    new_offsets = np.concatenate(([0], np.cumsum(lengths[order])))
+    new_flat = np.frombuffer(b"".join([keys[i] for i in order.tolist()]), ">u4").astype(np.int64)
     return new_offsets, _reverse_each(new_flat, new_offsets), renumber
 
 
@@ -152,23 +149,37 @@ class _FrameTable:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}
+        self._by_identity: dict[int, int] = {}
+        self._alive: list[Any] = []  # the dicts whose identities are keys: no other object may get those
 
-    def add(self, frame: Any) -> int:
+    def numbers(self, frames: list[Any], where: Where, row: int) -> array[int]:
+        """The numbers of the frames of one list, new ones included."""
+        try:
+            return array(_NUMBER.char, map(self._by_identity.__getitem__, map(id, frames)))
+        except KeyError:
+            pass
+        for i, frame in enumerate(frames):
+            if id(frame) not in self._by_identity:
+                try:
+                    self._by_identity[id(frame)] = self._number(frame)
+                except SnapshotError as error:
+                    raise SnapshotError(f"{where(row)}.frames[{i}]: {error}") from None
+                self._alive.append(frame)
+        return array(_NUMBER.char, map(self._by_identity.__getitem__, map(id, frames)))
+
+    def _number(self, frame: Any) -> int:
         if type(frame) is not dict:
             raise SnapshotError(f"{shown(frame)}, not a frame")
         try:
             filename, line, name = frame["filename"], frame["line"], frame["name"]
         except KeyError as error:
             raise SnapshotError(f"frame without {error}") from None
-        if type(filename) is not str or not filename.isascii():
-            filename = text(filename, "frame", "filename")
-        if type(name) is not str or not name.isascii():
-            name = text(name, "frame", "name")
         line = integer(line, "frame", "line", (INT64[0], UINT64[1]))
         if line > INT64[1]:  # no line, -1, written as an unsigned number
             line -= 1 << 64
         extra = _fx(frame) if len(frame) > 3 else ()
-        return self._numbers.setdefault((filename, line, name, extra), len(self._numbers))
+        key = (text(filename, "frame", "filename"), line, text(name, "frame", "name"), extra)
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def table(self, order: np.ndarray) -> pl.DataFrame:
         """A row per frame, in ``order``."""

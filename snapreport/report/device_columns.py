@@ -67,7 +67,7 @@ def device_tables(snapshot: Snapshot, number: int, device: int, *, prefix: str, 
     origin = timeline.allocations["origin"].cast(pl.String)
     stats = dict(timeline.stats)
     stats["top_stacks_at_peak"] = [
-        {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"]} for row in timeline.top_stacks
+        {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base} for row in timeline.top_stacks
     ]
     manifest = {
         "snapshot": number,

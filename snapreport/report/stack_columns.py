@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.packing.columns import Column
-from snapreport.reading.noise import is_noise
+from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import Snapshot
 
@@ -53,7 +53,7 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         Column("frame_file", file_index, "u32"),
         Column("frame_name", name_index, "u32"),
         Column("frame_line", table["line"].to_numpy(), "i32"),
-        Column("frame_noise", is_noise(table).to_numpy(), "u8"),
+        Column("frame_flags", frame_flags(table).to_numpy(), "u8"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
         Column("stack_new", coded, "u32"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from markupsafe import Markup
 
-from snapreport.reading.noise import is_noise
+from snapreport.reading.noise import NOISE, PYTHON, frame_flags
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.text import bytes_text, count_text, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -62,7 +63,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
         summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)]
         summary.notes += _notes(recording.notes)
-        noise = is_noise(recording.frames).to_numpy()
+        flags = frame_flags(recording.frames).to_numpy()
         frames = recording.frames.select("name", "filename", "line").rows()
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -70,7 +71,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             if not len(timeline.events) and not len(timeline.allocations) and not timeline.reserved.any():
                 summary.empty_devices.append(name)
                 continue
-            card = _card(snapshot, timeline, name, frames, noise)
+            card = _card(snapshot, timeline, name, frames, flags)
             summary.cards.append(card)
             if worst is None or timeline.peak_bytes > worst[0]:
                 worst = (timeline.peak_bytes, _headline(timeline, card))
@@ -102,7 +103,7 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
     return f"{snapshot.recording.name} {name}" if snapshot else name
 
 
-def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], noise: object) -> Card:
+def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     doubts, unknown, trust = _trust(timeline)
     cells = [
@@ -115,7 +116,7 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[
         count_text(len(timeline.oom_events)),
     ]
     stacks = [
-        _stack_line(snapshot, row["stack"], row["bytes"], row["count"], timeline.peak_bytes, frames, noise)
+        _stack_line(snapshot, row["stack"], row["bytes"], row["count"], timeline.peak_bytes, frames, flags)
         for row in timeline.top_stacks
     ]
     preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
@@ -123,13 +124,13 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[
 
 
 def _stack_line(
-    snapshot: Snapshot, stack: int, size: int, count: int, peak: int, frames: list[tuple], noise: object
+    snapshot: Snapshot, stack: int, size: int, count: int, peak: int, frames: list[tuple], flags: np.ndarray
 ) -> StackLine:
     offsets = snapshot.recording.stack_offsets
     ids = snapshot.recording.stack_frames[offsets[stack] : offsets[stack + 1]].tolist()
     # Python frames are the reader's own words; a stack of C++ frames alone shows those.
-    telling = [i for i in ids if not noise[i]]
-    python = [i for i in telling if frames[i][1].endswith(".py")]
+    telling = [i for i in ids if not flags[i] & NOISE]
+    python = [i for i in telling if flags[i] & PYTHON]
     shown = (python or telling or ids)[:FRAMES_SHOWN]
     return StackLine(bytes_text(size), share_text(size, peak), count, [_frame(*frames[i]) for i in shown], len(ids) - len(shown))
 

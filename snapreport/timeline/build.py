@@ -14,7 +14,7 @@ from snapreport.errors import SnapshotError
 from snapreport.reading.events import enum_series
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
-from snapreport.timeline.categories import categorise
+from snapreport.timeline.categories import StackCategories, categorise, stack_categories
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.segments import pools_of
@@ -89,6 +89,10 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"<Snapshot {self.recording.name!r} devices={self.devices}>"
 
+    @cached_property
+    def _categories(self) -> StackCategories:
+        return stack_categories(self.recording)
+
     @property
     def devices(self) -> list[int]:
         """Device numbers in order, those without data too; -1 is pinned host memory."""
@@ -107,7 +111,7 @@ class Snapshot:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
         if device not in self._timelines:
             try:
-                self._timelines[device] = build_timeline(self.recording, self._record(device))
+                self._timelines[device] = build_timeline(self.recording, self._record(device), self._categories)
             except SnapshotError as error:
                 raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
         return self._timelines[device]
@@ -128,11 +132,11 @@ def load(path: str | os.PathLike[str]) -> Snapshot:
     return Snapshot(open_recording(path))
 
 
-def build_timeline(recording: Recording, record: DeviceRecord) -> DeviceTimeline:
+def build_timeline(recording: Recording, record: DeviceRecord, categories: StackCategories) -> DeviceTimeline:
     """Everything about one device that follows from its events and final segments."""
     events, segments, blocks = record.events, record.segments, record.blocks
     pairing = pair(record)
-    allocations = _allocations(recording, record, pairing)
+    allocations = _allocations(record, pairing, categories)
     allocated = allocated_curve(pairing.alloc_event, pairing.free_event, allocations["size"].to_numpy(), len(events))
     action = action_codes(events)
     active = blocks.filter(pl.col("state").is_in(ACTIVE_STATES))
@@ -156,7 +160,7 @@ def _overflowed(recording: Recording) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _allocations(recording: Recording, record: DeviceRecord, pairing: Pairing) -> pl.DataFrame:
+def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCategories) -> pl.DataFrame:
     events, blocks, segments = record.events, record.blocks, record.segments
     ghosts = int((pairing.origin == GHOST).sum())
     rows, block_rows = pairing.source[ghosts:], pairing.source[:ghosts]
@@ -172,7 +176,7 @@ def _allocations(recording: Recording, record: DeviceRecord, pairing: Pairing) -
     stack = both("stack", blocks["stack"].gather(block_rows))
     traced = alloc >= 0
     lifetime = np.where(traced & (free >= 0), free - alloc, 0)
-    category = categorise(recording, stack.to_numpy(), lifetime, both("category", nothing))
+    category = categorise(categories, stack.to_numpy(), lifetime, both("category", nothing))
     from_alloc = pl.Series(~traced)
     return pl.DataFrame([
         pl.Series("id", np.arange(len(alloc), dtype=np.int32)),

@@ -21,8 +21,8 @@ CATEGORIES = (
 _SYNONYMS = {
     "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter", "param": "parameter",
     "gradients": "gradient", "grad": "gradient", "grads": "gradient",
-    "optimizer_state": "optimizer state", "optimizer": "optimizer state", "optstate": "optimizer state", "optimizer_states": "optimizer state",
-    "activations": "activation", "act": "activation", "temp": "temporary", "temporaries": "temporary", "inputs": "input",
+    "optimizer_state": "optimizer state", "optimizer": "optimizer state", "optimizer_states": "optimizer state",
+    "activations": "activation", "temp": "temporary", "temporaries": "temporary", "inputs": "input",
     "autograd_detail": "temporary",
 }  # fmt: skip
 
@@ -59,8 +59,18 @@ def default_rules() -> Rules:
     return parse_rules(resources.files("snapreport.timeline").joinpath("categories.toml").read_text(encoding="utf-8"))
 
 
-def stack_categories(recording: Recording, rules: Rules) -> tuple[np.ndarray, np.ndarray]:
-    """(category, category of the short-lived): UInt8 codes for each stack. Patterns run once for each distinct frame."""
+@dataclass(frozen=True)
+class StackCategories:
+    """UInt8 category of each stack: ``long``, and ``short`` for what lives at most ``short_lived_events`` events."""
+
+    long: np.ndarray
+    short: np.ndarray
+    short_lived_events: int
+
+
+def stack_categories(recording: Recording, rules: Rules | None = None) -> StackCategories:
+    """What the rules (ours where none are given) say of each stack. Patterns run once for each distinct frame."""
+    rules = rules or default_rules()
     files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
     names = recording.frames["name"].to_list()
     stacks = len(recording.stack_offsets) - 1
@@ -77,33 +87,21 @@ def stack_categories(recording: Recording, rules: Rules) -> tuple[np.ndarray, np
         matched &= undecided
         long[matched], short[matched] = rule.category, rule.short
         undecided &= ~matched
-    return long, short
+    return StackCategories(long, short, rules.short_lived_events)
 
 
-def categorise(
-    recording: Recording, stack: np.ndarray, lifetime: np.ndarray, own: pl.Series, rules: Rules | None = None
-) -> pl.Series:
+def categorise(by_stack: StackCategories, stack: np.ndarray, lifetime: np.ndarray, own: pl.Series) -> pl.Series:
     """Enum(``CATEGORIES``) for each allocation.
 
     stack: ids. lifetime: events lived, 0 or less where birth or death is not in the trace. own: the snapshot's own
     ``category`` texts, null where there are none; those that name none of ours count as unknown.
     """
-    rules = rules or default_rules()
-    long, short = recording_categories(recording, rules)
-    is_short = (lifetime > 0) & (lifetime <= rules.short_lived_events)
-    codes = np.where(is_short, short[stack], long[stack])
+    is_short = (lifetime > 0) & (lifetime <= by_stack.short_lived_events)
+    codes = np.where(is_short, by_stack.short[stack], by_stack.long[stack])
     if own.null_count() < len(own):
         known = {name: i for i, name in enumerate(CATEGORIES)}
         names = own.drop_nulls().unique().to_list()
         mapped = {name: known.get(_SYNONYMS.get(name.lower(), name.lower()), 0) for name in names}
         given = own.replace_strict(mapped, default=None, return_dtype=pl.UInt8)
-        codes = given.fill_null(pl.Series(codes.astype(np.uint8))).to_numpy()
+        codes = given.fill_null(pl.Series(codes)).to_numpy()
     return enum_series("category", codes, CATEGORIES)
-
-
-def recording_categories(recording: Recording, rules: Rules) -> tuple[np.ndarray, np.ndarray]:
-    """``stack_categories``, worked out once for all devices of a recording."""
-    cached = recording.__dict__.get("_categories")
-    if cached is None or cached[0] is not rules:
-        cached = recording.__dict__["_categories"] = (rules, stack_categories(recording, rules))
-    return cached[1]

@@ -107,6 +107,9 @@ class _Runs:
 
 def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
     relevant = np.flatnonzero(action <= FREE_COMPLETED)
+    if not len(relevant):
+        nothing = np.zeros(0, np.int32)
+        return _Runs(address[:0], np.zeros(0, bool), nothing, nothing, nothing)
     # A stable sort keeps the events of an address in recorded order.
     event = relevant[np.argsort(address[relevant], kind="stable")].astype(np.int32)
     kind, address = action[event], address[event]
@@ -118,16 +121,15 @@ def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
     begins_run[1:] |= closes[:-1]
 
     first = np.flatnonzero(begins_run)
-    last = np.append(first[1:], len(event))[: len(first)] - 1
+    last = np.append(first[1:], len(event)) - 1
     begins_with_alloc = kind[first] == ALLOC
     # A run is: alloc (if recorded), requests (a second one says nothing new), one closing event (if recorded).
-    request = first + begins_with_alloc
-    has_request = (request <= last) & (kind[np.minimum(request, len(kind) - 1)] == FREE_REQUESTED) if len(kind) else begins_with_alloc
-    requested = np.where(has_request, event[np.minimum(request, last)], -1) if len(kind) else first
+    request = np.minimum(first + begins_with_alloc, last)
+    requested = np.where(kind[request] == FREE_REQUESTED, event[request], -1)
     # A run that is not closed, and not the last of its address, is followed by the alloc that ends it.
-    after = np.minimum(last + 1, max(len(event) - 1, 0))
-    replaced = (last + 1 < len(event)) & ~new_address[after] if len(event) else begins_with_alloc
-    free = np.where(closes[last], event[last], np.where(replaced, event[after], -1)) if len(event) else first
+    after = np.minimum(last + 1, len(event) - 1)
+    replaced = (last + 1 < len(event)) & ~new_address[after]
+    free = np.where(closes[last], event[last], np.where(replaced, event[after], -1))
     return _Runs(address[first], begins_with_alloc, event[first], requested, free)
 
 

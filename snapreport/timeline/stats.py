@@ -88,7 +88,8 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
     rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key], bytes_text) for d in devices)] for key in keys]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        lines.append("  ".join([row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]).rstrip())
+        cells = [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
     for d in devices:
         lines.append(f"\nmost bytes at the peak of {d['kind']}:{d['device']}" if d["top_stacks_at_peak"] else "")
         for top in d["top_stacks_at_peak"]:

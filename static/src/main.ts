@@ -2,7 +2,7 @@
 
 import { installApi } from './api'
 import { type BlobTexts, openClient } from './data/client'
-import { startApp } from './ui/app'
+import { startApp, warmUp } from './ui/app'
 import { startWorker } from './worker'
 
 if (typeof document === 'undefined') startWorker(self as never)
@@ -15,6 +15,7 @@ function startPage(): void {
   if (!root) throw new Error('the page has no element #app')
   const opening = openClient(blobTexts(), script).then((client) => ({ client, controller: startApp(client, root) }))
   const api = installApi(window as never, opening)
+  warmUp()
   api.ready.then(
     () => performance.mark('snapreport:ready'),
     (error: unknown) => {

@@ -4,7 +4,6 @@ import { decodeBase85 } from '../src/data/base85'
 import { brotliNow } from '../src/data/brotli'
 import { DecodedBlob, type Dtype } from '../src/data/columns'
 import { ascending, lifetimes } from '../src/data/device'
-import { isNoise } from '../src/data/noise'
 import { readStacks } from '../src/data/stacks'
 import { encodeBase85, encodeBlob, encodeText } from './encode'
 import { info, random } from './trace'
@@ -85,6 +84,7 @@ test('stacks come out of front coding innermost first', () => {
       { name: 'frame_file', dtype: 'u32', values: [0, 0, 1, 0] },
       { name: 'frame_name', dtype: 'u32', values: [0, 1, 2, 3] },
       { name: 'frame_line', dtype: 'i32', values: [1, 2, 0, 4] },
+      { name: 'frame_flags', dtype: 'u8', values: [2, 2, 1, 2] },
       { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
       { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
       { name: 'stack_new', dtype: 'u32', values: [0, 0, 0, 0, 1] },
@@ -98,38 +98,4 @@ test('stacks come out of front coding innermost first', () => {
   assert.equal(stacks.top(3)!.name, 'b')
   assert.deepEqual(stacks.top(5)!.fx, { fx_node: 'mm' })
   assert.throws(() => stacks.frames(6), RangeError)
-})
-
-test('noise: what a reader wants to see stays', () => {
-  const noisy: [string, number, string][] = [
-    ['??', 0, 'torch::unwind::unwind()'],
-    ['??', 0, 'torch::CapturedTraceback::gather(bool, bool, bool)'],
-    ['memory_snapshot.cpp', 0, 'torch::cuda::(anonymous namespace)::gather_with_cpp()'],
-    ['CUDACachingAllocator.cpp', 0, 'c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)'],
-    ['RegisterCUDA_0.cpp', 0, 'c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor ()>::call()'],
-    ['??', 0, 'at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)'],
-    ['', 0, 'at::TensorBase at::detail::_empty_strided_generic<c10::ArrayRef<long> >(c10::ArrayRef<long>)'],
-    ['??', 0, '_PyEval_EvalFrameDefault'],
-    ['??', 0, 'method_vectorcall.llvm.12275804309777372242'],
-    ['', 0, '_PyObject_MakeTpCall.localalias'],
-    ['??', 0, 'PyObject_Call'],
-    ['eval_frame.c', 0, 'dynamo_custom_eval_frame_shim'],
-    ['./csu/../sysdeps/nptl/libc_start_call_main.h', 58, '__libc_start_call_main'],
-    ['??', 0, '??'],
-    ['TensorImpl.cpp', 0, 'c10::TensorImpl::~TensorImpl() [clone .localalias]'],
-    ['/x/site-packages/torch/nn/modules/module.py', 1784, '_call_impl'],
-    ['/usr/lib/python3.11/runpy.py', 88, '_run_code'],
-  ]
-  const telling: [string, number, string][] = [
-    ['/home/me/train.py', 10, 'forward'],
-    ['/x/site-packages/torch/nn/modules/module.py', 900, '_apply'],
-    ['<string>', 1, '<module>'],
-    ['/usr/bin/torchrun', 8, '<module>'],
-    ['??', 0, 'at::native::clone(at::Tensor const&, std::optional<c10::MemoryFormat>)'],
-    ['??', 0, 'torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)'],
-    ['??', 0, 'cublasCreate_v2'],
-    ['??', 0, 'c10d::ProcessGroupNCCL::allgather(std::vector<at::Tensor>&)'],
-  ]
-  for (const frame of noisy) assert.ok(isNoise(...frame), frame[2])
-  for (const frame of telling) assert.ok(!isNoise(...frame), frame[2])
 })

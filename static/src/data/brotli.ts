@@ -5,11 +5,11 @@
 // esbuild, with the time for column data (varints and byte planes, quality 9) of 0.95 MB and 9.6 MB on one machine
 // (first call / best of five; `node bench/brotli.mjs` repeats this):
 //
-//   package                  bundled    0.95 MB         9.6 MB         start
-//   brotli 2.0.0             89 KiB     55 / 5 ms       36 / 34 ms     synchronous
-//   brotli-compress/js 1.3   152 KiB    27 / 25 ms      94 / 69 ms     synchronous
-//   brotli-dec-wasm 2.3.2    279 KiB    14 / 2 ms       61 / 15 ms     3 ms; needs 'wasm-unsafe-eval'
-//   tiny-brotli-dec-wasm 1   230 KiB    (same C decoder as wasm)       asynchronous; reads a URL unless patched
+//   package                   bundled    0.95 MB         9.6 MB         start
+//   brotli 2.0.0              89 KiB     55 / 5 ms       36 / 34 ms     synchronous
+//   brotli-compress 2.2.2/js  152 KiB    27 / 25 ms      94 / 69 ms     synchronous
+//   brotli-dec-wasm 2.3.2     279 KiB    14 / 2 ms       61 / 15 ms     3 ms; needs 'wasm-unsafe-eval'
+//   tiny-brotli-dec-wasm 1.0  225 KiB    not run: it loads its WebAssembly by address, asynchronously
 //
 // An empty report has 350 KB for everything, so the WebAssembly ones would leave nothing for the page, and 20 ms at ten
 // megabytes buy little. `brotli` is the smallest by far, the fastest in plain JavaScript, and has no start of its own,

@@ -21,7 +21,11 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   for (const name of texts.names()) all[name] = texts.text(name)!
   const requests = new RequestTable(openLink(script, all, (name) => texts.text(name)))
   const manifest = await requests.ask('manifest', null).reply
-  return new LinkedClient(requests, manifest, texts)
+  const client = new LinkedClient(requests, manifest, texts)
+  // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
+  const first = manifest.devices.find((info) => info.allocations > 0)
+  if (first && first.levels.length === 0) client.device(first.index).catch(() => {}) // whoever asks for it is told
+  return client
 }
 
 interface Waiting {

@@ -155,6 +155,8 @@ export interface DeviceData {
 export interface Frame extends FrameJson {
   /** Interpreter loop, dispatcher, unwinder: hidden by default. */
   noise: boolean
+  /** A frame of the program's own language, not of C++. */
+  python: boolean
   fx?: Record<string, unknown>
 }
 

@@ -4,9 +4,11 @@
 
 import type { DecodedBlob } from './columns'
 import type { Frame, Stacks } from './model'
-import { isAutogradNode, isNoise, isPython } from './noise'
 
 const NONE = -1
+/** Bits of the column frame_flags; the rules are in snapreport/reading/noise.py alone. */
+const NOISE = 1
+const PYTHON = 2
 
 export function readStacks(blob: DecodedBlob): Stacks {
   const lcp = blob.u32('stack_lcp')
@@ -42,6 +44,7 @@ class FrameTable {
   private readonly file: Uint32Array
   private readonly name: Uint32Array
   private readonly line: Int32Array
+  private readonly flags: Uint8Array
   private readonly fx: Record<string, Record<string, unknown>>
 
   constructor(blob: DecodedBlob) {
@@ -50,6 +53,7 @@ class FrameTable {
     this.file = blob.u32('frame_file')
     this.name = blob.u32('frame_name')
     this.line = blob.i32('frame_line')
+    this.flags = blob.u8('frame_flags')
     this.fx = blob.has('frame_fx') ? blob.json('frame_fx') : {}
   }
 
@@ -59,7 +63,7 @@ class FrameTable {
       const filename = this.filenames[this.file[id]]
       const name = this.names[this.name[id]]
       const line = this.line[id]
-      frame = { filename, line, name, noise: isNoise(filename, line, name) }
+      frame = { filename, line, name, noise: (this.flags[id] & NOISE) !== 0, python: (this.flags[id] & PYTHON) !== 0 }
       const fx = this.fx[id]
       if (fx) frame.fx = fx
       this.made[id] = frame
@@ -108,10 +112,15 @@ class StackTable implements Stacks {
  */
 function topFrame(frames: Frame[]): Frame | null {
   return (
-    frames.find((f) => !f.noise && isPython(f.filename, f.line, f.name)) ??
+    frames.find((f) => !f.noise && f.python) ??
     frames.find((f) => isAutogradNode(f.name)) ??
     frames.find((f) => !f.noise) ??
     frames[0] ??
     null
   )
+}
+
+/** An autograd node says more about a native-only stack than the kernel in it: "MulBackward0". */
+function isAutogradNode(name: string): boolean {
+  return /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(name)
 }

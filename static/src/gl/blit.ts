@@ -29,65 +29,80 @@ void main() {
   texel = mix(part.xy, part.zw, corner);
 }`
 
-// Magnified texels keep hard borders, one device pixel soft; minified ones are averaged by the linear filter.
-// Where columns are wide, a border between two colours side by side gets a thin line, as bands have above each other.
-const FRAGMENT = `
+const HEAD = `
 in vec2 texel;
 uniform sampler2D picture;
 uniform vec2 size;
 uniform vec2 scale;
 out vec4 color;
-void main() {
+`
+
+// Magnified texels keep hard borders, one device pixel soft; minified ones are averaged by the linear filter.
+const SHARP = `
   vec2 seam = floor(texel + 0.5);
   vec2 near = clamp((texel - seam) * max(scale, 1.0), -0.5, 0.5);
   color = texture(picture, (seam + near) / size);
-  if (scale.x > 5.0) {
-    float inside = (texel.x - floor(texel.x)) * scale.x;
-    if (inside < 1.0) {
-      vec2 here = vec2(floor(texel.x) + 0.5, seam.y + near.y);
-      vec3 change = abs(texture(picture, here / size).rgb - texture(picture, (here - vec2(1.0, 0.0)) / size).rgb);
-      color.rgb *= 1.0 - 0.3 * smoothstep(0.02, 0.12, max(change.r, max(change.g, change.b)));
-    }
+`
+
+const SMOOTH = `${HEAD}void main() {${SHARP}}`
+
+// Where columns are wide, a border between two colours side by side gets a thin line, as bands have above each other.
+const WIDE = `${HEAD}void main() {${SHARP}
+  float inside = (texel.x - floor(texel.x)) * scale.x;
+  if (inside < 1.0) {
+    vec2 here = vec2(floor(texel.x) + 0.5, seam.y + near.y);
+    vec3 change = abs(texture(picture, here / size).rgb - texture(picture, (here - vec2(1.0, 0.0)) / size).rgb);
+    color.rgb *= 1.0 - 0.3 * smoothstep(0.02, 0.12, max(change.r, max(change.g, change.b)));
   }
 }`
 
+// A third of the cost of the smooth one where every pixel is worked out by the processor.
+const FAST = `${HEAD}void main() {
+  color = texelFetch(picture, ivec2(min(texel, size - 1.0)), 0);
+}`
+
+/** Columns wider than this many device pixels get borders. */
+const WIDE_PIXELS = 5
+
 export class Blitter {
   private readonly context: GlContext
-  private readonly program: Program
+  private readonly programs: Record<'smooth' | 'wide' | 'fast', Program>
   private generation = 0
   private array: WebGLVertexArrayObject | null = null
 
   constructor(context: GlContext) {
     this.context = context
-    this.program = new Program(context, VERTEX, FRAGMENT)
+    this.programs = {
+      smooth: new Program(context, VERTEX, SMOOTH),
+      wide: new Program(context, VERTEX, WIDE),
+      fast: new Program(context, VERTEX, FAST),
+    }
   }
 
-  /** Draws onto the canvas in the given order, later ones over earlier ones. */
-  draw(blits: readonly Blit[]): void {
+  /** Draws onto the canvas in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
+  draw(blits: readonly Blit[], fast: boolean): void {
     const { gl, generation, canvas } = this.context
     gl.bindFramebuffer(gl.FRAMEBUFFER, null)
     gl.viewport(0, 0, canvas.width, canvas.height)
-    this.program.use()
     if (this.generation !== generation) {
       this.array = gl.createVertexArray() // no inputs, but a vertex array must be bound
       this.generation = generation
     }
     gl.bindVertexArray(this.array)
-    gl.enable(gl.BLEND)
-    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA)
+    gl.disable(gl.BLEND)
     gl.activeTexture(gl.TEXTURE0)
-    gl.uniform1i(this.program.at('picture'), 0)
     for (const blit of blits) {
+      const scaleX = (blit.x1 - blit.x0) / (blit.u1 - blit.u0)
+      const scaleY = (blit.y1 - blit.y0) / (blit.v1 - blit.v0)
+      const program = this.programs[fast ? 'fast' : scaleX > WIDE_PIXELS ? 'wide' : 'smooth']
+      program.use()
       gl.bindTexture(gl.TEXTURE_2D, blit.picture.texture)
-      gl.uniform4f(this.program.at('part'), blit.u0, blit.v0, blit.u1, blit.v1)
-      gl.uniform2f(this.program.at('size'), blit.picture.width, blit.picture.height)
-      gl.uniform2f(
-        this.program.at('scale'),
-        (blit.x1 - blit.x0) / (blit.u1 - blit.u0),
-        (blit.y1 - blit.y0) / (blit.v1 - blit.v0),
-      )
+      gl.uniform1i(program.at('picture'), 0)
+      gl.uniform4f(program.at('part'), blit.u0, blit.v0, blit.u1, blit.v1)
+      gl.uniform2f(program.at('size'), blit.picture.width, blit.picture.height)
+      gl.uniform2f(program.at('scale'), scaleX, scaleY)
       gl.uniform4f(
-        this.program.at('place'),
+        program.at('place'),
         (2 * blit.x0) / canvas.width - 1,
         (2 * blit.y0) / canvas.height - 1,
         (2 * blit.x1) / canvas.width - 1,

@@ -10,6 +10,7 @@ export class Palette {
   private texture: WebGLTexture | null = null
   private rgba: Uint8Array = new Uint8Array(4)
   private uploaded = false
+  background: readonly [number, number, number] = [1, 1, 1]
   /** Grows with every change; what was painted with an older version is out of date. */
   version = 0
 
@@ -17,9 +18,10 @@ export class Palette {
     this.context = context
   }
 
-  /** rgba: 4 bytes per key, premultiplied by alpha. */
-  set(rgba: Uint8Array): void {
+  /** rgba: 4 bytes per key; background (0…1 each): what a picture shows where there is nothing. */
+  set(rgba: Uint8Array, background: readonly [number, number, number]): void {
     this.rgba = rgba
+    this.background = background
     this.uploaded = false
     this.version++
   }

@@ -1,4 +1,4 @@
-// A linked program that survives a lost context: it is compiled on first use of each generation.
+// A linked program that survives a lost context: it is compiled again for each generation.
 
 import type { GlContext } from './context'
 
@@ -7,6 +7,7 @@ export class Program {
   private readonly vertex: string
   private readonly fragment: string
   private generation = 0
+  private checked = false
   private program: WebGLProgram | null = null
   private readonly uniforms = new Map<string, WebGLUniformLocation | null>()
 
@@ -15,16 +16,33 @@ export class Program {
     this.context = context
     this.vertex = vertex
     this.fragment = fragment
+    this.prepare()
   }
 
   use(): void {
-    const { gl, generation } = this.context
-    if (this.generation !== generation) {
-      this.program = link(gl, this.vertex, this.fragment)
-      this.uniforms.clear()
-      this.generation = generation
-    }
+    const { gl } = this.context
+    this.prepare()
     gl.useProgram(this.program)
+    if (!this.checked) this.check()
+  }
+
+  /** Starts to compile; the browser does it elsewhere meanwhile. Asking whether it worked would wait for it: use() does. */
+  prepare(): void {
+    const { gl, generation } = this.context
+    if (this.generation === generation) return
+    this.program = link(gl, this.vertex, this.fragment)
+    this.uniforms.clear()
+    this.generation = generation
+    this.checked = false
+  }
+
+  private check(): void {
+    const { gl } = this.context
+    this.checked = true
+    if (!this.program || gl.getProgramParameter(this.program, gl.LINK_STATUS) || gl.isContextLost()) return
+    const shaders = gl.getAttachedShaders(this.program) ?? []
+    const logs = shaders.map((shader) => gl.getShaderInfoLog(shader)).join(' ')
+    throw new Error(`shader program does not link: ${gl.getProgramInfoLog(this.program)} ${logs}`)
   }
 
   /** Location of a uniform of the program in use. */
@@ -44,11 +62,6 @@ function link(gl: WebGL2RenderingContext, vertex: string, fragment: string): Web
   const shaders = [compile(gl, gl.VERTEX_SHADER, vertex), compile(gl, gl.FRAGMENT_SHADER, fragment)]
   for (const shader of shaders) if (shader) gl.attachShader(program, shader)
   gl.linkProgram(program)
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) {
-    const logs = shaders.map((shader) => (shader ? gl.getShaderInfoLog(shader) : '')).join(' ')
-    throw new Error(`shader program does not link: ${gl.getProgramInfoLog(program)} ${logs}`)
-  }
-  for (const shader of shaders) if (shader) gl.deleteShader(shader)
   return program
 }
 

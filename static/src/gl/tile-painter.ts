@@ -134,7 +134,7 @@ export class TilePainter {
 }
 
 /** Two triangles per quad, whose corners are numbered: bit 0 right, bit 1 top. */
-function cornerIndices(): Uint16Array {
+export function cornerIndices(): Uint16Array {
   const indices = new Uint16Array(MAX_BATCH * 6)
   for (let quad = 0; quad < MAX_BATCH; quad++) {
     const corner = quad * 4

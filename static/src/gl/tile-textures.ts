@@ -163,7 +163,8 @@ export class TileTextures {
     gl.bindFramebuffer(gl.FRAMEBUFFER, framebuffer)
     gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, texture, 0)
     gl.viewport(0, 0, width, height)
-    gl.clearColor(0, 0, 0, 0)
+    // Opaque, so that blits need no blending and a finer tile hides the coarser one under it whole.
+    gl.clearColor(...this.painter.palette.background, 1)
     gl.clear(gl.COLOR_BUFFER_BIT)
     return { texture, framebuffer, width, height, generation, paletteVersion: this.painter.palette.version }
   }

@@ -35,18 +35,24 @@ export function timeTicks(x0: number, x1: number, target: number): Tick[] {
   return marks(x0, x1, step, (value) => timeLabel(value, step))
 }
 
-/** "+1.250 s": as many decimals as the step needs; minutes and hours from one minute steps on or when long. */
+/** "+1.250 s", "+12:05 min", "+3:07 h": in the unit of its size, with as many decimals as the step needs. */
 function timeLabel(us: number, step: number): string {
   if (us === 0) return '0 s'
-  const sign = us < 0 ? '-' : '+'
+  const sign = us < 0 ? '−' : '+'
   const t = Math.abs(us)
-  if (t < 1e3 && step < 1e3) return `${sign}${t} µs`
-  if (t < 1e6 && step < 1e6) return `${sign}${fixed(t / 1e3, step / 1e3)} ms`
+  if (t < 1e3) return `${sign}${t} µs`
+  if (t < 1e6) return `${sign}${fixed(t / 1e3, step / 1e3)} ms`
   if (t < 60e6) return `${sign}${fixed(t / 1e6, step / 1e6)} s`
   const minutes = Math.floor(t / 60e6)
-  const seconds = fixed((t - minutes * 60e6) / 1e6, step / 1e6).padStart(step < 1e6 ? 0 : 2, '0')
-  if (minutes < 60) return `${sign}${minutes}:${seconds.padStart(2, '0')} min`
-  return `${sign}${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, '0')}${step < 60e6 ? ':' + seconds.padStart(2, '0') : ''} h`
+  const seconds = twoDigits(fixed((t - minutes * 60e6) / 1e6, step / 1e6))
+  if (minutes < 60) return `${sign}${minutes}:${seconds} min`
+  const hours = `${Math.floor(minutes / 60)}:${twoDigits(String(minutes % 60))}`
+  return `${sign}${hours}${step < 60e6 ? ':' + seconds : ''} h`
+}
+
+/** "5.25" → "05.25" */
+function twoDigits(text: string): string {
+  return /^\d(?:\.|$)/.test(text) ? '0' + text : text
 }
 
 function fixed(value: number, step: number): string {

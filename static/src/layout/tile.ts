@@ -52,16 +52,16 @@ export function meshStored(source: GridSource, key: TileKey, spans: Spans, maxQu
   const columns = Math.min(COLUMNS, Math.ceil((grid.extent - key.tile * COLUMNS * width) / width))
   const categoryOf = new Map<number, number>()
   for (let i = 0; i < spans.count; i++) categoryOf.set(spans.rep[i], spans.category[i])
-  for (let coarsened = 0; ; ) {
+  // Stored spans cannot be merged further here, only cut less often: beyond one doubling that hides movement and saves
+  // little. Once the columns are decoded the tile can be laid out with fewer.
+  for (let coarsened = 0; ; coarsened++) {
     const cut = (rowHeight(grid, key.yLevel) * 2 ** coarsened) / 2
-    const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
+    const limit = coarsened === 0 && spans.count < maxQuads ? maxQuads : Infinity
     const mesher = new Mesher(grid, key, { columns, cut, maxQuads: limit })
-    let done = 0
-    for (; done < spans.count && !mesher.full; done++) {
-      mesher.add(spans.first[done], spans.length[done], spans.rep[done], spans.stack[done], spans.members[done], spans.bytes[done])
+    for (let i = 0; i < spans.count && !mesher.full; i++) {
+      mesher.add(spans.first[i], spans.length[i], spans.rep[i], spans.stack[i], spans.members[i], spans.bytes[i])
     }
     if (!mesher.full) return mesher.mesh((rep) => categoryOf.get(rep)!, null, coarsened)
-    coarsened = coarser(coarsened, spans.count / done)
   }
 }
 

@@ -35,14 +35,3 @@ export function positionAtUs(clockUs: Float64Array, us: number): number {
   }
   return low
 }
-
-/** The position s in force at a point of either axis, kept inside the trace. */
-export function positionAt(P: number, clockUs: Float64Array | null, axis: 'event' | 'time', x: number): number {
-  const s = axis === 'time' && clockUs ? positionAtUs(clockUs, x) : Math.floor(x) + 1
-  return Math.max(0, Math.min(P - 1, s))
-}
-
-/** Where a position begins on an axis. */
-export function positionStart(clockUs: Float64Array | null, axis: 'event' | 'time', s: number): number {
-  return axis === 'time' && clockUs ? eventToUs(clockUs, s - 1) : s - 1
-}

@@ -1,16 +1,8 @@
 // The view is one rectangle; everything here makes a new one from an old one.
 //
-// Spaces: viewSpace is axis units (events, or µs since the first event) by bytes, y upwards; cssSpace is CSS pixels of
-// the plot, from its top left corner, y downwards. A name says which space a number is in.
+// viewSpace is axis units (events, or µs since the first event) by bytes, y upwards; a name says when a number is in it.
 
 import type { ViewWindow } from '../data/model'
-import type { Grid } from './grid'
-
-/** Size of the plot in cssSpace. */
-export interface PlotSize {
-  width: number
-  height: number
-}
 
 export interface Limits {
   /** The view never leaves this. */
@@ -18,19 +10,6 @@ export interface Limits {
   /** The closest zoom. */
   minXSpan: number
   minYSpan: number
-}
-
-/** Room above the peak, so that its mark and label do not touch the edge. */
-const HEADROOM = 1.06
-
-/** All there is to see on an axis, and how near one may go: one event or µs, and a few bytes. */
-export function limitsOf(grid: Grid, peakBytes: number): Limits {
-  const bounds = { x0: grid.origin, x1: grid.origin + grid.extent, y0: 0, y1: Math.max(1024, peakBytes * HEADROOM) }
-  return { bounds, minXSpan: 1, minYSpan: 16 }
-}
-
-export function fit(limits: Limits): ViewWindow {
-  return { ...limits.bounds }
 }
 
 /** The nearest window inside the limits; spans are kept where they can be. */
@@ -80,24 +59,4 @@ export function zoomWithin(view: ViewWindow, limits: Limits, xViewSpace: number,
     ),
     limits,
   )
-}
-
-export function cssToViewX(view: ViewWindow, plot: PlotSize, xCss: number): number {
-  return view.x0 + (xCss / plot.width) * (view.x1 - view.x0)
-}
-
-export function cssToViewY(view: ViewWindow, plot: PlotSize, yCss: number): number {
-  return view.y1 - (yCss / plot.height) * (view.y1 - view.y0)
-}
-
-export function viewToCssX(view: ViewWindow, plot: PlotSize, xViewSpace: number): number {
-  return ((xViewSpace - view.x0) / (view.x1 - view.x0)) * plot.width
-}
-
-export function viewToCssY(view: ViewWindow, plot: PlotSize, yViewSpace: number): number {
-  return ((view.y1 - yViewSpace) / (view.y1 - view.y0)) * plot.height
-}
-
-export function sameWindow(a: ViewWindow, b: ViewWindow): boolean {
-  return a.x0 === b.x0 && a.x1 === b.x1 && a.y0 === b.y0 && a.y1 === b.y1
 }

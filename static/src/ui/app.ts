@@ -2,6 +2,7 @@
 
 import type { Controller, ViewPatch } from '../controller'
 import type { DataClient } from '../data/model'
+import { preparePicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
 import { describeHeadline, describeWindow } from '../views/timeline/describe'
 import { DetailsPanel } from './details'
@@ -16,6 +17,11 @@ import { Toolbar } from './toolbar'
 
 /** How long the window must rest before it is told to screen readers. */
 const ANNOUNCE_AFTER_MS = 700
+
+/** Call as early as there is something to wait for: what it sets up needs no data. */
+export function warmUp(): void {
+  preparePicture()
+}
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -116,7 +122,7 @@ class App implements Controller {
   }
 
   testContextLoss(): void {
-    this.timeline.gl?.testContextLoss()
+    this.timeline.testContextLoss()
   }
 
   // State to page
@@ -149,7 +155,7 @@ class App implements Controller {
       return
     }
     const reason = explain(info)
-    if (!this.timeline.gl) this.tell('This browser cannot draw the picture: it has no WebGL2. Curves, marks and the summary are complete.')
+    if (!this.timeline.hasPicture) this.tell('This browser cannot draw the picture: it has no WebGL2. Curves, marks and the summary are complete.')
     else if (reason) this.tell(reason)
     else this.notice.hidden = true
     this.timeline.setDevice(info.index, null, null)

@@ -1,9 +1,9 @@
 // Everything known of the selected allocation, and its whole stacks.
 
 import type { DeviceData, Stacks } from '../data/model'
-import { formatAddress, formatBytesExact, formatCount, formatDuration } from '../layout/format'
+import { formatAddress, formatBytesExact, formatCount } from '../layout/format'
 import { offsetOf } from '../layout/pick'
-import { describeLifetime, describeMoment, lifetimeUs } from '../views/timeline/describe'
+import { describeMoment, describeSpan } from '../views/timeline/describe'
 import type { Scene } from '../views/timeline/scene'
 import { copyButton, fill, h } from './dom'
 import { formatShare } from './format'
@@ -88,7 +88,6 @@ function checkbox(on: boolean, onChange: (on: boolean) => void): HTMLInputElemen
 
 function rowsOf(scene: Scene, data: DeviceData, id: number, onShow: (event: number) => void): Row[] {
   const { info } = scene
-  const live = lifetimeUs(data, id)
   const peakPosition = info.peakEvent + 1
   const atPeak = data.start[id] <= peakPosition && data.end[id] > peakPosition
   const address = formatAddress(data.addrHi[id], data.addrLo[id])
@@ -99,8 +98,7 @@ function rowsOf(scene: Scene, data: DeviceData, id: number, onShow: (event: numb
     ['Allocated at', moment(data.allocEvent[id])],
     ['Free requested', data.freeRequestedEvent[id] === data.freeEvent[id] ? null : moment(data.freeRequestedEvent[id])],
     ['Freed at', moment(data.freeEvent[id]) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
-    ['Life', data.n > 0 ? describeLifetime(data, id) : null],
-    ['Live for', live === null ? null : formatDuration(live)],
+    ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
     ['Stream', info.streams[data.stream[id]] ?? null],

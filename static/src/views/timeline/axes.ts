@@ -6,62 +6,52 @@ import { type Frame, xToPixel, yToPixel } from './frame'
 
 const TICK_HEIGHT = 44
 
-/** Grid lines lie under the lines and over the picture, so faint that they do not read as borders of bands. */
 export function drawAxes(frame: Frame): void {
-  const { ctx, plot, inks } = frame
-  ctx.font = frame.font
-  ctx.lineWidth = 1
-  const { ticks: yTicks, base } = yTicksOf(frame)
-  const xTicks = xTicksOf(frame)
-
-  ctx.strokeStyle = inks.grid
-  ctx.beginPath()
-  for (const { value } of yTicks) {
-    const y = Math.round(yToPixel(frame, value)) + 0.5
-    ctx.moveTo(plot.left, y)
-    ctx.lineTo(plot.left + plot.width, y)
-  }
-  ctx.stroke()
-
-  ctx.strokeStyle = inks.soft
-  ctx.beginPath()
-  ctx.moveTo(plot.left - 0.5, plot.top)
-  ctx.lineTo(plot.left - 0.5, plot.top + plot.height + 0.5)
-  ctx.lineTo(plot.left + plot.width, plot.top + plot.height + 0.5)
-  for (const { value } of xTicks) {
-    const x = Math.round(xToPixel(frame, value)) + 0.5
-    ctx.moveTo(x, plot.top + plot.height)
-    ctx.lineTo(x, plot.top + plot.height + 4)
-  }
-  ctx.stroke()
-
-  ctx.fillStyle = inks.soft
-  ctx.textAlign = 'right'
-  ctx.textBaseline = 'middle'
-  for (const { value, label } of yTicks) ctx.fillText(label, plot.left - 7, yToPixel(frame, value))
-  if (base > 0) {
-    ctx.textAlign = 'left'
-    ctx.fillText(`${spellBytes(base)} +`, 6, plot.top - 11)
-  }
-  ctx.textBaseline = 'top'
-  drawXLabels(frame, xTicks)
+  drawYAxis(frame)
+  drawXAxis(frame)
 }
 
-function drawXLabels(frame: Frame, ticks: Tick[]): void {
-  const { ctx, plot } = frame
-  const y = plot.top + plot.height + 7
-  const name = frame.scale.axis === 'time' ? 'time' : 'event'
-  ctx.textAlign = 'right'
-  ctx.fillText(name, plot.left - 7, y)
-  let free = plot.left - 4
-  ctx.textAlign = 'left'
+/** Grid lines lie over the picture, so faint that they do not read as borders of bands. */
+function drawYAxis(frame: Frame): void {
+  const { rects, plot, inks, strips: { left, top } } = frame
+  const { ticks, base } = yTicksOf(frame)
+  rects.ink(inks.grid.rgba)
+  left.fillStyle = inks['ink-soft'].css
+  left.textAlign = 'right'
+  left.textBaseline = 'middle'
   for (const { value, label } of ticks) {
-    const width = ctx.measureText(label).width
-    const right = plot.left + plot.width + 8
-    const x = Math.min(xToPixel(frame, value) - width / 2, right - width)
-    if (x < free) continue
-    ctx.fillText(label, x, y)
-    free = x + width + 10
+    const y = yToPixel(frame, value)
+    rects.add(0, y, plot.width, y + 1)
+    left.fillRect(-5, Math.round(y), 4, 1)
+    // The lowest label would hang into the x axis.
+    left.fillText(label, -9, Math.min(y, plot.height - 5))
+  }
+  left.fillRect(-1, 0, 1, plot.height + 1)
+  if (base === 0) return
+  top.fillStyle = inks['ink-soft'].css
+  top.textAlign = 'left'
+  top.textBaseline = 'middle'
+  top.fillText(`${spellBytes(base)} +`, 4 - plot.left, -12)
+}
+
+function drawXAxis(frame: Frame): void {
+  const { plot, inks, strips: { bottom }, scale } = frame
+  bottom.fillStyle = inks['ink-soft'].css
+  bottom.fillRect(-1, plot.height, plot.width + 1, 1)
+  bottom.textBaseline = 'top'
+  bottom.textAlign = 'right'
+  const y = plot.height + 8
+  bottom.fillText(scale.axis === 'time' ? 'time' : 'event', -9, y)
+  bottom.textAlign = 'left'
+  let free = -6
+  for (const { value, label } of xTicksOf(frame)) {
+    const x = xToPixel(frame, value)
+    bottom.fillRect(Math.round(x), plot.height + 1, 1, 4)
+    const width = bottom.measureText(label).width
+    const start = Math.min(x - width / 2, plot.width + 6 - width)
+    if (start < free) continue
+    bottom.fillText(label, start, y)
+    free = start + width + 12
   }
 }
 
@@ -71,10 +61,10 @@ function xTicksOf({ window, plot, scale }: Frame): Tick[] {
 }
 
 /** Deep in a big stack whole values do not fit beside the axis: then ticks are relative to a base, told above them. */
-function yTicksOf({ ctx, window, plot }: Frame): { ticks: Tick[]; base: number } {
+function yTicksOf({ strips: { left }, window, plot }: Frame): { ticks: Tick[]; base: number } {
   const target = plot.height / TICK_HEIGHT
   const ticks = byteTicks(window.y0, window.y1, target)
-  if (ticks.every(({ label }) => ctx.measureText(label).width <= plot.left - 10)) return { ticks, base: 0 }
+  if (ticks.every(({ label }) => left.measureText(label).width <= plot.left - 10)) return { ticks, base: 0 }
   const round = 2 ** Math.ceil(Math.log2(window.y1 - window.y0))
   const base = Math.floor(window.y0 / round) * round
   const relative = byteTicks(window.y0 - base, window.y1 - base, target)

@@ -49,19 +49,24 @@ export function describeFrame(frame: Frame): string {
     : frame.name || '?'
 }
 
-/** "events 12 – 80, live for 68 events, 1.20 ms" and its open-ended forms. */
+/** "event 12 → event 80, 68 events, 1.20 ms" and its open-ended forms. */
 export function describeLifetime(data: DeviceData, id: number): string {
-  const from = data.start[id] === 0 ? 'before the trace' : `event ${formatCount(data.start[id] - 1)}`
-  const alive = data.freeEvent[id] < 0
-  const to = alive ? 'alive at the end' : `event ${formatCount(data.freeEvent[id])}`
   if (data.n === 0) return 'alive in the final state'
-  const live = lifetimeUs(data, id)
+  const from = data.start[id] === 0 ? 'before the trace' : `event ${formatCount(data.start[id] - 1)}`
+  const to = data.freeEvent[id] < 0 ? 'alive at the end' : `event ${formatCount(data.freeEvent[id])}`
+  return `${from} → ${to}, ${describeSpan(data, id)}`
+}
+
+/** "68 events, 1.20 ms"; "at least …" where one end lies outside the trace. */
+export function describeSpan(data: DeviceData, id: number): string {
+  const alive = data.freeEvent[id] < 0
   const events = plural((alive ? data.n : data.freeEvent[id]) - Math.max(0, data.start[id] - 1), 'event')
-  return `${from} → ${to}, ${data.start[id] === 0 || alive ? 'at least ' : ''}${events}${live === null ? '' : `, ${formatDuration(live)}`}`
+  const live = lifetimeUs(data, id)
+  return `${data.start[id] === 0 || alive ? 'at least ' : ''}${events}${live === null ? '' : `, ${formatDuration(live)}`}`
 }
 
 /** µs from its alloc to its free, or as far as the trace reaches; null without times. */
-export function lifetimeUs(data: DeviceData, id: number): number | null {
+function lifetimeUs(data: DeviceData, id: number): number | null {
   if (!data.timeUs || data.n === 0) return null
   const from = data.timeUs[Math.max(0, data.start[id] - 1)]
   const to = data.timeUs[data.freeEvent[id] < 0 ? data.n - 1 : data.freeEvent[id]]

@@ -1,10 +1,14 @@
-// What every drawing routine of the timeline's overlay gets: where the plot lies, what it shows, in which colours.
+// What every drawing routine of the timeline gets: where the plot lies, what it shows, and what to draw with.
+//
+// Inside the plot everything is a rectangle for the GL canvas, in CSS pixels from the plot's upper left corner, y down.
+// Text lies around it on three strips of 2D canvas, in the same coordinates.
 
 import type { Axis, ViewWindow } from '../../data/model'
+import type { Colour, RectList } from '../../gl/rects'
 import type { AxisScale } from './scale'
 import type { Scene } from './scene'
 
-/** The plot inside the canvas, in CSS pixels; y down. */
+/** The plot inside the element, in CSS pixels. */
 export interface Plot {
   left: number
   top: number
@@ -12,69 +16,82 @@ export interface Plot {
   height: number
 }
 
-export interface Inks {
-  panel: string
-  ink: string
-  soft: string
-  grid: string
-  reserved: string
-  peak: string
-  oom: string
-  snapshot: string
-  accent: string
-  selection: string
-  halo: string
+export type InkName = 'panel' | 'ink' | 'ink-soft' | 'grid' | 'reserved' | 'peak' | 'oom' | 'snapshot' | 'accent' | 'selection' | 'halo'
+
+export interface Ink {
+  css: string
+  rgba: Colour
+}
+
+export type Inks = Record<InkName, Ink>
+
+export interface Strips {
+  left: CanvasRenderingContext2D
+  top: CanvasRenderingContext2D
+  bottom: CanvasRenderingContext2D
 }
 
 export interface Frame {
-  ctx: CanvasRenderingContext2D
+  rects: RectList
+  strips: Strips
   scene: Scene
   axis: Axis
   scale: AxisScale
   window: ViewWindow
   plot: Plot
   inks: Inks
-  font: string
 }
 
-export function xToPixel({ window, plot }: Pick<Frame, 'window' | 'plot'>, x: number): number {
-  return plot.left + ((x - window.x0) / (window.x1 - window.x0)) * plot.width
+type Placed = Pick<Frame, 'window' | 'plot'>
+
+export function xToPixel({ window, plot }: Placed, x: number): number {
+  return ((x - window.x0) / (window.x1 - window.x0)) * plot.width
 }
 
-export function yToPixel({ window, plot }: Pick<Frame, 'window' | 'plot'>, bytes: number): number {
-  return plot.top + plot.height - ((bytes - window.y0) / (window.y1 - window.y0)) * plot.height
+export function yToPixel({ window, plot }: Placed, bytes: number): number {
+  return plot.height - ((bytes - window.y0) / (window.y1 - window.y0)) * plot.height
 }
 
-export function pixelToX({ window, plot }: Pick<Frame, 'window' | 'plot'>, pixel: number): number {
-  return window.x0 + ((pixel - plot.left) / plot.width) * (window.x1 - window.x0)
+export function pixelToX({ window, plot }: Placed, pixel: number): number {
+  return window.x0 + (pixel / plot.width) * (window.x1 - window.x0)
 }
 
-export function pixelToY({ window, plot }: Pick<Frame, 'window' | 'plot'>, pixel: number): number {
-  return window.y0 + ((plot.top + plot.height - pixel) / plot.height) * (window.y1 - window.y0)
+export function pixelToY({ window, plot }: Placed, pixel: number): number {
+  return window.y0 + ((plot.height - pixel) / plot.height) * (window.y1 - window.y0)
 }
+
+export const TOP_STRIP = 24
+export const BOTTOM_STRIP = 28
 
 /** Room for labels around the plot; less of it where there is little to give. */
 export function layOut(width: number, height: number): Plot {
-  const left = width < 560 ? 58 : 76
-  const right = width < 560 ? 8 : 14
-  return { left, top: 22, width: Math.max(1, width - left - right), height: Math.max(1, height - 22 - 26) }
+  const left = width < 560 ? 58 : 78
+  const right = width < 560 ? 8 : 16
+  return {
+    left,
+    top: TOP_STRIP,
+    width: Math.max(1, width - left - right),
+    height: Math.max(1, height - TOP_STRIP - BOTTOM_STRIP),
+  }
 }
 
-/** Colours from the style sheet's custom properties. */
+const INK_NAMES: readonly InkName[] =
+  ['panel', 'ink', 'ink-soft', 'grid', 'reserved', 'peak', 'oom', 'snapshot', 'accent', 'selection', 'halo']
+
+/** Colours from the style sheet's custom properties, which are all written #rrggbb or #rrggbbaa. */
 export function readInks(element: Element): Inks {
   const style = getComputedStyle(element)
-  const read = (name: string): string => style.getPropertyValue(`--${name}`).trim() || '#888'
-  return {
-    panel: read('panel'),
-    ink: read('ink'),
-    soft: read('ink-soft'),
-    grid: read('grid'),
-    reserved: read('reserved'),
-    peak: read('peak'),
-    oom: read('oom'),
-    snapshot: read('snapshot'),
-    accent: read('accent'),
-    selection: read('selection'),
-    halo: read('halo'),
-  }
+  return Object.fromEntries(
+    INK_NAMES.map((name) => {
+      const css = style.getPropertyValue(`--${name}`).trim()
+      return [name, { css, rgba: parseHex(css) }]
+    }),
+  ) as Inks
+}
+
+function parseHex(css: string): Colour {
+  const match = /^#([0-9a-f]{6})([0-9a-f]{2})?$/i.exec(css)
+  if (!match) return [128, 128, 128, 255]
+  const bits = parseInt(match[1], 16)
+  return [bits >> 16, (bits >> 8) & 255, bits & 255, match[2] ? parseInt(match[2], 16) : 255]
 }

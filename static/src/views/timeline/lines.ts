@@ -4,76 +4,63 @@ import { type Frame, pixelToX, xToPixel, yToPixel } from './frame'
 import type { RangeMax } from './range-max'
 
 export function drawLines(frame: Frame): void {
-  const { scene, inks, plot, ctx } = frame
+  const { scene, inks, rects } = frame
   if (!scene.data || !scene.allocatedMax || !scene.reservedMax) return
-  ctx.save()
-  ctx.beginPath()
-  ctx.rect(plot.left, plot.top - 1, plot.width, plot.height + 2)
-  ctx.clip()
-  ctx.lineJoin = 'miter'
-  ctx.lineWidth = 1
-  ctx.strokeStyle = inks.ink
-  ctx.globalAlpha = 0.75
-  tracePath(frame, scene.allocatedMax, scene.data.allocated)
-  ctx.stroke()
-  ctx.globalAlpha = 1
-  if (scene.data.reserved.length && scene.info.stats.peak_reserved_bytes > 0) {
-    ctx.strokeStyle = inks.halo
-    ctx.lineWidth = 3.5
-    tracePath(frame, scene.reservedMax, scene.data.reserved)
-    ctx.stroke()
-    ctx.strokeStyle = inks.reserved
-    ctx.lineWidth = 1.5
-    ctx.stroke()
-  }
-  ctx.restore()
-  drawReservedLabel(frame)
+  const edge = stepsOf(frame, scene.allocatedMax, scene.data.allocated)
+  rects.ink(inks.ink.rgba, 0.8)
+  addSteps(frame, edge, 1)
+  if (scene.info.stats.peak_reserved_bytes <= 0) return
+  const reserved = stepsOf(frame, scene.reservedMax, scene.data.reserved)
+  rects.ink(inks.halo.rgba)
+  addSteps(frame, reserved, 4)
+  rects.ink(inks.reserved.rgba)
+  addSteps(frame, reserved, 2)
 }
 
-/** Where reserved leaves the window at the top, say so: a line that is not there tells nothing. */
-function drawReservedLabel(frame: Frame): void {
-  const { scene, window, plot, ctx, inks } = frame
+/** Where the label of the reserved line goes: pixels from the top of the plot; `above`: the line is out of sight upwards. */
+export function reservedLabel(frame: Frame): { y: number; above: boolean } | null {
+  const { scene, window, scale } = frame
   const { data } = scene
-  if (!data || scene.info.stats.peak_reserved_bytes <= 0) return
-  const [, to] = scene.positions(frame.scale.axis, window.x0, window.x1)
+  if (!data || scene.info.stats.peak_reserved_bytes <= 0) return null
+  const [, to] = scene.positions(scale.axis, window.x0, window.x1)
   const last = data.reserved[Math.min(to, data.reserved.length) - 1]
-  const above = last > window.y1
-  if (last < window.y0) return
-  const text = above ? '↑ reserved' : 'reserved'
-  ctx.font = frame.font
-  ctx.textAlign = 'right'
-  ctx.textBaseline = 'bottom'
-  const y = above ? plot.top + 14 : Math.max(plot.top + 13, yToPixel(frame, last) - 3)
-  outlineText(frame, text, plot.left + plot.width - 4, y, inks.reserved)
+  if (last < window.y0) return null
+  return last > window.y1 ? { y: 0, above: true } : { y: yToPixel(frame, last), above: false }
 }
 
-/** Text that stays readable on any picture. */
-export function outlineText({ ctx, inks }: Frame, text: string, x: number, y: number, color: string): void {
-  ctx.lineJoin = 'round'
-  ctx.lineWidth = 3
-  ctx.strokeStyle = inks.halo
-  ctx.strokeText(text, x, y)
-  ctx.fillStyle = color
-  ctx.fillText(text, x, y)
-}
-
-function tracePath(frame: Frame, greatest: RangeMax, values: Float64Array): void {
-  const { ctx, scene, scale, window, plot } = frame
+/** x0, x1, y per step: neighbours have different y. */
+function stepsOf(frame: Frame, greatest: RangeMax, values: Float64Array): number[] {
+  const { scene, scale, window, plot } = frame
   const [from, to] = scene.positions(scale.axis, window.x0, window.x1)
-  ctx.beginPath()
+  const steps: number[] = []
+  const push = (x0: number, x1: number, y: number): void => {
+    if (steps.length && steps[steps.length - 1] === y) steps[steps.length - 2] = x1
+    else steps.push(x0, x1, y)
+  }
   if (to - from <= plot.width) {
     for (let s = from; s < to; s++) {
-      const y = yToPixel(frame, values[s])
-      ctx.lineTo(xToPixel(frame, scale.toAxis(s - 1)), y)
-      ctx.lineTo(xToPixel(frame, scale.toAxis(s)), y)
+      push(xToPixel(frame, scale.toAxis(s - 1)), xToPixel(frame, scale.toAxis(s)), yToPixel(frame, values[s]))
     }
-    return
+  } else {
+    for (let x = 0; x < plot.width; x++) {
+      const [low, high] = scene.positions(scale.axis, pixelToX(frame, x), pixelToX(frame, x + 1))
+      push(x, x + 1, yToPixel(frame, greatest.max(low, high)))
+    }
   }
-  for (let pixel = 0; pixel < plot.width; pixel++) {
-    const x = plot.left + pixel
-    const [low, high] = scene.positions(scale.axis, pixelToX(frame, x), pixelToX(frame, x + 1))
-    const y = yToPixel(frame, greatest.max(low, high))
-    ctx.lineTo(x, y)
-    ctx.lineTo(x + 1, y)
+  return steps
+}
+
+/** A line of some thickness along the steps, upright where they meet; clipped to what can be seen. */
+function addSteps({ rects, plot }: Frame, steps: number[], thickness: number): void {
+  const half = thickness / 2
+  const clip = (y: number): number => Math.min(plot.height + 8, Math.max(-8, y))
+  for (let i = 0; i < steps.length; i += 3) {
+    const x0 = Math.max(-8, steps[i])
+    const x1 = Math.min(plot.width + 8, steps[i + 1])
+    const y = clip(steps[i + 2])
+    if (x1 > x0) rects.add(x0, y - half, x1, y + half)
+    if (i === 0) continue
+    const before = clip(steps[i - 1])
+    rects.add(x0 - half, Math.min(before, y) - half, x0 + half, Math.max(before, y) + half)
   }
 }

@@ -5,76 +5,74 @@ import { type Frame, xToPixel, yToPixel } from './frame'
 import type { Mark } from './scene'
 
 const RANK: Record<Mark['kind'], number> = { peak: 0, oom: 1, snapshot: 2 }
+const DASH = 4
+const LABEL_Y = -14
 
-/** Where the state after an event begins: a mark stands at the left edge of its position. */
+/** The state after an event begins at its left edge: there a mark stands. */
 function markX(frame: Frame, mark: Mark): number {
   return xToPixel(frame, frame.scale.toAxis(mark.event))
 }
 
 export function drawMarks(frame: Frame): void {
-  const { ctx, plot, scene, inks } = frame
-  ctx.font = frame.font
-  ctx.textBaseline = 'middle'
-  ctx.textAlign = 'left'
+  const { plot, scene, inks, strips: { top } } = frame
+  top.textBaseline = 'middle'
+  top.textAlign = 'left'
   const taken: [number, number][] = []
   let lastX = -Infinity
   const visible = scene.marks
     .map((mark) => ({ mark, x: markX(frame, mark) }))
-    .filter(({ x }) => x >= plot.left - 0.5 && x <= plot.left + plot.width + 0.5)
+    .filter(({ x }) => x >= -0.5 && x <= plot.width + 0.5)
     .sort((a, b) => RANK[a.mark.kind] - RANK[b.mark.kind] || a.x - b.x)
   for (const { mark, x } of visible) {
-    const color = inks[mark.kind]
     // Hundreds of marks side by side would hide the picture: one line per four pixels is enough to see that they are there.
     if (mark.kind === 'peak' || Math.abs(x - lastX) >= 4) {
-      drawMarkLine(frame, mark, x, color)
+      drawMark(frame, mark, x)
       lastX = x
     }
     const text = labelOf(mark)
-    const width = ctx.measureText(text).width
-    const at = Math.min(Math.max(x + 6, plot.left), plot.left + plot.width - width)
-    const start = x + 6 + width > plot.left + plot.width ? x - 6 - width : at
+    const width = top.measureText(text).width
+    const start = x + 7 + width > plot.width ? x - 7 - width : x + 7
     if (taken.some(([low, high]) => start < high && start + width > low)) continue
-    taken.push([start - 8, start + width + 8])
-    ctx.fillStyle = color
-    ctx.fillText(text, start, plot.top - 11)
+    taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
+    top.fillStyle = inks[mark.kind].css
+    top.fillText(text, start, LABEL_Y)
   }
 }
 
-function drawMarkLine(frame: Frame, mark: Mark, x: number, color: string): void {
-  const { ctx, plot } = frame
-  const at = Math.round(x) + 0.5
-  ctx.strokeStyle = color
-  ctx.fillStyle = color
-  ctx.lineWidth = 1
-  ctx.setLineDash(mark.kind === 'oom' ? [] : [3, 3])
-  ctx.globalAlpha = mark.kind === 'snapshot' ? 0.6 : 0.9
-  ctx.beginPath()
-  ctx.moveTo(at, plot.top)
-  ctx.lineTo(at, plot.top + plot.height)
-  ctx.stroke()
-  ctx.setLineDash([])
-  ctx.globalAlpha = 1
-  ctx.beginPath()
-  ctx.moveTo(at, plot.top)
-  ctx.lineTo(at - 4, plot.top - 6)
-  ctx.lineTo(at + 4, plot.top - 6)
-  ctx.fill()
+function drawMark(frame: Frame, mark: Mark, x: number): void {
+  const { rects, plot, inks, strips: { top } } = frame
+  const ink = inks[mark.kind]
+  rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
+  if (mark.kind === 'oom') rects.add(x - 0.5, 0, x + 0.5, plot.height)
+  else for (let y = 0; y < plot.height; y += 2 * DASH) rects.add(x - 0.5, y, x + 0.5, y + DASH)
+  top.fillStyle = ink.css
+  top.beginPath()
+  top.moveTo(x, 0)
+  top.lineTo(x - 5, -8)
+  top.lineTo(x + 5, -8)
+  top.fill()
   if (mark.kind !== 'peak') return
   const y = yToPixel(frame, mark.bytes)
-  if (y < plot.top || y > plot.top + plot.height) return
-  ctx.beginPath()
-  ctx.arc(at, y, 4, 0, 2 * Math.PI)
-  ctx.fill()
-  ctx.strokeStyle = frame.inks.panel
-  ctx.lineWidth = 1.5
-  ctx.stroke()
+  if (y < -4 || y > plot.height + 4) return
+  rects.ink(inks.panel.rgba)
+  addDot(frame, x, y, 5.5)
+  rects.ink(ink.rgba)
+  addDot(frame, x, y, 4)
 }
 
-/** The mark whose arrow is under the pointer. */
+/** A disc in rows of one pixel. */
+function addDot({ rects }: Frame, x: number, y: number, radius: number): void {
+  for (let row = -radius; row < radius; row++) {
+    const half = Math.sqrt(radius ** 2 - (row + 0.5) ** 2)
+    rects.add(x - half, y + row, x + half, y + row + 1)
+  }
+}
+
+/** The mark whose arrow is under a place in the strip above the plot. */
 export function markAt(frame: Frame, x: number, y: number): Mark | null {
-  if (y > frame.plot.top) return null
+  if (y > 0) return null
   let best: Mark | null = null
-  let distance = 7
+  let distance = 8
   for (const mark of frame.scene.marks) {
     const away = Math.abs(markX(frame, mark) - x)
     if (away < distance) {

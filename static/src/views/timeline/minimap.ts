@@ -21,10 +21,9 @@ export class Minimap {
   private readonly onWindow: (x0: number, x1: number) => void
   private readonly onFit: () => void
 
-  /** inMemory: as for the overlay. */
-  constructor(inMemory: boolean, onWindow: (x0: number, x1: number) => void, onFit: () => void) {
-    this.ctx = this.element.getContext('2d', { willReadFrequently: inMemory })!
-    this.pictureCtx = this.picture.getContext('2d', { willReadFrequently: inMemory })!
+  constructor(onWindow: (x0: number, x1: number) => void, onFit: () => void) {
+    this.ctx = this.element.getContext('2d')!
+    this.pictureCtx = this.picture.getContext('2d')!
     this.onWindow = onWindow
     this.onFit = onFit
     this.element.addEventListener('pointerdown', this.down)
@@ -59,15 +58,15 @@ export class Minimap {
     const left = this.toPixel(window.x0) * ratio
     // A window of one event in a million is thinner than a pixel; the brush stays visible and can be held.
     const right = Math.max(left + 3 * ratio, this.toPixel(window.x1) * ratio)
-    ctx.fillStyle = inks.panel
+    ctx.fillStyle = inks.panel.css
     ctx.globalAlpha = 0.62
     ctx.fillRect(0, 0, left, height)
     ctx.fillRect(right, 0, width - right, height)
     ctx.globalAlpha = 1
-    ctx.strokeStyle = inks.accent
+    ctx.strokeStyle = inks.accent.css
     ctx.lineWidth = 1.5 * ratio
     ctx.strokeRect(left + ratio, ratio, Math.max(ratio, right - left - 2 * ratio), height - 2 * ratio)
-    ctx.fillStyle = inks.accent
+    ctx.fillStyle = inks.accent.css
     for (const x of [left, right - 3 * ratio]) ctx.fillRect(x, height * 0.3, 3 * ratio, height * 0.4)
   }
 
@@ -127,19 +126,19 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   const y = (bytes: number): number => height - (bytes / top) * (height - 3)
   const column = (pixel: number): [number, number] =>
     scene.positions(scale.axis, scale.x0 + pixel * perPixel, scale.x0 + (pixel + 1) * perPixel)
-  ctx.fillStyle = inks.soft
+  ctx.fillStyle = inks['ink-soft'].css
   ctx.globalAlpha = 0.55
   for (let pixel = 0; pixel < width; pixel++) {
     const at = y(scene.allocatedMax.max(...column(pixel)))
     ctx.fillRect(pixel, at, 1, height - at)
   }
   ctx.globalAlpha = 1
-  ctx.fillStyle = inks.reserved
+  ctx.fillStyle = inks.reserved.css
   for (let pixel = 0; pixel < width; pixel++) {
     ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
   }
   for (const mark of scene.marks) {
-    ctx.fillStyle = inks[mark.kind]
+    ctx.fillStyle = inks[mark.kind].css
     const x = ((scale.toAxis(mark.event) - scale.x0) / (scale.x1 - scale.x0)) * width
     ctx.fillRect(Math.round(x), 0, Math.max(1, devicePixelRatio || 1), height)
   }

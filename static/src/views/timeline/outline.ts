@@ -2,7 +2,7 @@
 
 import { path } from '../../layout/pick'
 import { columnsBetween } from './column'
-import { type Frame, xToPixel, yToPixel } from './frame'
+import { type Frame, type InkName, xToPixel, yToPixel } from './frame'
 
 interface Shape {
   key: string
@@ -13,39 +13,31 @@ interface Shape {
   offsets: Float64Array
 }
 
+export interface OutlineStyle {
+  stroke: InkName
+  fill: InkName | null
+  thickness: number
+}
+
 /** Works out the shape of an allocation again only when the window or the level changes. */
 export class Outline {
   private shape: Shape | null = null
 
-  draw(frame: Frame, id: number, level: number, style: { stroke: string; fill: string; width: number }): void {
+  draw(frame: Frame, id: number, level: number, style: OutlineStyle): void {
     const data = frame.scene.data
     if (!data || id >= data.N) return
     const shape = this.shapeFor(frame, id, level)
     if (!shape) return
-    const { ctx, plot } = frame
-    const size = data.size[id]
-    ctx.save()
-    ctx.beginPath()
-    ctx.rect(plot.left, plot.top, plot.width, plot.height)
-    ctx.clip()
-    ctx.beginPath()
-    for (let start = 0; start < shape.offsets.length; start++) {
-      if (Number.isNaN(shape.offsets[start])) continue
-      let end = start
-      while (end < shape.offsets.length && !Number.isNaN(shape.offsets[end])) end++
-      traceRun(frame, shape, start, end, size)
-      start = end
+    const steps = stepsOf(frame, shape, data.size[id])
+    const { rects, inks } = frame
+    if (style.fill) {
+      rects.ink(inks[style.fill].rgba)
+      for (let i = 0; i < steps.length; i += 4) rects.add(steps[i], steps[i + 2], steps[i + 1], steps[i + 3])
     }
-    ctx.fillStyle = style.fill
-    ctx.fill()
-    ctx.lineJoin = 'round'
-    ctx.strokeStyle = frame.inks.halo
-    ctx.lineWidth = style.width + 2
-    ctx.stroke()
-    ctx.strokeStyle = style.stroke
-    ctx.lineWidth = style.width
-    ctx.stroke()
-    ctx.restore()
+    rects.ink(inks.halo.rgba)
+    addBorder(frame, steps, style.thickness + 2)
+    rects.ink(inks[style.stroke].rgba)
+    addBorder(frame, steps, style.thickness)
   }
 
   private shapeFor(frame: Frame, id: number, level: number): Shape | null {
@@ -61,20 +53,44 @@ export class Outline {
   }
 }
 
-/** One closed staircase around columns [start, end). */
-function traceRun(frame: Frame, { x0, width, offsets }: Shape, start: number, end: number, size: number): void {
-  const { ctx } = frame
-  const left = (column: number): number => xToPixel(frame, x0 + column * width)
-  ctx.moveTo(left(start), yToPixel(frame, offsets[start]))
-  for (let column = start; column < end; column++) {
-    const y = yToPixel(frame, offsets[column] + size)
-    ctx.lineTo(left(column), y)
-    ctx.lineTo(left(column + 1), y)
+/** x0, x1, top, bottom in pixels per stretch of equal offset; where it is not live there is a gap in x. */
+function stepsOf(frame: Frame, { x0, width, offsets }: Shape, size: number): number[] {
+  const steps: number[] = []
+  for (let column = 0; column < offsets.length; column++) {
+    const offset = offsets[column]
+    if (Number.isNaN(offset)) continue
+    const right = xToPixel(frame, x0 + (column + 1) * width)
+    if (column > 0 && offsets[column - 1] === offset) steps[steps.length - 3] = right
+    else steps.push(xToPixel(frame, x0 + column * width), right, yToPixel(frame, offset + size), yToPixel(frame, offset))
   }
-  for (let column = end - 1; column >= start; column--) {
-    const y = yToPixel(frame, offsets[column])
-    ctx.lineTo(left(column + 1), y)
-    ctx.lineTo(left(column), y)
+  return steps
+}
+
+/** Top and bottom of every stretch, and an upright wherever the shape begins, ends or moves. */
+function addBorder({ rects, plot }: Frame, steps: number[], thickness: number): void {
+  const half = thickness / 2
+  const low = -thickness
+  const clip = (value: number, high: number): number => Math.min(high + thickness, Math.max(low, value))
+  const upright = (x: number, a: number, b: number): void => {
+    if (x < low || x > plot.width + thickness) return
+    rects.add(x - half, clip(Math.min(a, b), plot.height) - half, x + half, clip(Math.max(a, b), plot.height) + half)
   }
-  ctx.closePath()
+  for (let i = 0; i < steps.length; i += 4) {
+    const x0 = clip(steps[i], plot.width)
+    const x1 = clip(steps[i + 1], plot.width)
+    const top = clip(steps[i + 2], plot.height)
+    const bottom = clip(steps[i + 3], plot.height)
+    rects.add(x0, top - half, x1, top + half)
+    rects.add(x0, bottom - half, x1, bottom + half)
+    const joined = i > 0 && steps[i - 3] >= steps[i] - 1e-6
+    if (joined) {
+      upright(steps[i], steps[i - 2], steps[i + 2])
+      upright(steps[i], steps[i - 1], steps[i + 3])
+    } else {
+      if (i > 0) upright(steps[i - 3], steps[i - 2], steps[i - 1])
+      upright(steps[i], steps[i + 2], steps[i + 3])
+    }
+  }
+  const last = steps.length - 4
+  if (last >= 0) upright(steps[last + 1], steps[last + 2], steps[last + 3])
 }

@@ -1,10 +1,11 @@
-// The 2D canvas over the picture: axes, curves, marks, and what the pointer and the selection add.
+// What lies over and around the picture: axes, curves, marks, and what the pointer and the selection add.
 
+import { RectList } from '../../gl/rects'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
 import type { Hit } from './describe'
-import { type Frame, xToPixel } from './frame'
-import { drawLines } from './lines'
+import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
+import { drawLines, reservedLabel } from './lines'
 import { drawMarks } from './marks'
 import { Outline } from './outline'
 import type { Box } from './pointer'
@@ -17,81 +18,105 @@ export interface Pointed {
   box: Box | null
 }
 
+const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+
 export class Overlay {
-  readonly element = h('canvas', { class: 'overlay', 'aria-hidden': 'true' })
-  private readonly ctx: CanvasRenderingContext2D
-  readonly font = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+  readonly elements: readonly HTMLElement[]
+  readonly rects = new RectList()
   /** What was drawn last; input is measured against it. */
   frame: Frame | null = null
+  private readonly strips: Strips
+  private readonly label = h('div', { class: 'line-label', 'aria-hidden': 'true', hidden: true })
   private readonly hoverOutline = new Outline()
   private readonly selectOutline = new Outline()
 
-  /** inMemory: draw on the processor. Where the graphics are emulated, lines drawn "by the GPU" take ten times as long. */
-  constructor(inMemory: boolean) {
-    this.ctx = this.element.getContext('2d', { willReadFrequently: inMemory })!
+  constructor() {
+    const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) => h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }))
+    this.elements = [left, top, bottom, this.label]
+    const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
+    this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
   }
 
-  /** Clears the canvas at this size in CSS pixels. */
-  begin(width: number, height: number): CanvasRenderingContext2D {
-    const ratio = devicePixelRatio || 1
-    const { ctx } = this
-    const deviceWidth = Math.max(1, Math.round(width * ratio))
-    const deviceHeight = Math.max(1, Math.round(height * ratio))
-    if (this.element.width !== deviceWidth || this.element.height !== deviceHeight) {
-      this.element.width = deviceWidth
-      this.element.height = deviceHeight
-    }
-    ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
-    ctx.clearRect(0, 0, width, height)
-    return ctx
+  /** Clears the strips around the plot; from then on they are drawn on in the plot's coordinates. */
+  begin(plot: Plot, width: number): Strips {
+    const { left, top, bottom } = this.strips
+    prepare(left, 0, plot.top - 6, plot.left, plot.height + 12, plot)
+    prepare(top, 0, 0, width, TOP_STRIP, plot)
+    prepare(bottom, 0, plot.top + plot.height, width, BOTTOM_STRIP, plot)
+    this.rects.clear()
+    return this.strips
   }
 
+  /** Fills the list of rectangles and the strips. */
   draw(frame: Frame, pointed: Pointed): void {
     this.frame = frame
-    const { inks } = frame
     drawAxes(frame)
     drawLines(frame)
     drawMarks(frame)
-    const { hover, select, level } = pointed
+    const { hover, select, level, box } = pointed
+    if (hover && !box) drawColumn(frame, hover)
     if (hover && hover.id >= 0 && hover.id !== select) {
-      this.hoverOutline.draw(frame, hover.id, level, { stroke: inks.ink, fill: 'transparent', width: 1 })
+      this.hoverOutline.draw(frame, hover.id, level, { stroke: 'ink', fill: null, thickness: 1 })
     }
-    if (select !== null) {
-      this.selectOutline.draw(frame, select, level, { stroke: inks.accent, fill: inks.selection, width: 2 })
-    }
-    if (hover && !pointed.box) drawColumn(frame, hover)
-    if (pointed.box) drawBox(frame, pointed.box)
+    if (select !== null) this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
+    if (box) drawBox(frame, box)
+    this.placeLabel(frame)
   }
+
+  /** Where reserved leaves the window at the top, say so: a line that is not there tells nothing. */
+  private placeLabel(frame: Frame): void {
+    const { label } = this
+    const at = reservedLabel(frame)
+    label.hidden = at === null
+    if (!at) return
+    const text = at.above ? '↑ reserved' : 'reserved'
+    if (label.textContent !== text) label.textContent = text
+    const y = frame.plot.top + (at.above ? 2 : Math.max(2, at.y - 19))
+    label.style.transform = `translateY(${Math.round(y)}px)`
+  }
+}
+
+/** Sizes and clears a strip, and moves its origin to the plot's corner. */
+function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, plot: Plot): void {
+  const ratio = devicePixelRatio || 1
+  const { canvas } = ctx
+  const deviceWidth = Math.max(1, Math.round(width * ratio))
+  const deviceHeight = Math.max(1, Math.round(height * ratio))
+  if (canvas.width !== deviceWidth || canvas.height !== deviceHeight) {
+    canvas.width = deviceWidth
+    canvas.height = deviceHeight
+  }
+  canvas.style.transform = `translate(${x}px, ${y}px)`
+  canvas.style.width = `${width}px`
+  canvas.style.height = `${height}px`
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
+  ctx.clearRect(0, 0, width, height)
+  ctx.translate(plot.left - x, plot.top - y)
+  ctx.font = FONT
 }
 
 /** The column under the pointer, faintly, so that one sees what the tooltip speaks of. */
 function drawColumn(frame: Frame, hit: Hit): void {
-  const { ctx, plot, inks } = frame
-  const x0 = Math.max(plot.left, xToPixel(frame, hit.column.x0))
-  const x1 = Math.min(plot.left + plot.width, xToPixel(frame, hit.column.x1))
-  ctx.strokeStyle = inks.ink
-  ctx.globalAlpha = 0.35
-  ctx.lineWidth = 1
-  ctx.beginPath()
+  const { rects, plot, inks } = frame
+  const x0 = Math.max(0, xToPixel(frame, hit.column.x0))
+  const x1 = Math.min(plot.width, xToPixel(frame, hit.column.x1))
+  rects.ink(inks.ink.rgba, 0.4)
   // A wide column gets both its edges, a narrow one a line through its middle.
-  for (const x of x1 - x0 > 6 ? [x0, x1] : [(x0 + x1) / 2]) {
-    ctx.moveTo(Math.round(x) + 0.5, plot.top)
-    ctx.lineTo(Math.round(x) + 0.5, plot.top + plot.height)
-  }
-  ctx.stroke()
-  ctx.globalAlpha = 1
+  for (const x of x1 - x0 > 6 ? [x0, x1] : [(x0 + x1) / 2]) rects.add(x - 0.5, 0, x + 0.5, plot.height)
 }
 
-function drawBox({ ctx, plot, inks }: Frame, box: Box): void {
-  const clampX = (x: number): number => Math.min(plot.left + plot.width, Math.max(plot.left, x))
-  const clampY = (y: number): number => Math.min(plot.top + plot.height, Math.max(plot.top, y))
+function drawBox({ rects, plot, inks }: Frame, box: Box): void {
+  const clampX = (x: number): number => Math.min(plot.width, Math.max(0, x))
+  const clampY = (y: number): number => Math.min(plot.height, Math.max(0, y))
   const x0 = clampX(Math.min(box.x0, box.x1))
   const y0 = clampY(Math.min(box.y0, box.y1))
-  const width = clampX(Math.max(box.x0, box.x1)) - x0
-  const height = clampY(Math.max(box.y0, box.y1)) - y0
-  ctx.fillStyle = inks.selection
-  ctx.fillRect(x0, y0, width, height)
-  ctx.strokeStyle = inks.accent
-  ctx.lineWidth = 1.5
-  ctx.strokeRect(x0, y0, width, height)
+  const x1 = clampX(Math.max(box.x0, box.x1))
+  const y1 = clampY(Math.max(box.y0, box.y1))
+  rects.ink(inks.selection.rgba)
+  rects.add(x0, y0, x1, y1)
+  rects.ink(inks.accent.rgba)
+  rects.add(x0, y0, x1, y0 + 1.5)
+  rects.add(x0, y1 - 1.5, x1, y1)
+  rects.add(x0, y0, x0 + 1.5, y1)
+  rects.add(x1 - 1.5, y0, x1, y1)
 }

@@ -12,6 +12,8 @@ export interface PointerActions {
   leave(): void
   click(x: number, y: number): void
   fit(): void
+  /** Where the plot begins inside the element; all coordinates count from there. */
+  origin(): { left: number; top: number }
   /** The toolbar's switch for box zoom. */
   boxMode(): boolean
 }
@@ -64,7 +66,8 @@ export class PointerInput {
 
   private place(event: MouseEvent): { x: number; y: number } {
     const bounds = this.element.getBoundingClientRect()
-    return { x: event.clientX - bounds.left, y: event.clientY - bounds.top }
+    const { left, top } = this.actions.origin()
+    return { x: event.clientX - bounds.left - left, y: event.clientY - bounds.top - top }
   }
 
   private readonly down = (event: PointerEvent): void => {

@@ -1,34 +1,29 @@
 // The timeline: every allocation stacked over events or time. Draws what the state says and turns input into new states.
 
-import type { DataClient, DeviceData, Stacks, ViewWindow } from '../../data/model'
+import type { DataClient, DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
-import { GlContext } from '../../gl/context'
-import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
+import type { TileProvider } from '../../gl/tile-layer'
 import { pick } from '../../layout/pick'
 import { h } from '../../ui/dom'
 import type { State, Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
-import { stackColour, stackColours } from './colours'
+import { stackColour } from './colours'
 import { columnAt } from './column'
 import { describeHit, type Hit } from './describe'
-import { type Frame, type Inks, layOut, pixelToX, pixelToY, type Plot, readInks } from './frame'
+import { type Frame, type Inks, layOut, pixelToX, pixelToY, readInks } from './frame'
 import { describeMark, markAt } from './marks'
 import { Minimap } from './minimap'
 import { Navigator } from './navigator'
 import { Overlay } from './overlay'
+import { takePicture } from './picture'
 import { type Box, PointerInput } from './pointer'
 import { Scene } from './scene'
 import { tileProvider } from './tiles'
 import { Tooltip } from './tooltip'
 import { type Limits, limitsOf, resolveWindow } from './window'
 
-const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
-
 export class TimelineView {
   readonly element: HTMLElement
-  /** Null where the browser has no WebGL2; everything but the picture still works. */
-  readonly gl: GlContext | null
-  drawn: Drawn = NOTHING_DRAWN
   boxMode = false
   onDrawn: () => void = () => {}
   onError: (error: unknown) => void = () => {}
@@ -37,41 +32,33 @@ export class TimelineView {
   private readonly client: DataClient
   private readonly store: Store
   private readonly plotElement: HTMLElement
-  private readonly overlay: Overlay
+  private readonly overlay = new Overlay()
+  private readonly picture = takePicture()
   private readonly tooltip = new Tooltip()
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
-  private readonly layer: TileLayer | null
   private scene: Scene | null = null
   private provider: TileProvider | null = null
-  private layerFrame: LayerFrame | null = null
+  private providerAxis = ''
   private inks: Inks | null = null
-  private panelColour: [number, number, number] = [1, 1, 1]
   private themeKey = ''
-  private coloursFor = ''
   private at: { x: number; y: number } | null = null
   private box: Box | null = null
-  private frameRequest = 0
 
   constructor(client: DataClient, store: Store) {
     this.client = client
     this.store = store
     this.navigator = new Navigator(store, () => this.limits(), () => this.overlay.frame?.plot ?? null)
-    const canvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
-    this.gl = GlContext.create(canvas)
-    this.layer = this.gl ? new TileLayer(this.gl) : null
-    this.overlay = new Overlay(this.gl?.isSoftware ?? true)
-    this.gl?.onFrame(() => this.draw())
-    if (this.layer) this.layer.onError = (error) => this.onError(error)
+    this.picture.connect(() => this.draw(), (error) => this.onError(error))
     this.plotElement = h(
       'div',
       {
         class: 'plot', tabindex: 0, role: 'application', 'aria-roledescription': 'timeline',
         'aria-label': 'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
       },
-      canvas, this.overlay.element, this.tooltip.element,
+      this.picture.canvas, ...this.overlay.elements, this.tooltip.element,
     )
-    this.minimap = new Minimap(this.gl?.isSoftware ?? true, (x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
+    this.minimap = new Minimap((x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
     this.element = h('div', { class: 'timeline' }, this.minimap.element, this.plotElement)
     this.pointer = new PointerInput(this.plotElement, {
       pan: (dx, dy) => this.navigator.panPixels(dx, dy),
@@ -82,6 +69,7 @@ export class TimelineView {
       leave: () => this.setHover(null),
       click: (x, y) => this.click(x, y),
       fit: () => this.navigator.fit(),
+      origin: () => this.overlay.frame?.plot ?? { left: 0, top: 0 },
       boxMode: () => this.boxMode,
     })
     new ResizeObserver(() => this.drawNow()).observe(this.plotElement)
@@ -93,8 +81,7 @@ export class TimelineView {
     if (this.scene?.info.index !== index) {
       this.scene = new Scene(this.client.devices[index])
       this.provider = null
-      this.layerFrame = null
-      this.layer?.retain((id) => id.startsWith(`${index}/`))
+      this.picture.keepOnly(index)
     }
     if (data && stacks && !this.scene.data) this.scene.setData(data, stacks)
     this.requestFrame()
@@ -107,6 +94,19 @@ export class TimelineView {
     this.requestFrame()
   }
 
+  get drawn(): Drawn {
+    return this.picture.drawn
+  }
+
+  /** False where the browser has no WebGL2: curves and marks are there, the allocations are not. */
+  get hasPicture(): boolean {
+    return this.picture.gl !== null
+  }
+
+  testContextLoss(): void {
+    this.picture.gl?.testContextLoss()
+  }
+
   get currentScene(): Scene | null {
     return this.scene
   }
@@ -114,17 +114,15 @@ export class TimelineView {
   /** The last frame showed the whole window, from the columns, with every tile sharp. */
   get isComplete(): boolean {
     return this.scene?.data != null && this.scene.info.index === this.store.state.device
-      && this.drawn.pending === 0 && !this.gl?.isLost
+      && this.drawn.pending === 0 && !this.picture.gl?.isLost
   }
 
   requestFrame(): void {
-    if (this.gl) this.gl.requestFrame()
-    else this.frameRequest ||= requestAnimationFrame(() => this.draw())
+    this.picture.requestFrame()
   }
 
   drawNow(): void {
-    if (this.gl) this.gl.drawNow()
-    else this.draw()
+    this.picture.drawNow()
   }
 
   /** Gives up a drag; true when there was one. */
@@ -136,7 +134,7 @@ export class TimelineView {
   zoomBy(factorX: number, factorY: number): void {
     const plot = this.overlay.frame?.plot
     if (!plot) return
-    const { x, y } = this.at ?? { x: plot.left + plot.width / 2, y: plot.top + plot.height / 2 }
+    const { x, y } = this.at ?? { x: plot.width / 2, y: plot.height / 2 }
     this.navigator.zoomAt(x, y, factorX, factorY)
   }
 
@@ -171,9 +169,9 @@ export class TimelineView {
   /** What lies under a place, from the exact columns; null outside the plot and before they have arrived. */
   private hitAt(frame: Frame, x: number, y: number): Hit | null {
     const { plot, scene } = frame
-    if (!scene.data || x < plot.left || x > plot.left + plot.width || y < plot.top || y > plot.top + plot.height) return null
+    if (!scene.data || x < 0 || x > plot.width || y < 0 || y > plot.height) return null
     const axisX = pixelToX(frame, x)
-    const level = this.layerFrame?.levelAt(axisX) ?? -1
+    const level = this.picture.levelAt(axisX)
     const column = columnAt(scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
     return column && { column, id: pick(scene.data, column.s, pixelToY(frame, y)) }
   }
@@ -181,7 +179,6 @@ export class TimelineView {
   // Drawing
 
   private draw(): void {
-    this.frameRequest = 0
     const width = this.plotElement.clientWidth
     const height = this.plotElement.clientHeight
     const limits = this.limits()
@@ -190,65 +187,44 @@ export class TimelineView {
     const inks = this.prepareTheme(state)
     const plot = layOut(width, height)
     const window = resolveWindow(state, limits)
-    const axis = limits.scale.axis
-    this.drawPicture(axis, window, plot, limits)
-    const frame: Frame = { ctx: this.overlay.begin(width, height), scene: this.scene, axis, scale: limits.scale, window, plot, inks, font: this.overlay.font }
+    const { scale } = limits
+    this.picture.place(plot)
+    this.picture.drawTiles(this.providerFor(limits), window)
+    const { rects } = this.overlay
+    const frame: Frame = { rects, strips: this.overlay.begin(plot, width), scene: this.scene, axis: scale.axis, scale, window, plot, inks }
     const hit = this.at && !this.box ? this.hitAt(frame, this.at.x, this.at.y) : null
-    const level = Math.max(0, this.layerFrame?.level ?? 0)
-    this.overlay.draw(frame, { level, hover: hit, select: state.select, box: this.box })
+    this.overlay.draw(frame, { level: this.drawn.level, hover: hit, select: state.select, box: this.box })
+    this.picture.drawRects(rects, plot)
     this.showTooltip(frame, hit)
-    this.minimap.draw(this.scene, limits.scale, window, inks, { left: plot.left, right: width - plot.left - plot.width }, this.themeKey)
+    this.minimap.draw(this.scene, scale, window, inks, { left: plot.left, right: width - plot.left - plot.width }, this.themeKey)
     this.onDrawn()
   }
 
-  private drawPicture(axis: 'event' | 'time', window: ViewWindow, plot: Plot, limits: Limits): void {
-    const { gl, layer, scene } = this
-    if (!gl || !layer || !scene || gl.isLost) return
-    const ratio = devicePixelRatio || 1
-    gl.resize(Math.max(1, Math.round(this.plotElement.clientWidth * ratio)), Math.max(1, Math.round(this.plotElement.clientHeight * ratio)))
-    gl.clear(this.panelColour)
-    if (scene.info.allocations === 0) {
-      this.drawn = NOTHING_DRAWN
-      return
+  private providerFor({ scale }: Limits): TileProvider | null {
+    const { info } = this.scene!
+    if (info.allocations === 0) return null
+    if (!this.provider || this.providerAxis !== scale.axis) {
+      this.provider = tileProvider(this.client, info.index, scale.axis, scale.grid, info.peakBytes)
+      this.providerAxis = scale.axis
     }
-    if (!this.provider || this.provider.id({ level: 0, tile: 0, yLevel: 0, yTile: 0 }).split('/')[1] !== axis) {
-      this.provider = tileProvider(this.client, scene.info.index, axis, limits.scale.grid, scene.info.peakBytes)
-    }
-    const left = Math.round(plot.left * ratio)
-    const bottom = gl.canvas.height - Math.round((plot.top + plot.height) * ratio)
-    this.layerFrame = layer.draw(this.provider, window, {
-      x0: left,
-      x1: left + Math.round(plot.width * ratio),
-      y0: bottom,
-      y1: bottom + Math.round(plot.height * ratio),
-    })
-    const { level, triangles, exact, tiles, pending } = this.layerFrame
-    this.drawn = { level, triangles, exact, tiles, pending }
+    return this.provider
   }
 
   private prepareTheme(state: State): Inks {
     const dark = isDark(state.theme)
     this.inks ??= readInks(this.element)
-    // Stored tiles are painted before the stack table arrives. Most tables are shorter than this; then nothing is painted twice.
-    const count = Math.max(1 << 14, this.scene!.stacks?.count ?? 0)
-    const colours = `${dark}/${count}`
-    if (this.layer && this.coloursFor !== colours) {
-      this.layer.painter.palette.set(stackColours(count, dark))
-      this.coloursFor = colours
-    }
-    if (this.themeKey === '') {
-      this.themeKey = dark ? 'dark' : 'light'
-      this.panelColour = parseColour(this.inks.panel)
-    }
+    this.themeKey = dark ? 'dark' : 'light'
+    this.picture.colour(this.scene!.stacks?.count ?? 0, dark, this.inks.panel.rgba)
     return this.inks
   }
 
   private showTooltip(frame: Frame, hit: Hit | null): void {
     const { at } = this
+    const { left, top } = frame.plot
     const mark = at && markAt(frame, at.x, at.y)
     this.plotElement.classList.toggle('over-mark', Boolean(mark))
-    if (at && mark) this.tooltip.show([{ kind: 'plain', text: describeMark(mark) }], at.x, at.y, null)
-    else if (at && hit) this.tooltip.show(describeHit(frame.scene, hit), at.x, at.y, this.colourOf(hit.id))
+    if (at && mark) this.tooltip.show([{ kind: 'plain', text: describeMark(mark) }], at.x + left, at.y + top, null)
+    else if (at && hit) this.tooltip.show(describeHit(frame.scene, hit), at.x + left, at.y + top, this.colourOf(hit.id))
     else this.tooltip.hide()
   }
 
@@ -258,11 +234,4 @@ export class TimelineView {
     if (!data || id < 0 || id >= data.N) return null
     return `rgb(${stackColour(data.stack[id], isDark(this.store.state.theme)).join(' ')})`
   }
-}
-
-/** "#rrggbb" as three numbers 0…1. */
-function parseColour(text: string): [number, number, number] {
-  const value = /^#([0-9a-f]{6})$/i.exec(text)
-  const bits = value ? parseInt(value[1], 16) : 0xffffff
-  return [(bits >> 16) / 255, ((bits >> 8) & 255) / 255, (bits & 255) / 255]
 }

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { installApi, type PublicApi } from '../src/api'
+import type { Controller, ViewPatch } from '../src/controller'
+import { openClient } from '../src/data/client'
+import type { DataClient, DeviceData, TileKey } from '../src/data/model'
+import { eventGrid } from '../src/layout/grid'
+import { offsetOf } from '../src/layout/pick'
+import { layOutTile } from '../src/layout/tile'
+import { reportOf } from './report'
+import { randomDevice } from './trace'
+
+const device = randomDevice({ events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9), times: true }, 11)
+
+/** Without a script no worker can be made: everything runs here. */
+function open(stored: number[] = []): Promise<DataClient> {
+  const blobs = reportOf(device, stored)
+  return openClient({ names: () => Object.keys(blobs), text: (name) => blobs[name] }, '')
+}
+
+const columnsOf = ({ info: _, ...columns }: DeviceData) => columns
+const key: TileKey = { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }
+
+test('a device comes back as it was, both ways', async () => {
+  const client = await open()
+  assert.equal(client.devices[0].device, 3)
+  const now = client.deviceNow(0)
+  assert.equal(await client.device(0), now)
+  const later = await (await open()).device(0)
+  assert.deepEqual(columnsOf(later), columnsOf(now))
+  for (const name of ['size', 'start', 'end', 'allocEvent', 'freeEvent', 'freeRequestedEvent', 'stack', 'category', 'addrLo', 'allocated', 'timeUs'] as const) {
+    assert.deepEqual(now[name], device[name], name)
+  }
+  assert.deepEqual([...now.reserved.subarray(0, 4)], [4096, 4608, 4608, 4608])
+  assert.deepEqual([...now.other.free], [NaN, 4])
+  assert.throws(() => client.deviceNow(1), RangeError)
+})
+
+test('tiles, laid out or stored, are those of the device', async () => {
+  const expected = layOutTile({ ...device.info, ...device }, key)
+  assert.deepEqual(await (await open()).tile(key), expected)
+  const client = await open([0])
+  const stored = await client.tile(key)
+  assert.equal(stored.samples.length, 0)
+  assert.deepEqual({ ...stored, samples: expected.samples }, expected)
+  await client.device(0)
+  assert.deepEqual(await client.tile(key), expected)
+  const exact = { ...key, level: eventGrid(device.info).depth, tile: 1, yLevel: 2, yTile: 1 }
+  assert.deepEqual(await client.tile(exact), layOutTile({ ...device.info, ...device }, exact))
+  await assert.rejects(client.tile({ ...key, device: 4 }))
+})
+
+test('the latest tile is served first, and a cancelled one not at all', async () => {
+  const client = await open()
+  await client.device(0)
+  const order: number[] = []
+  const ask = (level: number) => client.tile({ ...key, level }).then(() => order.push(level))
+  const all = [ask(0), ask(1), ask(2)]
+  const cancelled = client.tile({ ...key, yLevel: 1 })
+  client.cancel({ ...key, yLevel: 1 })
+  await assert.rejects(cancelled, { name: 'TileCancelled' })
+  await Promise.all(all)
+  assert.deepEqual(order, [2, 1, 0])
+})
+
+test('a damaged report says so', async () => {
+  const blobs = reportOf(device)
+  const texts = { names: () => Object.keys(blobs), text: (name: string) => blobs[name] }
+  blobs.main = blobs.main.slice(0, 40) + '<' + blobs.main.slice(41)
+  await assert.rejects(openClient(texts, ''), /damaged/)
+})
+
+function fakeController(): Controller & { patches: ViewPatch[] } {
+  const patches: ViewPatch[] = []
+  return {
+    patches,
+    setView: async (patch) => void patches.push(patch),
+    getView: () => ({ device: 0, view: 'timeline', x: [0, 1], y: [0, 1], axis: 'event', select: null, query: '' }),
+    drawn: () => ({ level: 0, triangles: 2, exact: true, tiles: 1, pending: 0 }),
+    firstPaint: Promise.resolve(),
+    testContextLoss: () => {},
+  }
+}
+
+test('window.snapreport answers exactly and refuses what is wrong', async () => {
+  const target: { snapreport?: PublicApi } = {}
+  const controller = fakeController()
+  const api = installApi(target, open().then((client) => ({ client, controller })))
+  assert.equal(target.snapreport, api)
+  assert.throws(() => api.devices(), /still opening/)
+  await api.ready
+  assert.deepEqual(api.devices(), [3])
+  assert.equal(api.getView().device, 3)
+  const s = device.info.peakEvent + 1
+  for (let id = 0; id < device.N; id += 97) {
+    const offset = offsetOf(device, id, s)
+    if (Number.isNaN(offset) || device.size[id] === 0) continue
+    assert.equal(api.pick(3, s - 1, offset)!.id, id)
+    assert.deepEqual(api.pick(3, s - 1, offset + device.size[id] - 1), api.allocation(3, id))
+  }
+  assert.equal(api.pick(3, s - 1, device.allocated[s]), null)
+  assert.throws(() => api.pick(3, device.n, 0), RangeError)
+  assert.throws(() => api.pick(0, 0, 0), /no device 0; there are 3/)
+  assert.equal(api.allocation(3, device.N), null)
+  const first = api.allocation(3, 40)!
+  assert.equal(first.alloc_us, device.info.time0! + device.timeUs![device.allocEvent[40]])
+  assert.equal(first.origin, 'traced')
+  assert.equal(api.allocation(3, 0)!.origin, 'ghost')
+  assert.equal(api.allocation(3, 0)!.alloc_us, null)
+  assert.deepEqual(api.frames(3, 2), [{ filename: '</script><b>.py', line: 1, name: 'f2' }])
+  assert.deepEqual(api.stats(3).top_stacks_at_peak[0].frames, [{ filename: '</script><b>.py', line: 0, name: 'f1' }])
+  await api.setView({ device: 3, x: [5, 5], select: -1 })
+  assert.deepEqual(controller.patches, [{ device: 0, x: [5, 6], select: null }])
+  for (const bad of [{ device: 9 }, { x: [3, 1] }, { y: ['a', 2] }, { colour: 1 }, { axis: 'z' }, { device: 3, select: 1e9 }, { query: 'size>1' }]) {
+    await assert.rejects(api.setView(bad as never), JSON.stringify(bad))
+  }
+  await assert.rejects(api.search(3, 'x'), /later version/)
+})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +78,17 @@ class Opened:
 
         return Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
 
+    def until(self, expression: str, argument: Any = None, seconds: float = 10) -> None:
+        """Wait until an expression is true. (playwright's own wait evaluates strings, which the page's policy forbids.)"""
+        end = time.monotonic() + seconds
+        while not self.js(expression, argument):
+            assert time.monotonic() < end, f"never came true: {expression}"
+            self.page.wait_for_timeout(20)
+
     def settle(self) -> None:
-        """Wait until a frame with nothing pending has been drawn."""
-        self.page.wait_for_function("snapreport.drawn().pending === 0")
+        """Wait until what was asked for is drawn: two frames have passed and no tile is pending."""
+        self.js("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.until("snapreport.drawn().pending === 0")
         self.js("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 

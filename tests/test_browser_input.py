@@ -220,14 +220,12 @@ def test_noise_frames_behind_a_switch(report_of: Callable[..., Path], open_repor
 
 def test_link_opens_on_the_same_place(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     opened.set_view(x=[1234, 2345.5], y=[1 << 20, 1 << 29], select=77)
-    opened.page.wait_for_function("location.hash.length > 5")
-    opened.page.wait_for_timeout(600)
+    opened.until("location.hash.includes('select=77')")
     fragment, view = opened.js("location.hash"), opened.view()
     again = open_report(report_of(corpus.path_of("training")), fragment)
     assert again.view() == view
-    again.page.evaluate("location.hash = ''")
-    again.page.wait_for_timeout(100)
-    assert again.view()["select"] is None, "the address and the page are the same, both ways"
+    again.js("location.hash = ''")
+    again.until("snapreport.getView().select === null")
 
 
 @pytest.mark.parametrize("fragment", ["#device=99&x=a..b", "#x=5..1&select=-3&axis=sideways", "#%%%", "#view=<script>", "#x=1e999..2e999", "#select=99999999"])
@@ -245,8 +243,7 @@ def test_device_selector(report_of: Callable[..., Path], open_report: Callable[.
     for index, number in enumerate(sorted(devices)):
         select.select_option(index=index)
         view = at_rest(opened)
-        opened.page.wait_for_function("d => snapreport.getView().device === d", arg=number)
-        assert is_everything(opened, devices[number], view if view["device"] == number else at_rest(opened))
+        assert view["device"] == number and is_everything(opened, devices[number], view)
 
 
 def test_axis_switch(opened: Any, device: Any) -> None:

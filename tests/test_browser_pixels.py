@@ -22,6 +22,7 @@ Color = tuple[int, int, int]
 def bands() -> dict[str, Any]:
     """Five bands of several GiB over a thousand events, the rest of which are allocations of 512 bytes and their frees."""
     events: list[dict[str, Any]] = []
+    small = False
     for i in range(EVENTS):
         frames = [{"filename": "train.py", "line": i, "name": f"f{i}"}]
         born = next((n for n, band in enumerate(BANDS) if band[1] == i), None)
@@ -31,9 +32,9 @@ def bands() -> dict[str, Any]:
         elif freed is not None:
             events.append({"action": "free_completed", "addr": GIB * 100 * (freed + 1), "size": BANDS[freed][0] * GIB, "stream": 0, "time_us": i * 10})
         else:
-            action = ("alloc", "free_completed")[i % 2]
+            small = not small
             frames = [{"filename": "small.py", "line": 1, "name": "small"}]
-            events.append({"action": action, "addr": 512, "size": 512, "stream": 0, "time_us": i * 10, "frames": frames})
+            events.append({"action": "alloc" if small else "free_completed", "addr": 512, "size": 512, "stream": 0, "time_us": i * 10, "frames": frames})
     return {"segments": [], "device_traces": [events]}
 
 

@@ -52,7 +52,7 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         Column("names", names, "json"),
         Column("frame_file", file_index, "u32"),
         Column("frame_name", name_index, "u32"),
-        Column("frame_line", table["line"].to_numpy(), "i32"),
+        Column("frame_line", table["line"].clip(-(1 << 31), (1 << 31) - 1).to_numpy(), "i32"),
         Column("frame_flags", frame_flags(table).to_numpy(), "u8"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),

@@ -79,6 +79,15 @@ export class Blitter {
     }
   }
 
+  /** Compiles ahead what the first picture needs; the rest is compiled by prepareAll, once there is time. */
+  prepare(): void {
+    this.programs.smooth.prepare()
+  }
+
+  prepareAll(): void {
+    for (const program of Object.values(this.programs)) program.prepare()
+  }
+
   /** Draws onto the canvas in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
   draw(blits: readonly Blit[], fast: boolean): void {
     const { gl, generation, canvas } = this.context

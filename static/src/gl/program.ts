@@ -16,7 +16,6 @@ export class Program {
     this.context = context
     this.vertex = vertex
     this.fragment = fragment
-    this.prepare()
   }
 
   use(): void {

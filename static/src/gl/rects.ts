@@ -79,6 +79,11 @@ export class RectPainter {
     this.program = new Program(context, VERTEX, FRAGMENT)
   }
 
+  /** Compiles ahead. */
+  prepare(): void {
+    this.program.prepare()
+  }
+
   /** Draws onto the canvas, which is width × height CSS pixels. Edges fall on whole device pixels. */
   draw(list: RectList, width: number, height: number): void {
     if (list.count === 0) return

@@ -63,6 +63,12 @@ export class TileLayer {
     this.textures = new TileTextures(context, this.painter, TEXTURE_BUDGET_BYTES)
   }
 
+  /** Compiles ahead what the first picture needs. */
+  prepare(): void {
+    this.painter.prepare()
+    this.blitter.prepare()
+  }
+
   /** Draws one frame of the window into the rectangle of device pixels (y up) and asks for what is missing. */
   draw(provider: TileProvider, window: Rect, place: Rect): LayerFrame {
     const { grid } = provider
@@ -84,7 +90,7 @@ export class TileLayer {
     this.textures.evict(new Set([...ids, ...shown.map(({ address }) => provider.id(address))]))
     const sharp = shown.filter((part) => part.wanted).length
     if (unfinished) this.context.requestFrame()
-    else if (sharp === wanted.length && !moving) this.prefetch(provider, window, level, yLevel)
+    else if (sharp === wanted.length && !moving) this.idle(provider, window, level, yLevel)
     const parts = [...new Set(shown.map(({ address }) => provider.id(address)))]
     const sources = parts.map((id) => this.textures.source(id) as TileSource | null)
     return {
@@ -137,8 +143,9 @@ export class TileLayer {
     }
   }
 
-  /** The neighbours left and right, once nothing else is to do. */
-  private prefetch(provider: TileProvider, window: Rect, level: number, yLevel: number): void {
+  /** Once nothing else is to do: shaders for later, and the neighbours left and right. */
+  private idle(provider: TileProvider, window: Rect, level: number, yLevel: number): void {
+    this.blitter.prepareAll()
     if (this.requests.size > 0) return
     const near = wantedTiles(provider.grid, window, level, yLevel, 1)
     for (const address of near.slice(0, 12)) {

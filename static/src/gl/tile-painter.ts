@@ -70,6 +70,11 @@ export class TilePainter {
     this.palette = new Palette(context)
   }
 
+  /** Compiles ahead. */
+  prepare(): void {
+    this.program.prepare()
+  }
+
   /** Draws quads [from, from + count) of the source so that its spans fill the viewport; heightRows: rows of the viewport. */
   paint(source: QuadSource, from: number, count: number, xScale: number, heightRows: number): void {
     const { gl } = this.context

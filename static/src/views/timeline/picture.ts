@@ -35,6 +35,12 @@ export class Picture {
     this.flat = this.gl ? null : this.canvas.getContext('2d')
   }
 
+  /** Starts to compile what the first picture needs. */
+  compile(): void {
+    this.layer?.prepare()
+    this.rectPainter?.prepare()
+  }
+
   /** onFrame draws; onError hears of tiles that cannot be made. */
   connect(onFrame: () => void, onError: (error: unknown) => void): void {
     this.onFrame = onFrame
@@ -120,7 +126,9 @@ let prepared: Picture | null = null
  * as well happen while the worker reads the report.
  */
 export function preparePicture(): void {
-  prepared ??= new Picture()
+  if (prepared) return
+  prepared = new Picture()
+  prepared.compile()
 }
 
 /** The prepared picture, or a new one. */

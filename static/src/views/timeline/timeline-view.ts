@@ -82,6 +82,10 @@ export class TimelineView {
       this.scene = new Scene(this.client.devices[index])
       this.provider = null
       this.picture.keepOnly(index)
+      // The worker starts on the coarsest tile while this thread is still busy with the first frame, which asks for it again.
+      if (this.scene.info.allocations > 0 && this.store.state.axis === 'event') {
+        this.client.tile({ device: index, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }).catch(() => {})
+      }
     }
     if (data && stacks && !this.scene.data) this.scene.setData(data, stacks)
     this.requestFrame()

@@ -10,7 +10,7 @@ import corpus
 import pytest
 from pages import SIZE
 
-WINDOW = [2000, 6000]
+WINDOW = [5000, 8000]
 
 
 @pytest.fixture

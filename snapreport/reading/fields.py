@@ -6,6 +6,7 @@ values nested 100,000 deep would end the process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,8 @@ def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
     budget[0] -= 1
     if type(value) is str:
         return clean(value[:10_000])
+    if type(value) is float and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
     if value is None or type(value) in (bool, float) or (type(value) is int and -(2**63) <= value < 2**64):
         return value
     if depth and budget[0] > 0 and type(value) is dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,16 +16,23 @@ from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3
+# Code that the reader did not write and cannot change.
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/torch/|/lib/python3|^<frozen")
 
 
 @dataclass(frozen=True)
 class StackLine:
-    """One of the stacks that hold most at the peak. ``frames``: innermost first, each "function file.py:12"."""
+    """One of the stacks that hold most at the peak.
+
+    ``frames``: innermost first, each "function file.py:12", ← before its caller; ``told``: the innermost of the
+    program's own code; ``hidden``: frames not shown.
+    """
 
     size: str
     share: str
     count: int
-    frames: list[str]
+    frames: str
+    told: str
     hidden: int
 
 
@@ -128,24 +136,41 @@ def _stack_line(
 ) -> StackLine:
     offsets = snapshot.recording.stack_offsets
     ids = snapshot.recording.stack_frames[offsets[stack] : offsets[stack + 1]].tolist()
-    # Python frames are the reader's own words; a stack of C++ frames alone shows those.
+    telling = _telling(ids, flags)
+    shown = _shown(telling, frames)
+    words = [_frame(*frames[telling[at]]) for at in shown]
+    # A gap in the chain of callers is shown as one.
+    text = "".join(
+        word if not place else (" ← " if shown[place] == shown[place - 1] + 1 else " ← … ") + word for place, word in enumerate(words)
+    )
+    own = next((word for at, word in zip(shown, words, strict=True) if not _LIBRARY.search(frames[telling[at]][1])), "")
+    return StackLine(bytes_text(size), share_text(size, peak), count, text, own or "".join(words[:1]), len(ids) - len(shown))
+
+
+def _telling(ids: list[int], flags: np.ndarray) -> list[int]:
+    """The frames worth reading: Python's, which are the reader's own words; else C++ ones; else whatever there is."""
     telling = [i for i in ids if not flags[i] & NOISE]
-    python = [i for i in telling if flags[i] & PYTHON]
-    shown = (python or telling or ids)[:FRAMES_SHOWN]
-    return StackLine(bytes_text(size), share_text(size, peak), count, [_frame(*frames[i]) for i in shown], len(ids) - len(shown))
+    return [i for i in telling if flags[i] & PYTHON] or telling or ids
+
+
+def _shown(telling: list[int], frames: list[tuple]) -> list[int]:
+    """Which of them stand in the table: the innermost, and the innermost ones of the program's own code."""
+    own = [at for at, i in enumerate(telling) if not _LIBRARY.search(frames[i][1].replace("\\", "/"))]
+    chosen = list(dict.fromkeys([0, *own[: FRAMES_SHOWN - 1], *range(FRAMES_SHOWN)]))[:FRAMES_SHOWN]
+    return sorted(at for at in chosen if at < len(telling))
 
 
 def _frame(name: str, filename: str, line: int) -> str:
     place = filename.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{name[:120]} {place}:{line}" if line else name[:120]
+    return f"{name[:120]} {place}:{line}" if line > 0 else name[:120]
 
 
 def _headline(timeline: DeviceTimeline, card: Card) -> str:
     where = "before the first event" if timeline.peak_event < 0 else f"at event {count_text(timeline.peak_event)}"
     text = f"{card.name} peaked at {card.cells[0]} allocated {where}, with {bytes_text(int(timeline.reserved[timeline.peak_event + 1]))} reserved."
-    named = next((line for line in card.stacks if line.frames), None)
+    named = next((line for line in card.stacks if line.told), None)
     if named:
-        text += f" {named.share} of it came from {named.frames[0]}."
+        text += f" {named.share} of it came from {named.told}."
     return text
 
 

@@ -3,8 +3,11 @@
 
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './data/describe'
-import type { DataClient, FrameJson, StatsJson } from './data/model'
+import type { DataClient, DeviceData, FrameJson, StatsJson } from './data/model'
+import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
+import { eventSamples } from './layout/sampling'
+import { tileSpans } from './layout/spans'
 
 export interface PublicApi {
   /** Settled once the first view is painted from real data. */
@@ -20,6 +23,18 @@ export interface PublicApi {
   search(device: number, query: string): Promise<never>
   drawn(): Drawn
   testContextLoss(): void
+  /** For the tests, which compare both layouts. */
+  debug: { spans(device: number, level: number, tile: number): SpanRecord[] }
+}
+
+/** A span of the page's own layout of a tile (event axis, rows of the full height), as the file stores it. */
+export interface SpanRecord {
+  first: number
+  length: number
+  rep: number
+  stack: number
+  count: number
+  bytes: number
 }
 
 interface Parts {
@@ -68,9 +83,28 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
     search: () => Promise.reject(new Error('search comes with a later version of the report')),
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),
+    debug: {
+      spans(device, level, tile) {
+        const { client } = now()
+        return spanRecords(client.deviceNow(indexOf(client, device)), level, tile)
+      },
+    },
   }
   target.snapreport = api
   return api
+}
+
+function spanRecords(d: DeviceData, level: number, tile: number): SpanRecord[] {
+  const grid = gridOf(d, 'event')
+  const spans = tileSpans(d, eventSamples(d.allocated, grid, level, tile).s, rowHeight(grid, 0))
+  return Array.from({ length: spans.count }, (_, i) => ({
+    first: spans.first[i],
+    length: spans.length[i],
+    rep: spans.rep[i],
+    stack: spans.stack[i],
+    count: spans.members[i],
+    bytes: spans.bytes[i],
+  }))
 }
 
 /** What callers name devices by: the recorder's number, or the index when several files share numbers. */

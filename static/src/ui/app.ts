@@ -6,7 +6,7 @@ import { preparePicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
 import { describeHeadline, describeWindow } from '../views/timeline/describe'
 import { DetailsPanel } from './details'
-import { deviceName, explain, firstDevice } from './devices'
+import { deviceName, explain, firstDevice, hasData } from './devices'
 import { fill, h } from './dom'
 import { bindHash, readHash } from './hash'
 import { HelpDialog } from './help'
@@ -59,6 +59,7 @@ class App implements Controller {
       timeline: this.timeline,
       fit: () => this.timeline.navigator.fit(),
       goToPeak: () => this.goToPeak(),
+      goToOom: () => this.goToOom(),
       toggleBox: () => this.toggleBox(),
       toggleHelp: () => this.help.toggle(),
       closeHelp: () => this.help.close(),
@@ -140,7 +141,11 @@ class App implements Controller {
 
   private render(): void {
     const { state } = this.store
-    this.toolbar.render(state, this.info?.time0 != null && this.info.events > 0, this.timeline.boxMode)
+    this.toolbar.render(state, {
+      hasTimes: this.info?.time0 != null && this.info.events > 0,
+      hasOom: (this.info?.stats.oom_events.length ?? 0) > 0,
+      boxMode: this.timeline.boxMode,
+    })
     const summary = document.getElementById('summary')
     if (summary) summary.hidden = state.view !== 'summary'
     this.workspace.hidden = state.view !== 'timeline'
@@ -155,6 +160,7 @@ class App implements Controller {
       return
     }
     const reason = explain(info)
+    this.workspace.classList.toggle('nothing', !hasData(info))
     if (!this.timeline.hasPicture) this.tell('This browser cannot draw the picture: it has no WebGL2. Curves, marks and the summary are complete.')
     else if (reason) this.tell(reason)
     else this.notice.hidden = true
@@ -180,6 +186,15 @@ class App implements Controller {
 
   private goToPeak(): void {
     if (this.info) this.timeline.navigator.centreOn(this.info.peakEvent)
+  }
+
+  /** The first one after the middle of the window, else the first. */
+  private goToOom(): void {
+    const events = this.info?.stats.oom_events ?? []
+    const { x } = this.store.state
+    const middle = x ? (x[0] + x[1]) / 2 : -Infinity
+    const next = events.find((event) => event > middle + 0.5) ?? events[0]
+    if (next !== undefined) this.timeline.navigator.centreOn(next)
   }
 
   private toggleBox(): void {

@@ -13,7 +13,7 @@ import type { Store } from './state'
 type Row = [label: string, value: Node | string | null]
 
 export class DetailsPanel {
-  readonly element = h('aside', { class: 'details', 'aria-label': 'Selected allocation', hidden: true })
+  readonly element = h('aside', { class: 'details', 'aria-label': 'Selected allocation', tabindex: 0, hidden: true })
   private readonly store: Store
   private readonly onShow: (event: number) => void
   private shown = ''

@@ -2,6 +2,7 @@
 
 import type { DataClient, DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
+import { plural } from './format'
 
 export function hasData(info: DeviceInfo): boolean {
   return info.events > 0 || info.allocations > 0 || info.stats.segments > 0
@@ -23,7 +24,10 @@ export function deviceName(manifest: Manifest, info: DeviceInfo): string {
 }
 
 export function deviceSummary(info: DeviceInfo): string {
-  if (info.events > 0) return `${formatCount(info.events)} events`
+  const ooms = info.stats.oom_events.length
+  // Said here because the report opens on the first device, which need not be the one that failed.
+  const failed = ooms ? `, ${ooms} OOM` : ''
+  if (info.events > 0) return `${plural(info.events, 'event')}${failed}`
   return info.allocations > 0 ? 'final state only' : 'no events'
 }
 

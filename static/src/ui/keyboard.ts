@@ -24,6 +24,7 @@ export const KEY_HELP: readonly KeyHelp[] = [
   { keys: 'Shift + ↑ ↓', text: 'Zoom in bytes' },
   { keys: '0, Home', text: 'Show everything' },
   { keys: 'P', text: 'Go to the peak' },
+  { keys: 'O', text: 'Go to the next out-of-memory error' },
   { keys: '[ ]', text: 'Select the allocation before or after' },
   { keys: 'N', text: 'Show runtime frames' },
   { keys: 'T', text: 'Event or time axis' },
@@ -41,6 +42,7 @@ export interface KeyActions {
   toggleBox(): void
   toggleAxis(): void
   goToPeak(): void
+  goToOom(): void
   /** Selects the next or the one before. */
   step(by: number): void
 }
@@ -51,6 +53,8 @@ const STEP = 0.12
 export function bindKeys(actions: KeyActions): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event.target)) return
+    // Inside the panel, arrows scroll it.
+    if (isScrolling(event)) return
     if (runKey(event, actions)) event.preventDefault()
   })
 }
@@ -79,12 +83,17 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
     case '-': case '_': return timeline.zoomBy(1 / ZOOM, 1), true
     case '0': case 'Home': return navigator.fit(), true
     case 'p': return actions.goToPeak(), true
+    case 'o': return actions.goToOom(), true
     case 'b': return actions.toggleBox(), true
     case 't': return actions.toggleAxis(), true
     case '[': return actions.step(-1), true
     case ']': return actions.step(1), true
     default: return false
   }
+}
+
+function isScrolling({ key, target }: KeyboardEvent): boolean {
+  return (key.startsWith('Arrow') || key === 'Home') && target instanceof Element && target.closest('.details') !== null
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -11,6 +11,7 @@ const TITLES: Record<ViewName, string> = { timeline: 'Timeline', summary: 'Summa
 export interface ToolbarActions {
   fit(): void
   goToPeak(): void
+  goToOom(): void
   toggleBox(): void
   toggleHelp(): void
   setAxis(axis: 'event' | 'time'): void
@@ -22,6 +23,7 @@ export class Toolbar {
   private readonly device: HTMLSelectElement
   private readonly axes = new Map<'event' | 'time', HTMLButtonElement>()
   private readonly box: HTMLButtonElement
+  private readonly oom: HTMLButtonElement
   private readonly timelineTools: HTMLElement
 
   constructor(client: DataClient, store: Store, actions: ToolbarActions) {
@@ -50,21 +52,25 @@ export class Toolbar {
       axisGroup.append(button)
     }
     this.box = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox }, 'Box zoom')
+    this.oom = h('button', { type: 'button', class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom }, 'OOM')
     this.timelineTools = h('div', { class: 'tools' }, axisGroup,
       h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
+      this.oom,
       h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
       this.box)
     this.element = h('div', { class: 'toolbar' }, tabs, this.device, this.timelineTools,
       h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?'))
   }
 
-  render(state: State, hasTimes: boolean, boxMode: boolean): void {
+  render(state: State, { hasTimes, hasOom, boxMode }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean }): void {
+    this.oom.hidden = !hasOom
     for (const [view, tab] of this.tabs) {
       const selected = view === state.view
       tab.setAttribute('aria-selected', String(selected))
       tab.tabIndex = selected ? 0 : -1
     }
     this.device.value = String(state.device)
+    this.device.hidden = state.view === 'summary'
     this.timelineTools.hidden = state.view !== 'timeline'
     for (const [axis, button] of this.axes) {
       const possible = axis === 'event' || hasTimes

@@ -41,14 +41,18 @@ function drawXAxis(frame: Frame): void {
   bottom.textBaseline = 'top'
   bottom.textAlign = 'right'
   const y = plot.height + 8
-  bottom.fillText(scale.axis === 'time' ? 'time' : 'event', -9, y)
+  bottom.fillText(frame.scene.info.events === 0 ? '' : scale.axis === 'time' ? 'time' : 'event', -9, y)
   bottom.textAlign = 'left'
+  if (frame.scene.info.events === 0) {
+    bottom.fillText('final state', 0, y)
+    return
+  }
   let free = -6
   for (const { value, label } of xTicksOf(frame)) {
     const x = xToPixel(frame, value)
     bottom.fillRect(Math.round(x), plot.height + 1, 1, 4)
     const width = bottom.measureText(label).width
-    const start = Math.min(x - width / 2, plot.width + 6 - width)
+    const start = Math.min(Math.max(x - width / 2, -5), plot.width + 6 - width)
     if (start < free) continue
     bottom.fillText(label, start, y)
     free = start + width + 12

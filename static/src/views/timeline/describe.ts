@@ -76,7 +76,7 @@ function lifetimeUs(data: DeviceData, id: number): number | null {
 function describeColumn(data: DeviceData, column: Column, totals: boolean): Line[] {
   const { s, from, to } = column
   const lines: Line[] = []
-  const position = s === 0 ? 'before the first event' : `event ${formatCount(s - 1)}${momentOf(data, s)}`
+  const position = data.n === 0 ? 'final state' : s === 0 ? 'before the first event' : `event ${formatCount(s - 1)}${momentOf(data, s)}`
   if (totals) {
     lines.push({ kind: 'title', text: `${formatBytes(data.allocated[s])} allocated` })
     if (data.reserved[s] > 0) lines.push({ kind: 'plain', text: `${formatBytes(data.reserved[s])} reserved` })

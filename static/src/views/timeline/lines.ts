@@ -7,25 +7,29 @@ export function drawLines(frame: Frame): void {
   const { scene, inks, rects } = frame
   if (!scene.data || !scene.allocatedMax || !scene.reservedMax) return
   const edge = stepsOf(frame, scene.allocatedMax, scene.data.allocated)
+  // Uprights of narrow spikes stand close together: as dark as the treads they would hide what the spikes are made of.
+  rects.ink(inks.ink.rgba, 0.25)
+  addUprights(frame, edge, 1)
   rects.ink(inks.ink.rgba, 0.8)
-  addSteps(frame, edge, 1)
+  addTreads(frame, edge, 1)
   if (scene.info.stats.peak_reserved_bytes <= 0) return
   const reserved = stepsOf(frame, scene.reservedMax, scene.data.reserved)
-  rects.ink(inks.halo.rgba)
-  addSteps(frame, reserved, 4)
-  rects.ink(inks.reserved.rgba)
-  addSteps(frame, reserved, 2)
+  for (const [ink, thickness] of [[inks.halo, 4], [inks.reserved, 2]] as const) {
+    rects.ink(ink.rgba)
+    addUprights(frame, reserved, thickness)
+    addTreads(frame, reserved, thickness)
+  }
 }
 
 /** Where the label of the reserved line goes: pixels from the top of the plot; `above`: the line is out of sight upwards. */
-export function reservedLabel(frame: Frame): { y: number; above: boolean } | null {
+export function reservedLabel(frame: Frame): { y: number; above: boolean; bytes: number } | null {
   const { scene, window, scale } = frame
   const { data } = scene
   if (!data || scene.info.stats.peak_reserved_bytes <= 0) return null
   const [, to] = scene.positions(scale.axis, window.x0, window.x1)
   const last = data.reserved[Math.min(to, data.reserved.length) - 1]
   if (last < window.y0) return null
-  return last > window.y1 ? { y: 0, above: true } : { y: yToPixel(frame, last), above: false }
+  return last > window.y1 ? { y: 0, above: true, bytes: last } : { y: yToPixel(frame, last), above: false, bytes: last }
 }
 
 /** x0, x1, y per step: neighbours have different y. */
@@ -50,17 +54,27 @@ function stepsOf(frame: Frame, greatest: RangeMax, values: Float64Array): number
   return steps
 }
 
-/** A line of some thickness along the steps, upright where they meet; clipped to what can be seen. */
-function addSteps({ rects, plot }: Frame, steps: number[], thickness: number): void {
+/** The level parts of a line of some thickness; clipped to what can be seen. */
+function addTreads({ rects, plot }: Frame, steps: number[], thickness: number): void {
   const half = thickness / 2
-  const clip = (y: number): number => Math.min(plot.height + 8, Math.max(-8, y))
   for (let i = 0; i < steps.length; i += 3) {
     const x0 = Math.max(-8, steps[i])
     const x1 = Math.min(plot.width + 8, steps[i + 1])
-    const y = clip(steps[i + 2])
+    const y = clipY(plot.height, steps[i + 2])
     if (x1 > x0) rects.add(x0, y - half, x1, y + half)
-    if (i === 0) continue
-    const before = clip(steps[i - 1])
-    rects.add(x0 - half, Math.min(before, y) - half, x0 + half, Math.max(before, y) + half)
   }
+}
+
+/** The upright parts, where two steps meet. */
+function addUprights({ rects, plot }: Frame, steps: number[], thickness: number): void {
+  const half = thickness / 2
+  for (let i = 3; i < steps.length; i += 3) {
+    const before = clipY(plot.height, steps[i - 1])
+    const y = clipY(plot.height, steps[i + 2])
+    rects.add(steps[i] - half, Math.min(before, y) - half, steps[i] + half, Math.max(before, y) + half)
+  }
+}
+
+function clipY(height: number, y: number): number {
+  return Math.min(height + 8, Math.max(-8, y))
 }

@@ -31,12 +31,21 @@ export function drawMarks(frame: Frame): void {
     }
     const text = labelOf(mark)
     const width = top.measureText(text).width
-    const start = x + 7 + width > plot.width ? x - 7 - width : x + 7
-    if (taken.some(([low, high]) => start < high && start + width > low)) continue
+    const start = placeLabel(x, width, plot.width, taken, visible.map((other) => other.x))
+    if (start === null) continue
     taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
     top.fillStyle = inks[mark.kind].css
     top.fillText(text, start, LABEL_Y)
   }
+}
+
+/** Left edge of a label beside its mark: to the right, or to the left where that is crowded; null when neither is free. */
+function placeLabel(x: number, width: number, limit: number, taken: [number, number][], marks: number[]): number | null {
+  const free = [x + 7, x - 7 - width].filter((start) => start >= -20 && start + width <= limit + 14
+    && !taken.some(([low, high]) => start < high && start + width > low))
+  const crossed = (start: number): number => marks.filter((other) => other !== x && other > start - 6 && other < start + width + 6).length
+  free.sort((a, b) => Number(crossed(a) > 0) - Number(crossed(b) > 0))
+  return free[0] ?? null
 }
 
 function drawMark(frame: Frame, mark: Mark, x: number): void {

@@ -1,6 +1,7 @@
 // What lies over and around the picture: axes, curves, marks, and what the pointer and the selection add.
 
 import { RectList } from '../../gl/rects'
+import { formatBytes } from '../../layout/format'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
 import type { Hit } from './describe'
@@ -69,7 +70,7 @@ export class Overlay {
     const at = reservedLabel(frame)
     label.hidden = at === null
     if (!at) return
-    const text = at.above ? '↑ reserved' : 'reserved'
+    const text = `${at.above ? '↑ ' : ''}reserved ${formatBytes(at.bytes)}`
     if (label.textContent !== text) label.textContent = text
     const y = frame.plot.top + (at.above ? 2 : Math.max(2, at.y - 19))
     label.style.transform = `translateY(${Math.round(y)}px)`

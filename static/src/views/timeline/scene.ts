@@ -29,7 +29,8 @@ export class Scene {
   constructor(info: DeviceInfo) {
     this.info = info
     this.events = eventScale(info)
-    this.marks = info.allocations > 0 ? [peakMark(info)] : []
+    // A device without history has one position: there its peak says nothing.
+    this.marks = info.allocations > 0 && info.events > 0 ? [peakMark(info)] : []
   }
 
   setData(data: DeviceData, stacks: Stacks): void {

@@ -1,0 +1,1 @@
+"""Measures what the project promises: see ``python -m benchmarks --help``."""

@@ -56,7 +56,11 @@ def seconds(runs: int, action: Callable[[], Any]) -> float:
 
 
 def command(*arguments: object) -> None:
-    subprocess.run([sys.executable, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    """Run this Python, quietly; what it said is shown where it fails."""
+    # -P: the installed package is measured, not the checkout that this runs in.
+    done = subprocess.run([sys.executable, "-P", *map(str, arguments)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, arguments))}: exit code {done.returncode}\n{done.stderr}")
 
 
 def empty_report(folder: Path) -> int:

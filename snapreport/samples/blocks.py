@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from snapreport.samples.expandable import ExpandableSegment
+    from snapreport.samples.memory import ExpandableSegment
     from snapreport.samples.recorder import Frames
 
 MIN_BLOCK = 512

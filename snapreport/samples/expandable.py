@@ -7,32 +7,22 @@ c10/cuda/CUDACachingAllocator.cpp. A granule is 2 MiB in the small pool and 20 M
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from snapreport.samples.blocks import ADDRESS_BITS, LARGE_BUFFER, SMALL_BUFFER, Block, BlockPool, merge
+from snapreport.samples.memory import DeviceMemory, ExpandableSegment
 from snapreport.samples.recorder import SEGMENT_MAP, SEGMENT_UNMAP
 
 if TYPE_CHECKING:
-    from snapreport.samples.allocator import Allocator
-    from snapreport.samples.recorder import Frames
+    from snapreport.samples.recorder import Frames, Recorder
 
 
-class ExpandableSegment:
-    """Address space for 1 1/8 of the device's memory, of which whole granules are mapped."""
+class Owner(Protocol):
+    """What growing and shrinking need of the allocator: its memory, its trace and its count of reserved bytes."""
 
-    def __init__(self, allocator: Allocator, granule: int) -> None:
-        total = allocator.memory.total
-        self.granule = granule
-        self.size = -(-(total + total // 8) // granule) * granule
-        self.address = allocator.memory.reserve(self.size)
-
-    def round_up(self, address: int) -> int:
-        """The next granule boundary at or after an address."""
-        return self.address + -(-(address - self.address) // self.granule) * self.granule
-
-    def round_down(self, address: int) -> int:
-        """The granule boundary at or before an address."""
-        return self.address + (address - self.address) // self.granule * self.granule
+    memory: DeviceMemory
+    recorder: Recorder
+    reserved: int
 
 
 def find_best_expandable(pool: BlockPool, stream: int, at: int) -> int:
@@ -52,7 +42,7 @@ def find_best_expandable(pool: BlockPool, stream: int, at: int) -> int:
     return at
 
 
-def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int, frames: Frames | None) -> Block | None:
+def grow(allocator: Owner, pool: BlockPool, stream: int, size: int, frames: Frames | None) -> Block | None:
     """A free block of at least `size` bytes made by mapping memory, out of its pool; None where memory is short."""
     candidate = _find_address_space(allocator, pool, stream, size)
     if not candidate.mapped and not _map(allocator, candidate, min(candidate.size, size), frames):
@@ -68,7 +58,7 @@ def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int, frames: 
     return candidate
 
 
-def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block:
+def _find_address_space(allocator: Owner, pool: BlockPool, stream: int, size: int) -> Block:
     """The lowest run of free or unmapped blocks with room for `size` bytes; a new segment where there is none."""
     block: Block | None
     for address in pool.unmapped.get(stream, ()):
@@ -81,7 +71,7 @@ def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size
             block = block.next
         if room >= size:
             return candidate
-    segment = ExpandableSegment(allocator, SMALL_BUFFER if pool.small else LARGE_BUFFER)
+    segment = ExpandableSegment(allocator.memory, SMALL_BUFFER if pool.small else LARGE_BUFFER)
     candidate = Block(segment.address, segment.size, pool, stream)
     candidate.mapped = False
     candidate.expandable = segment
@@ -89,7 +79,7 @@ def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size
     return candidate
 
 
-def _map(allocator: Allocator, block: Block, size: int, frames: Frames | None) -> bool:
+def _map(allocator: Owner, block: Block, size: int, frames: Frames | None) -> bool:
     """Map memory at the start of an unmapped block; false where the device has not enough."""
     segment, pool = block.expandable, block.pool
     assert segment is not None
@@ -116,7 +106,7 @@ def _map(allocator: Allocator, block: Block, size: int, frames: Frames | None) -
     return True
 
 
-def unmap(allocator: Allocator, block: Block, frames: Frames | None) -> None:
+def unmap(allocator: Owner, block: Block, frames: Frames | None) -> None:
     """Give the whole granules inside a free block back to the device (torch does so before it reports an OOM)."""
     segment, pool = block.expandable, block.pool
     assert segment is not None

@@ -66,3 +66,21 @@ class DeviceMemory:
             start, length = holes.pop(at)
             size += length
         insort(holes, (start, size))
+
+
+class ExpandableSegment:
+    """Address space for 1 1/8 of the device's memory, of which whole granules are mapped."""
+
+    def __init__(self, memory: DeviceMemory, granule: int) -> None:
+        total = memory.total
+        self.granule = granule
+        self.size = -(-(total + total // 8) // granule) * granule
+        self.address = memory.reserve(self.size)
+
+    def round_up(self, address: int) -> int:
+        """The next granule boundary at or after an address."""
+        return self.address + -(-(address - self.address) // self.granule) * self.granule
+
+    def round_down(self, address: int) -> int:
+        """The granule boundary at or before an address."""
+        return self.address + (address - self.address) // self.granule * self.granule

@@ -45,7 +45,9 @@ def generated(folder: Path, presets: list[str]) -> list[Path]:
 def chromium(wanted: bool) -> Iterator[Any]:
     """A running Chromium, found as the tests find it; None where none is wanted or playwright is not installed."""
     if not wanted or importlib.util.find_spec("playwright") is None:
-        print("first picture: not measured (no playwright)" if wanted else "first picture: not asked for", file=sys.stderr)
+        print(
+            "first picture: not measured (no playwright)" if wanted else "first picture: not asked for", file=sys.stderr
+        )
         yield None
         return
     sys.path.insert(0, str(ROOT / "tests"))
@@ -56,18 +58,27 @@ def chromium(wanted: bool) -> Iterator[Any]:
 
 
 def table(rows: list[Row], empty: int) -> str:
-    lines = [f"{'snapshot':34} {'pickle':>9} {'load':>7} {'report':>7} {'html':>9} {'data':>9} {'xz -9':>9} {'ratio':>6} {'picture':>8}"]
+    lines = [
+        f"{'snapshot':34} {'pickle':>9} {'load':>7} {'report':>7} {'html':>9} {'data':>9} "
+        f"{'xz -9':>9} {'ratio':>6} {'picture':>8}"
+    ]
     for row in rows:
         picture = f"{row.picture:.2f} s" if row.picture is not None else "-"
-        lines.append(f"{row.name:34} {row.pickle:9,} {row.load:5.2f} s {row.report:5.2f} s {row.html:9,} {row.data:9,} {row.xz:9,} "
-                     f"{row.ratio:6.2f} {picture:>8}")
+        lines.append(
+            f"{row.name:34} {row.pickle:9,} {row.load:5.2f} s {row.report:5.2f} s {row.html:9,} {row.data:9,} {row.xz:9,} "
+            f"{row.ratio:6.2f} {picture:>8}"
+        )
     return "\n".join([*lines, f"empty report: {empty:,} bytes"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead of the real ones and samples")
-    parser.add_argument("--samples", nargs="*", default=list(PRESETS), metavar="PRESET[:EVENTS]", help="samples to generate and measure")
+    parser.add_argument(
+        "--samples", nargs="*", default=list(PRESETS), metavar="PRESET[:EVENTS]", help="samples to generate and measure"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement (median); default 3")
     parser.add_argument("--no-browser", action="store_true", help="leave the first picture out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")

@@ -79,7 +79,9 @@ def measure(path: Path, folder: Path, empty: int, browser: Any, runs: int) -> Ro
     html = out.stat().st_size
     picture = statistics.median(first_picture(browser, out) for _ in range(runs)) if browser else None
     content = path.read_bytes()
-    return Row(path.name, len(content), load, report, html, html - empty, len(lzma.compress(content, preset=9)), picture)
+    return Row(
+        path.name, len(content), load, report, html, html - empty, len(lzma.compress(content, preset=9)), picture
+    )
 
 
 def first_picture(browser: Any, report: Path) -> float:

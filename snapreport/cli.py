@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from snapreport import __version__
+from snapreport import __version__, progress
 from snapreport.errors import SnapshotError, one_line
 
 if TYPE_CHECKING:
@@ -26,6 +27,23 @@ _SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".j
 _LAZY_COMMANDS = {
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
+
+_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+
+
+class SizeType(click.ParamType):
+    """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmg]i?)b?\s*", value, re.IGNORECASE | re.ASCII)
+        size = int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else 0
+        if size < 1:
+            self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
+        return size
 
 
 class _Commands(click.Group):
@@ -110,16 +128,26 @@ def main() -> None:
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output.")
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
-def report(snaps: tuple[str, ...], output: str | None, title: str | None) -> None:
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    type=SizeType(),
+    help="Leave out what the report can do without until it is no larger, e.g. 10MB or 800KiB. Totals, the peak and the top "
+    "stacks always stay; the report and the last line on standard error say what is missing.",
+)
+def report(snaps: tuple[str, ...], output: str | None, title: str | None, max_size: int | None) -> None:
     """Write a report over one or several snapshots."""
     output = output or _default_output(snaps[0])
     _check_output(output, snaps)
-    snapshots = _load(snaps)
-    from snapreport import write_report
+    with progress.shown():
+        snapshots = _load(snaps)
+        from snapreport.report.build import write_fitting
 
-    size = _pipe_safe(lambda: write_report(snapshots, output, title=title))
+        written = _pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size))
     if output != "-":
-        click.echo(f"{output}: {_headline(snapshots, size or Path(output).stat().st_size)}", err=True)
+        click.echo(f"{output}: {_headline(snapshots, written.size)}", err=True)
+    if written.left_out:
+        click.echo(f"{output}: {written.left_out}", err=True)
 
 
 @main.command()
@@ -144,6 +172,8 @@ def stats(snaps: tuple[str, ...], as_json: bool) -> None:
 def _load(snaps: Sequence[str]) -> list[Snapshot]:
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
+    # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from snapreport import load
 
     return [load(snap) for snap in snaps]

@@ -21,14 +21,23 @@ HINT = (
     "  or run `apt-get install -y chromium` (Debian, as root), or `playwright install chromium`."
 )
 # SwiftShader draws WebGL on the CPU: the same picture on every machine, and what a remote desktop gives its readers.
-ARGUMENTS = ["--no-sandbox", "--enable-unsafe-swiftshader", "--use-angle=swiftshader", "--disable-dev-shm-usage",
-             "--disable-background-networking", "--force-color-profile=srgb", "--hide-scrollbars"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--enable-unsafe-swiftshader",
+    "--use-angle=swiftshader",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+]
 
 
 def on_machine() -> str | None:
     """The path of a Chromium named by the environment or on PATH; None where there is none."""
     named = os.environ.get(VARIABLE)
     if named:
+        if not Path(named).is_file():
+            raise RuntimeError(f"{VARIABLE} names {named}, which is no file\n{HINT}")
         return named
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -41,8 +40,13 @@ def command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "snapreport"]
 
 
-def process(*arguments: object, stdin: bytes | None = None, cwd: Path | None = None, limit: int | None = None,
-            seconds: float = 60) -> Run:
+def process(
+    *arguments: object,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    limit: int | None = None,
+    seconds: float = 60,
+) -> Run:
     """The command as a process; ``limit`` bounds its address space in bytes, ``seconds`` its time."""
 
     def bound() -> None:
@@ -51,8 +55,16 @@ def process(*arguments: object, stdin: bytes | None = None, cwd: Path | None = N
 
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-    done = subprocess.run([*command(), *map(str, arguments)], input=stdin, capture_output=True, cwd=cwd, timeout=seconds,
-                          preexec_fn=bound, env={**os.environ, "PYTHONUTF8": "1"}, check=False)
+    done = subprocess.run(
+        [*command(), *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        timeout=seconds,
+        preexec_fn=bound,
+        env={**os.environ, "PYTHONUTF8": "1"},
+        check=False,
+    )
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -64,7 +76,3 @@ def assert_refused(run: Run, *named: object) -> None:
     assert "Traceback" not in run.err and not run.out
     for name in named:
         assert str(name) in lines[0], f"{name} is not in {lines[0]!r}"
-
-
-def available(tool: str) -> bool:
-    return shutil.which(tool) is not None

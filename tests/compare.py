@@ -27,10 +27,27 @@ def assert_lists(name: str, got: list[Any], want: list[Any]) -> None:
 def wanted(device: oracle.Device) -> dict[str, list[Any]]:
     """The oracle's allocations as columns, named as snapreport names them; stacks resolved to frames."""
     rows = device.allocations
-    columns = {name: [getattr(a, name) for a in rows] for name in (
-        "addr", "size", "origin", "alloc_event", "free_requested_event", "free_event", "alloc_us", "free_us", "stream",
-        "compile_context", "user_metadata")}
-    return columns | {"stack": [a.stack for a in rows], "free_stack": [a.free_stack for a in rows], "id": list(range(len(rows)))}
+    columns = {
+        name: [getattr(a, name) for a in rows]
+        for name in (
+            "addr",
+            "size",
+            "origin",
+            "alloc_event",
+            "free_requested_event",
+            "free_event",
+            "alloc_us",
+            "free_us",
+            "stream",
+            "compile_context",
+            "user_metadata",
+        )
+    }
+    return columns | {
+        "stack": [a.stack for a in rows],
+        "free_stack": [a.free_stack for a in rows],
+        "id": list(range(len(rows))),
+    }
 
 
 def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
@@ -56,9 +73,13 @@ def assert_numbering(stacks: list[tuple[int, ...]]) -> None:
     assert appeared == list(range(len(appeared)))
     new = 0
     for before, stack in zip([(), *outermost], outermost, strict=False):
-        shared = next((i for i, (a, b) in enumerate(zip(before, stack, strict=False)) if a != b), min(len(before), len(stack)))
+        shared = next(
+            (i for i, (a, b) in enumerate(zip(before, stack, strict=False)) if a != b), min(len(before), len(stack))
+        )
         new += len(stack) - shared
-    assert new == len({stack[: i + 1] for stack in outermost for i in range(len(stack))}), "each beginning is written once"
+    assert new == len({stack[: i + 1] for stack in outermost for i in range(len(stack))}), (
+        "each beginning is written once"
+    )
 
 
 def assert_device(snapshot: Any, number: int, device: oracle.Device, stacks: list[oracle.Frames]) -> None:

@@ -15,10 +15,17 @@ import pytest
 sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the product must not need this
 
 # Derandomised, so that a red run can be repeated; HYPOTHESIS_PROFILE=deep looks further.
-hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, database=None,
-                                     suppress_health_check=list(hypothesis.HealthCheck))
-hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("default"), max_examples=3000,
-                                     derandomize=False)
+hypothesis.settings.register_profile(
+    "default",
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.register_profile(
+    "deep", parent=hypothesis.settings.get_profile("default"), max_examples=3000, derandomize=False
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -21,12 +21,25 @@ COMMITTED = ROOT / "sample_reports"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated and committed ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and what the presets leave out.
 GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
-    "training": ("training", {}), "small": ("small", {}), "serving": ("serving", {"events": 4000}), "oom": ("oom", {}),
-    "fragmentation": ("fragmentation", {}), "leak": ("leak", {}), "churn": ("churn", {}), "expandable": ("expandable", {}),
-    "multi-gpu": ("multi-gpu", {"steps": 2}), "pools": ("pools", {}), "truncated": ("truncated", {}), "compiled": ("compiled", {}),
-    "overlap": ("overlap", {"events": 5000}), "large": ("large", {"events": 24_000}), "huge": ("huge", {"events": 3000}),
-    "layout-2.1": ("small", {"layout": "2.1", "record_from": 1}), "layout-2.5": ("small", {"layout": "2.5", "seed": 3}),
-    "layout-2.8": ("small", {"layout": "2.8", "context": "state"}), "no-times": ("small", {"times": False, "seed": 9}),
+    "training": ("training", {}),
+    "small": ("small", {}),
+    "serving": ("serving", {"events": 4000}),
+    "oom": ("oom", {}),
+    "fragmentation": ("fragmentation", {}),
+    "leak": ("leak", {}),
+    "churn": ("churn", {}),
+    "expandable": ("expandable", {}),
+    "multi-gpu": ("multi-gpu", {"steps": 2}),
+    "pools": ("pools", {}),
+    "truncated": ("truncated", {}),
+    "compiled": ("compiled", {}),
+    "overlap": ("overlap", {"events": 5000}),
+    "large": ("large", {"events": 70_000}),
+    "huge": ("huge", {"events": 3000}),
+    "layout-2.1": ("small", {"layout": "2.1", "record_from": 1}),
+    "layout-2.5": ("small", {"layout": "2.5", "seed": 3}),
+    "layout-2.8": ("small", {"layout": "2.8", "context": "state"}),
+    "no-times": ("small", {"times": False, "seed": 9}),
     "no-stacks": ("small", {"context": "none", "snapshot_every": 1}),
 }
 

@@ -202,8 +202,10 @@ class Report:
     def stacks(self) -> list[tuple[tuple[str, int, str], ...]]:
         """Every stack as (filename, line, name) frames, innermost first."""
         c = self.section("stacks")
-        frames = [(c["filenames"][f], int(line), c["names"][n])
-                  for f, line, n in zip(c["frame_file"], c["frame_line"], c["frame_name"], strict=True)]
+        frames = [
+            (c["filenames"][f], int(line), c["names"][n])
+            for f, line, n in zip(c["frame_file"], c["frame_line"], c["frame_name"], strict=True)
+        ]
         stacks, outer, new, seen = [], (), iter(c["stack_new"].tolist()), 0
         for shared, length in zip(c["stack_lcp"].tolist(), c["stack_length"].tolist(), strict=True):
             grown = list(outer[:shared])

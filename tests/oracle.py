@@ -118,8 +118,10 @@ def text(value: str) -> str:
 
 def frames_of(holder: dict[str, Any]) -> Frames:
     """A line may be recorded as an unsigned -1: it means none, and is given back as -1."""
-    return tuple((text(f["filename"]), f["line"] if f["line"] < 2**63 else f["line"] - 2**64, text(f["name"]))
-                 for f in holder.get("frames") or ())
+    return tuple(
+        (text(f["filename"]), f["line"] if f["line"] < 2**63 else f["line"] - 2**64, text(f["name"]))
+        for f in holder.get("frames") or ()
+    )
 
 
 def text_or_none(value: Any) -> str | None:
@@ -148,14 +150,16 @@ def final_blocks(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for block in segment["blocks"]:
             old = "frames" not in block and block.get("history")
             first = block["history"][0] if old else {}
-            blocks.append({
-                "address": block.get("address", address),
-                "size": block["size"],
-                "requested": first["real_size"] if old else block.get("requested_size", block["size"]),
-                "state": block["state"],
-                "stream": segment.get("stream"),
-                "stack": frames_of(first if old else block),
-            })
+            blocks.append(
+                {
+                    "address": block.get("address", address),
+                    "size": block["size"],
+                    "requested": first["real_size"] if old else block.get("requested_size", block["size"]),
+                    "state": block["state"],
+                    "stream": segment.get("stream"),
+                    "stack": frames_of(first if old else block),
+                }
+            )
             address += block["size"]
     return blocks
 
@@ -201,10 +205,18 @@ def pair(events: list[dict[str, Any]]) -> tuple[list[Allocation], list[Allocatio
             taken.add(i)
             if addr in live:
                 end(i, event, addr)
-            a = Allocation(addr, event["size"], "traced", i, alloc_us=event.get("time_us"), stream=event.get("stream"),
-                           stack=frames_of(event), own_category=event.get("category"),
-                           compile_context=text_or_none(event.get("compile_context")),
-                           user_metadata=text_or_none(event.get("user_metadata")))
+            a = Allocation(
+                addr,
+                event["size"],
+                "traced",
+                i,
+                alloc_us=event.get("time_us"),
+                stream=event.get("stream"),
+                stack=frames_of(event),
+                own_category=event.get("category"),
+                compile_context=text_or_none(event.get("compile_context")),
+                user_metadata=text_or_none(event.get("user_metadata")),
+            )
             live[addr] = a
             traced.append(a)
         elif action in ("free_requested", "free_completed"):

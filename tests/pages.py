@@ -14,6 +14,43 @@ if TYPE_CHECKING:
 
 SIZE = {"width": 1300, "height": 900}
 OWN = ("file:", "blob:", "data:")
+Color = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Still:
+    """What was on the screen at one moment, by places of the timeline: events across, bytes up."""
+
+    image: Image | None
+    view: dict[str, Any]
+    plot: dict[str, float]
+
+    def pixel_of(self, x: float, byte: float) -> tuple[float, float]:
+        """CSS pixels of a place; on the time axis only where time is linear in events."""
+        (x0, x1), (y0, y1), plot = self.view["x"], self.view["y"], self.plot
+        return (
+            plot["left"] + (x - x0) / (x1 - x0) * plot["width"],
+            plot["top"] + plot["height"] - (byte - y0) / (y1 - y0) * plot["height"],
+        )
+
+    def place_of(self, left: float, top: float) -> tuple[float, float]:
+        """The place that a CSS pixel shows."""
+        (x0, x1), (y0, y1), plot = self.view["x"], self.view["y"], self.plot
+        return (
+            x0 + (left - plot["left"]) / plot["width"] * (x1 - x0),
+            y0 + (plot["top"] + plot["height"] - top) / plot["height"] * (y1 - y0),
+        )
+
+    def color(self, x: float, byte: float) -> Color:
+        """The colour that most of a few pixels around a place have: marks and lines are one pixel wide."""
+        left, top = self.pixel_of(x, byte)
+        ratio = self.image.width / self.plot["screen"]
+        seen = [
+            self.image.getpixel((round(left * ratio) + dx, round(top * ratio) + dy))
+            for dx in (-4, -2, 0, 2, 4)
+            for dy in (-2, 0, 2)
+        ]
+        return max(set(seen), key=seen.count)
 
 
 @dataclass
@@ -27,9 +64,17 @@ class Opened:
 
     def watch(self) -> None:
         own = self.path.as_uri()
-        self.page.on("request", lambda r: self.outside.append(r.url) if not r.url.startswith(OWN) or (
-            r.url.startswith("file:") and r.url.partition("#")[0] != own) else None)
-        self.page.on("console", lambda m: self.errors.append(f"{m.type}: {m.text}") if m.type in ("error", "warning") else None)
+        self.page.on(
+            "request",
+            lambda r: (
+                self.outside.append(r.url)
+                if not r.url.startswith(OWN) or (r.url.startswith("file:") and r.url.partition("#")[0] != own)
+                else None
+            ),
+        )
+        self.page.on(
+            "console", lambda m: self.errors.append(f"{m.type}: {m.text}") if m.type in ("error", "warning") else None
+        )
         self.page.on("pageerror", lambda e: self.errors.append(f"uncaught: {e}"))
 
     def check(self) -> None:
@@ -50,33 +95,31 @@ class Opened:
         return self.view()
 
     def plot(self) -> dict[str, float]:
-        """The plot inside its axes in CSS pixels of the window: left, top, width, height.
+        """The plot inside its axes in CSS pixels of the window: left, top, width, height; and the window's width.
 
         The minimap lies exactly above it and is as wide; labels take 22 pixels over and 26 under it.
         """
         strip = self.page.locator("canvas.minimap").bounding_box()
         box = self.page.locator(".plot").bounding_box()
-        return {"left": strip["x"], "width": strip["width"], "top": box["y"] + 22, "height": box["height"] - 48}
+        return {
+            "left": strip["x"],
+            "width": strip["width"],
+            "top": box["y"] + 22,
+            "height": box["height"] - 48,
+            "screen": self.page.viewport_size["width"],
+        }
 
-    def pixel_of(self, x: float, byte: float) -> tuple[float, float]:
-        """Where a place of the timeline (events, bytes) is on the screen; on the time axis only where it is linear in events."""
-        view, plot = self.view(), self.plot()
-        (x0, x1), (y0, y1) = view["x"], view["y"]
-        return (plot["left"] + (x - x0) / (x1 - x0) * plot["width"],
-                plot["top"] + plot["height"] - (byte - y0) / (y1 - y0) * plot["height"])
-
-    def place_of(self, left: float, top: float) -> tuple[float, float]:
-        """The place of the timeline (events, bytes) that a pixel of the screen shows."""
-        view, plot = self.view(), self.plot()
-        (x0, x1), (y0, y1) = view["x"], view["y"]
-        return (x0 + (left - plot["left"]) / plot["width"] * (x1 - x0),
-                y0 + (plot["top"] + plot["height"] - top) / plot["height"] * (y1 - y0))
-
-    def picture(self) -> Image:
+    def still(self) -> Still:
         """What is on the screen now."""
         from PIL import Image
 
-        return Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
+        return Still(Image.open(io.BytesIO(self.page.screenshot())).convert("RGB"), self.view(), self.plot())
+
+    def pixel_of(self, x: float, byte: float) -> tuple[float, float]:
+        return Still(None, self.view(), self.plot()).pixel_of(x, byte)
+
+    def place_of(self, left: float, top: float) -> tuple[float, float]:
+        return Still(None, self.view(), self.plot()).place_of(left, top)
 
     def until(self, expression: str, argument: Any = None, seconds: float = 10) -> None:
         """Wait until an expression is true. (playwright's own wait evaluates strings, which the page's policy forbids.)"""

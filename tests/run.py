@@ -45,6 +45,7 @@ def environment(folder: Path, install: bool) -> Path:
     if not python.exists():
         say(f"virtual environment {folder}")
         venv.create(folder, with_pip=True, symlinks=os.name != "nt")
+        (folder / ".gitignore").write_text("*\n")
     if install:
         say("installing the package with what its tests need")
         # Not editable: what is tested is the wheel. pip makes a local folder's wheel anew every time.
@@ -76,8 +77,11 @@ def front_end() -> int:
         # Away from the checkout: installing there would leave a node_modules behind.
         copy = Path(scratch) / "static"
         shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
-        return (run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
-                or run("npm", "run", "--silent", "check", cwd=copy) or run("npm", "test", "--silent", cwd=copy))
+        return (
+            run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
+            or run("npm", "run", "--silent", "check", cwd=copy)
+            or run("npm", "test", "--silent", cwd=copy)
+        )
 
 
 def main() -> int:

@@ -15,8 +15,22 @@ from hypothesis import strategies as st
 
 ADDRESSES = [0x7F00_0000_0000, 0x7F00_0000_0200, 0x200, 2**32 - 512, 2**32, 2**63 + 512, 2**64 - 512]
 SIZES = [0, 1, 4, 511, 512, 513, 2**20, 2**21 + 3, 2**31, 2**32 + 1, 2**40]
-NASTY = ["</script><script>alert(1)</script>", "<!--", "-->", "\u2028\u2029", "\ud800", "a\x00b", "'\"&<>`", "\u202eabc",
-         "é\xff", "\U0001f525", "", "x" * 300, "{{ 7 * 7 }}", "__proto__"]
+NASTY = [
+    "</script><script>alert(1)</script>",
+    "<!--",
+    "-->",
+    "\u2028\u2029",
+    "\ud800",
+    "a\x00b",
+    "'\"&<>`",
+    "\u202eabc",
+    "é\xff",
+    "\U0001f525",
+    "",
+    "x" * 300,
+    "{{ 7 * 7 }}",
+    "__proto__",
+]
 STACKS: list[list[dict[str, Any]] | None] = [
     None,
     [],
@@ -26,12 +40,28 @@ STACKS: list[list[dict[str, Any]] | None] = [
     [{"filename": "??", "line": 0, "name": "torch::unwind::unwind()"}] * 3,
     [{"filename": text, "line": i, "name": text} for i, text in enumerate(NASTY)],
     [{"filename": "a.py", "line": -1, "name": f"frame{i % 7}"} for i in range(60)],
-    [{"filename": "fx.py", "line": 3, "name": "call", "fx_node_op": "call_function", "fx_node_name": "relu",
-      "fx_original_trace": "File x.py\n<b>"}],
+    [
+        {
+            "filename": "fx.py",
+            "line": 3,
+            "name": "call",
+            "fx_node_op": "call_function",
+            "fx_node_name": "relu",
+            "fx_original_trace": "File x.py\n<b>",
+        }
+    ],
 ]
 PAIRS = ["alloc", "alloc", "alloc", "free", "free", "free_requested", "free_completed"]
-REST = ["segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "snapshot", "workspace_snapshot",
-        "from_the_future"]
+REST = [
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "workspace_snapshot",
+    "from_the_future",
+]
 STATES = ["active_allocated", "active_pending_free", "active_awaiting_free", "inactive"]
 
 
@@ -61,12 +91,29 @@ def index(items: list[Any]) -> st.SearchStrategy[int]:
     return st.integers(0, len(items) - 1)
 
 
-ops = st.builds(Op, st.sampled_from(PAIRS * 3 + REST), index(ADDRESSES), index(SIZES), index(STACKS), st.integers(0, 2),
-                st.sampled_from([0, 1, 7, 1_000_000]))
-finals = st.lists(st.tuples(index(ADDRESSES), st.sampled_from(STATES), index(SIZES), index(STACKS)), max_size=5,
-                  unique_by=lambda row: row[0])
-plans = st.builds(Plan, st.lists(ops, max_size=60), st.booleans(), st.sampled_from(["all", "all", "none", "some"]),
-                  st.booleans(), st.booleans(), finals)
+ops = st.builds(
+    Op,
+    st.sampled_from(PAIRS * 3 + REST),
+    index(ADDRESSES),
+    index(SIZES),
+    index(STACKS),
+    st.integers(0, 2),
+    st.sampled_from([0, 1, 7, 1_000_000]),
+)
+finals = st.lists(
+    st.tuples(index(ADDRESSES), st.sampled_from(STATES), index(SIZES), index(STACKS)),
+    max_size=5,
+    unique_by=lambda row: row[0],
+)
+plans = st.builds(
+    Plan,
+    st.lists(ops, max_size=60),
+    st.booleans(),
+    st.sampled_from(["all", "all", "none", "some"]),
+    st.booleans(),
+    st.booleans(),
+    finals,
+)
 
 
 def event(action: str, op: Op, size: int, clock: int, plan: Plan, n: int) -> dict[str, Any]:
@@ -120,11 +167,23 @@ def segments(plan: Plan, device: int, live: dict[int, tuple[int, int, int]]) -> 
         block = {"address": ADDRESSES[address], "size": rounded, "requested_size": size, "state": state}
         if STACKS[stack] is not None:
             block["frames"] = STACKS[stack]
-        segment = {"device": device, "address": ADDRESSES[address], "total_size": rounded, "allocated_size": size,
-                   "active_size": size, "stream": stream, "segment_type": "large" if size > 2**20 else "small",
-                   "blocks": [block]}
+        segment = {
+            "device": device,
+            "address": ADDRESSES[address],
+            "total_size": rounded,
+            "allocated_size": size,
+            "active_size": size,
+            "stream": stream,
+            "segment_type": "large" if size > 2**20 else "small",
+            "blocks": [block],
+        }
         if plan.extras:
-            segment |= {"requested_size": size, "segment_pool_id": (0, n % 3), "is_expandable": bool(n % 2), "frames": []}
+            segment |= {
+                "requested_size": size,
+                "segment_pool_id": (0, n % 3),
+                "is_expandable": bool(n % 2),
+                "frames": [],
+            }
         made.append(segment)
     return made
 
@@ -141,13 +200,21 @@ def build(devices: list[Plan], annotations: list[dict[str, Any]], settings: dict
     return snapshot
 
 
-annotations = st.lists(st.builds(
-    lambda name, stage, device, time: {"name": name, "stage": stage, "device": device, "time_us": time},
-    st.sampled_from(["step", *NASTY]), st.sampled_from(["START", "END"]), st.integers(0, 1),
-    st.integers(1_700_000_000_000_000, 1_700_000_100_000_000)), max_size=4)
+annotations = st.lists(
+    st.builds(
+        lambda name, stage, device, time: {"name": name, "stage": stage, "device": device, "time_us": time},
+        st.sampled_from(["step", *NASTY]),
+        st.sampled_from(["START", "END"]),
+        st.integers(0, 1),
+        st.integers(1_700_000_000_000_000, 1_700_000_100_000_000),
+    ),
+    max_size=4,
+)
 settings = st.none() | st.builds(
     lambda text, over: {"PYTORCH_CUDA_ALLOC_CONF": text, "expandable_segments": False, **over},
-    st.sampled_from(NASTY), st.sampled_from([{}, {"trace_alloc_overflowed": True}, {"trace_alloc_overflowed": False}]))
+    st.sampled_from(NASTY),
+    st.sampled_from([{}, {"trace_alloc_overflowed": True}, {"trace_alloc_overflowed": False}]),
+)
 
 snapshots = st.builds(build, st.lists(plans, min_size=1, max_size=3), annotations, settings)
 one_device = st.builds(build, st.lists(plans, min_size=1, max_size=1), st.just([]), st.none())

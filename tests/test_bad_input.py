@@ -15,9 +15,20 @@ from cli import assert_refused, in_process, process
 
 FRAME = {"filename": "train.py", "line": 3, "name": "step"}
 BLOCK = {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": [FRAME]}
-SEGMENT = {"device": 0, "address": 4096, "total_size": 2097152, "allocated_size": 512, "active_size": 512,
-           "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0),
-           "is_expandable": False, "frames": [], "blocks": [BLOCK]}
+SEGMENT = {
+    "device": 0,
+    "address": 4096,
+    "total_size": 2097152,
+    "allocated_size": 512,
+    "active_size": 512,
+    "requested_size": 500,
+    "stream": 0,
+    "segment_type": "small",
+    "segment_pool_id": (0, 0),
+    "is_expandable": False,
+    "frames": [],
+    "blocks": [BLOCK],
+}
 ALLOC = {"action": "alloc", "addr": 4096, "size": 500, "stream": 0, "time_us": 1000, "frames": [FRAME]}
 GOOD = {"segments": [SEGMENT], "device_traces": [[ALLOC]], "allocator_settings": {}, "external_annotations": []}
 
@@ -35,10 +46,18 @@ def with_segment(segment: object) -> dict[str, Any]:
 
 
 NOT_SNAPSHOTS: dict[str, object] = {
-    "empty dict": {}, "other dict": {"model": [1, 2], "epoch": 3}, "number": 5, "text": "snapshot", "none": None,
-    "list of numbers": [1, 2, 3], "list of other dicts": [{"loss": 0.5}], "segments a number": {"segments": 3},
-    "traces a dict": GOOD | {"device_traces": {"0": []}}, "trace a number": GOOD | {"device_traces": [7]},
-    "event a number": with_event(7), "event a list": with_event([ALLOC]),
+    "empty dict": {},
+    "other dict": {"model": [1, 2], "epoch": 3},
+    "number": 5,
+    "text": "snapshot",
+    "none": None,
+    "list of numbers": [1, 2, 3],
+    "list of other dicts": [{"loss": 0.5}],
+    "segments a number": {"segments": 3},
+    "traces a dict": GOOD | {"device_traces": {"0": []}},
+    "trace a number": GOOD | {"device_traces": [7]},
+    "event a number": with_event(7),
+    "event a list": with_event([ALLOC]),
     "segments none": {"segments": None, "device_traces": None},
 }
 # What is missing or wrong → words that the message must hold besides the file's name.
@@ -90,11 +109,28 @@ def test_the_good_one_is_good(tmp_path: Path) -> None:
     assert in_process(path, "-o", tmp_path / "good.html").code == 0
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"\n", b"hello, world\n", b"\x80", b"\x80\x04", b"\x80\xff.", b".", b"<!DOCTYPE html><p>x", b"\x89PNG\r\n\x1a\n" + bytes(64),
-    json.dumps(GOOD | {"device_traces": []}).encode(), bytes(range(256)) * 16, b"PK\x03\x04" + bytes(40), b"\x1f\x8b\x08" + bytes(20),
-    b"\x28\xb5\x2f\xfd" + bytes(8), b"\xfd7zXZ\x00" + bytes(12), b"\x7fELF" + bytes(60),
-], ids=lambda content: repr(content[:9])[2:-1] or "empty")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"hello, world\n",
+        b"\x80",
+        b"\x80\x04",
+        b"\x80\xff.",
+        b".",
+        b"<!DOCTYPE html><p>x",
+        b"\x89PNG\r\n\x1a\n" + bytes(64),
+        json.dumps(GOOD | {"device_traces": []}).encode(),
+        bytes(range(256)) * 16,
+        b"PK\x03\x04" + bytes(40),
+        b"\x1f\x8b\x08" + bytes(20),
+        b"\x28\xb5\x2f\xfd" + bytes(8),
+        b"\xfd7zXZ\x00" + bytes(12),
+        b"\x7fELF" + bytes(60),
+    ],
+    ids=lambda content: repr(content[:9])[2:-1] or "empty",
+)
 def test_not_a_pickle(tmp_path: Path, old: Path, content: bytes) -> None:
     path = tmp_path / "bad.pickle"
     path.write_bytes(content)
@@ -205,7 +241,9 @@ def test_stdin_and_stdout(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_interrupted_while_writing_leaves_the_old_report(tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_while_writing_leaves_the_old_report(
+    tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever stops the last step, the old file is whole: the new one must appear under its name only when complete."""
     path = tmp_path / "good.pickle"
     path.write_bytes(pickle.dumps(GOOD))

@@ -42,7 +42,12 @@ def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list
     a = device.allocations[found["id"]]
     timeless = all(e.get("time_us") is None for e in device.events)
     for key in ("size", "alloc_event", "free_requested_event", "free_event", "origin", "alloc_us", "free_us"):
-        if key.endswith("_us") and getattr(a, key) is None and not timeless and getattr(a, key.replace("_us", "_event")) >= 0:
+        if (
+            key.endswith("_us")
+            and getattr(a, key) is None
+            and not timeless
+            and getattr(a, key.replace("_us", "_event")) >= 0
+        ):
             continue  # a single event without a time among others: the page gives it the time of the one before
         assert found[key] == getattr(a, key), f"{key} of {found['id']} is {found[key]!r}, not {getattr(a, key)!r}"
     assert int(found["addr_hex"], 16) == a.addr
@@ -54,23 +59,32 @@ def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list
 def assert_page(opened: Any, devices: dict[int, oracle.Device], count: int = POINTS) -> None:
     for number, device in devices.items():
         given = points(device, number, count)
-        picks = opened.js("([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte))", [number, given])
+        picks = opened.js(
+            "([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte))", [number, given]
+        )
         ids = [p and p["id"] for p in picks]
         assert ids == [device.pick(*point) for point in given], f"device {number}"
         some = sorted({i for i in ids if i is not None})
-        used = opened.js("""([d, ids]) => {
+        used = opened.js(
+            """([d, ids]) => {
             const found = ids.map(id => snapreport.allocation(d, id)), stacks = {}
             for (const a of found) for (const s of [a.stack, a.free_stack]) stacks[s] = snapreport.frames(d, s)
             return {found, stacks}
-        }""", [number, some])
-        stacks = {int(s): tuple((f["filename"], f["line"], f["name"]) for f in frames) for s, frames in used["stacks"].items()}
+        }""",
+            [number, some],
+        )
+        stacks = {
+            int(s): tuple((f["filename"], f["line"], f["name"]) for f in frames) for s, frames in used["stacks"].items()
+        }
         assert [a for a in picks if a] == [next(f for f in used["found"] if f["id"] == p["id"]) for p in picks if p]
         for found in used["found"]:
             assert_allocation(found, device, stacks)
         compare.assert_stats(opened.js("d => snapreport.stats(d)", number), device)
 
 
-def test_page_equals_the_oracle(snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_page_equals_the_oracle(
+    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     assert_page(open_report(report_of(snapshot_path)), corpus.replayed(snapshot_path))
 
 
@@ -107,10 +121,17 @@ def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], open_report
 def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     opened = open_report(report_of(corpus.path_of("large")))
     given = points(corpus.replayed(corpus.path_of("large"))[0], 1)
-    took = opened.js("""points => {
-        const times = points.map(([event, byte]) => { const t = performance.now(); snapreport.pick(0, event, byte); return performance.now() - t })
+    took = opened.js(
+        """points => {
+        const times = points.map(([event, byte]) => {
+            const began = performance.now()
+            snapreport.pick(0, event, byte)
+            return performance.now() - began
+        })
         return times.sort((a, b) => a - b)[times.length >> 1]
-    }""", given)
+    }""",
+        given,
+    )
     assert took < 10, f"a pick takes {took} ms"
 
 
@@ -123,14 +144,20 @@ def test_both_layouts_agree(name: str, report_of: Callable[..., Path], open_repo
         stack_ids = snapreport.load(path).allocations(number)["stack"].to_numpy()
         lives = lives_of(device)
         lifetimes = as_lifetimes(lives)
-        lifetimes = type(lifetimes)(lifetimes.start, lifetimes.end, lifetimes.size, stack_ids.astype(np.int64), lifetimes.allocated)
+        lifetimes = type(lifetimes)(
+            lifetimes.start, lifetimes.end, lifetimes.size, stack_ids.astype(np.int64), lifetimes.allocated
+        )
         shape = levels.pyramid(lifetimes.allocated)
         for level in range(shape.depth + 1):
             for tile in {0, shape.tiles(level) // 2, shape.tiles(level) - 1}:
                 ours = as_rows(levels.lay_out(lifetimes, shape, level, tile).spans)
-                theirs = opened.js("([d, level, tile]) => snapreport.debug.spans(d, level, tile)", [number, level, tile])
+                theirs = opened.js(
+                    "([d, level, tile]) => snapreport.debug.spans(d, level, tile)", [number, level, tile]
+                )
                 keys = ("first", "length", "rep", "stack", "count", "bytes")
-                assert [tuple(s[k] for k in keys) for s in theirs] == [tuple(getattr(s, k) for k in keys) for s in ours], (level, tile)
+                assert [tuple(s[k] for k in keys) for s in theirs] == [
+                    tuple(getattr(s, k) for k in keys) for s in ours
+                ], (level, tile)
 
 
 def test_several_files_in_one_report(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
@@ -142,5 +169,8 @@ def test_several_files_in_one_report(report_of: Callable[..., Path], open_report
     for number, device in zip(numbers, replayed, strict=True):
         assert opened.js("d => snapreport.stats(d).peak_allocated_bytes", number) == device.peak_bytes
         given = points(device, 3, 30)
-        found = opened.js("([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte)?.id ?? null)", [number, given])
+        found = opened.js(
+            "([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte)?.id ?? null)",
+            [number, given],
+        )
         assert found == [device.pick(*point) for point in given]

@@ -1,4 +1,4 @@
-"""Keyboard and mouse do what the page says they do, and a link opens on the same place."""
+"""Keyboard and mouse do what the page says they do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import corpus
 import pytest
-from pages import SIZE
 
 WINDOW = [5000, 8000]
 
@@ -108,10 +107,20 @@ def test_box_zoom(opened: Any, way: str) -> None:
     assert near(after["y"][0], y0, y1 - y0) and near(after["y"][1], y1, y1 - y0)
 
 
-@pytest.mark.parametrize(("keys", "axis", "moved", "zoomed"), [
-    (["a", "ArrowLeft"], "x", -1, 0), (["d", "ArrowRight"], "x", 1, 0), (["w", "+"], "x", 0, -1), (["s", "-"], "x", 0, 1),
-    (["ArrowUp", "Shift+W"], "y", 1, 0), (["ArrowDown", "Shift+S"], "y", -1, 0), (["Shift+ArrowUp"], "y", 0, -1), (["Shift+ArrowDown"], "y", 0, 1),
-], ids=["left", "right", "in", "out", "up", "down", "taller", "lower"])
+@pytest.mark.parametrize(
+    ("keys", "axis", "moved", "zoomed"),
+    [
+        (["a", "ArrowLeft"], "x", -1, 0),
+        (["d", "ArrowRight"], "x", 1, 0),
+        (["w", "+"], "x", 0, -1),
+        (["s", "-"], "x", 0, 1),
+        (["ArrowUp", "Shift+W"], "y", 1, 0),
+        (["ArrowDown", "Shift+S"], "y", -1, 0),
+        (["Shift+ArrowUp"], "y", 0, -1),
+        (["Shift+ArrowDown"], "y", 0, 1),
+    ],
+    ids=["left", "right", "in", "out", "up", "down", "taller", "lower"],
+)
 def test_keys_move(opened: Any, keys: list[str], axis: str, moved: int, zoomed: int) -> None:
     for key in keys:
         before = opened.set_view(x=WINDOW, y=[1 << 28, 1 << 30])
@@ -124,11 +133,18 @@ def test_keys_move(opened: Any, keys: list[str], axis: str, moved: int, zoomed: 
             assert (span(after, axis) - span(before, axis)) * zoomed > 0.1 * span(before, axis), key
             assert near(middle, 0, span(before, axis)), key
         else:
-            assert middle * moved > 0.05 * span(before, axis) and near(span(after, axis), span(before, axis), span(before, axis)), key
+            assert middle * moved > 0.05 * span(before, axis) and near(
+                span(after, axis), span(before, axis), span(before, axis)
+            ), key
 
 
 def is_everything(opened: Any, device: Any, view: dict[str, Any]) -> bool:
-    return view["x"][0] <= -1 and view["x"][1] >= len(device.events) - 1 and view["y"][0] == 0 and view["y"][1] >= device.peak_bytes
+    return (
+        view["x"][0] <= -1
+        and view["x"][1] >= len(device.events) - 1
+        and view["y"][0] == 0
+        and view["y"][1] >= device.peak_bytes
+    )
 
 
 @pytest.mark.parametrize("way", ["double click", "0", "Home", "button"])
@@ -152,11 +168,22 @@ def test_peak_is_one_key_away(opened: Any, device: Any) -> None:
 
 def test_the_view_stays_inside(opened: Any, device: Any) -> None:
     """However hard one pans or zooms, there is always something of the trace in the window, and its size is sane."""
-    for keys in (["d"] * 40, ["a"] * 80, ["s"] * 40, ["w"] * 90, ["ArrowUp"] * 60, ["ArrowDown"] * 60, ["Shift+ArrowUp"] * 99):
+    for keys in (
+        ["d"] * 40,
+        ["a"] * 80,
+        ["s"] * 40,
+        ["w"] * 90,
+        ["ArrowUp"] * 60,
+        ["ArrowDown"] * 60,
+        ["Shift+ArrowUp"] * 99,
+    ):
         for key in keys:
             opened.page.keyboard.press(key)
         view = at_rest(opened)
-        assert -1.001 <= view["x"][0] < view["x"][1] <= len(device.events) * 2.2 and 0 <= view["y"][0] < view["y"][1], (keys[0], view)
+        assert -1.001 <= view["x"][0] < view["x"][1] <= len(device.events) * 2.2 and 0 <= view["y"][0] < view["y"][1], (
+            keys[0],
+            view,
+        )
         assert span(view) >= 0.5 and span(view, "y") >= 1
 
 
@@ -180,7 +207,7 @@ def test_minimap_brush(opened: Any, device: Any) -> None:
 
 
 def test_hover_tells_and_click_pins(opened: Any, device: Any) -> None:
-    """Over a great allocation at the peak: its size and address in the tip; a click pins it with its whole stack; Escape lets go."""
+    """A great allocation at the peak: the tip has its address, a click pins it with its whole stack, Escape lets go."""
     live = device.live_at(device.peak_event)
     chosen = max(live, key=lambda i: device.allocations[i].size)
     a = device.allocations[chosen]
@@ -216,73 +243,3 @@ def test_noise_frames_behind_a_switch(report_of: Callable[..., Path], open_repor
     names = [name for _, _, name in corpus.replayed(path)[0].allocations[100].stack]
     missing = [name for name in names if name not in hidden]
     assert missing and not [name for name in names if name not in shown], "one key shows every frame"
-
-
-def test_link_opens_on_the_same_place(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened.set_view(x=[1234, 2345.5], y=[1 << 20, 1 << 29], select=77)
-    opened.until("location.hash.includes('select=77')")
-    fragment, view = opened.js("location.hash"), opened.view()
-    again = open_report(report_of(corpus.path_of("training")), fragment)
-    assert again.view() == view
-    again.js("location.hash = ''")
-    again.until("snapreport.getView().select === null")
-
-
-@pytest.mark.parametrize("fragment", ["#device=99&x=a..b", "#x=5..1&select=-3&axis=sideways", "#%%%", "#view=<script>", "#x=1e999..2e999", "#select=99999999"])
-def test_any_link_opens(report_of: Callable[..., Path], open_report: Callable[..., Any], fragment: str) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), fragment)
-    assert opened.js("snapreport.drawn()")["triangles"] > 0
-
-
-def test_device_selector(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    path = corpus.path_of("multi-gpu")
-    devices = corpus.replayed(path)
-    opened = open_report(report_of(path))
-    select = opened.page.get_by_role("combobox", name="Device")
-    assert select.locator("option").count() == len(devices)
-    for index, number in enumerate(sorted(devices)):
-        select.select_option(index=index)
-        view = at_rest(opened)
-        assert view["device"] == number and is_everything(opened, devices[number], view)
-
-
-def test_axis_switch(opened: Any, device: Any) -> None:
-    before = opened.set_view(x=WINDOW)
-    opened.page.get_by_role("button", name="Time", exact=True).click()
-    after = at_rest(opened)
-    assert after["axis"] == "time"
-    assert near(after["x"][0], before["x"][0], span(before)) and near(after["x"][1], before["x"][1], span(before)), "the same events stay in view"
-    opened.page.keyboard.press("t")
-    assert at_rest(opened)["axis"] == "event"
-
-
-def test_no_time_axis_without_times(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("no-times")))
-    assert opened.page.get_by_role("button", name="Time", exact=True).is_disabled()
-    assert opened.js("snapreport.setView({axis: 'time'}).then(() => 'done', () => 'rejected')") == "rejected"
-
-
-def test_summary_is_a_view(opened: Any) -> None:
-    summary = opened.page.locator("#summary")
-    opened.set_view(view="summary")
-    assert summary.is_visible()
-    opened.page.get_by_role("tab", name="Timeline").click()
-    assert at_rest(opened)["view"] == "timeline"
-
-
-@pytest.mark.parametrize("size", [{"width": 360, "height": 640}, SIZE, {"width": 2200, "height": 1300}], ids=lambda s: str(s["width"]))
-def test_any_window_size(report_of: Callable[..., Path], open_report: Callable[..., Any], size: dict[str, int]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), viewport=size)
-    assert opened.js("document.documentElement.scrollWidth") <= size["width"], "nothing hangs out to the side"
-    plot = opened.plot()
-    assert plot["width"] > 0.5 * size["width"] and plot["height"] > 100
-    opened.page.set_viewport_size({"width": size["width"] // 2 + 200, "height": 700})
-    opened.settle()
-    assert opened.js("snapreport.drawn()")["triangles"] > 0
-
-
-def test_help_lists_the_keys(opened: Any) -> None:
-    opened.page.keyboard.press("?")
-    text = opened.page.locator("body").inner_text()
-    assert "Zoom" in text and "Escape" in text
-    opened.page.keyboard.press("Escape")

@@ -17,7 +17,9 @@ from test_bad_input import GOOD
 import snapreport
 
 
-def test_opens_offline_without_a_request_or_an_error(snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_opens_offline_without_a_request_or_an_error(
+    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     """Watched by ``open_report``; a device with data is shown first, and the picture is there."""
     opened = open_report(report_of(snapshot_path))
     assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
@@ -30,10 +32,17 @@ def test_opens_offline_without_a_request_or_an_error(snapshot_path: Path, report
     assert drawn["pending"] == 0 and (not with_data or drawn["triangles"] > 0)
 
 
-@pytest.mark.parametrize("snapshot", [
-    {"segments": [], "device_traces": []}, {"segments": [], "device_traces": [[], []]}, GOOD["segments"], GOOD,
-    {"segments": [], "device_traces": [[{"action": "snapshot", "addr": 0, "size": 0, "stream": 0}]]},
-], ids=["nothing", "empty devices", "segments alone", "one event", "no allocation"])
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        {"segments": [], "device_traces": []},
+        {"segments": [], "device_traces": [[], []]},
+        GOOD["segments"],
+        GOOD,
+        {"segments": [], "device_traces": [[{"action": "snapshot", "addr": 0, "size": 0, "stream": 0}]]},
+    ],
+    ids=["nothing", "empty devices", "segments alone", "one event", "no allocation"],
+)
 def test_opens_however_little_there_is(snapshot: Any, tmp_path: Path, open_report: Callable[..., Any]) -> None:
     path, out = tmp_path / "little.pickle", tmp_path / "little.html"
     path.write_bytes(pickle.dumps(snapshot))
@@ -42,7 +51,9 @@ def test_opens_however_little_there_is(snapshot: Any, tmp_path: Path, open_repor
     assert len(opened.js("snapreport.devices()")) == len(oracle.replay(snapshot))
 
 
-def test_useful_with_scripts_off(snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_useful_with_scripts_off(
+    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     """Numbers, the stacks that hold most at the peak, and a drawing with the peak marked, all without a script."""
     opened = open_report(report_of(snapshot_path), java_script_enabled=False)
     text = opened.page.locator("body").inner_text()
@@ -52,7 +63,11 @@ def test_useful_with_scripts_off(snapshot_path: Path, report_of: Callable[..., P
         if device.events:
             assert f"{len(device.events):,}" in text
         assert size_words(device.peak_bytes) in text and size_words(max(device.reserved)) in text
-        assert ("reconciles" in text) if not device.reconciliation_bytes else (size_words(device.reconciliation_bytes) in text)
+        assert (
+            ("reconciles" in text)
+            if not device.reconciliation_bytes
+            else (size_words(device.reconciliation_bytes) in text)
+        )
         for size, _, frames in device.top_stacks_at_peak()[:3]:
             assert size_words(size) in text
             named = [name for filename, _, name in frames if filename.endswith(".py")]
@@ -64,23 +79,39 @@ def test_useful_with_scripts_off(snapshot_path: Path, report_of: Callable[..., P
 
 def size_words(size: int) -> str:
     """Bytes as the report writes them: binary units, three digits."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1023.5:
-            break
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1023.5:
         size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}" if size >= 9.995 else f"{size:.2f} {unit}"
+        units.pop(0)
+    digits = 0 if units[0] == "B" or size >= 99.95 else 1 if size >= 9.995 else 2
+    return f"{size:.{digits}f} {units[0]}"
 
 
 def hostile(tmp_path: Path) -> tuple[dict[str, Any], Path]:
     """A report of a snapshot whose every text is an attack, and that raw snapshot."""
     path, out = tmp_path / "hostile.pickle", tmp_path / "hostile.html"
     nasty = [*strategies.NASTY, "<img src=x onerror=window.hacked=1>", "javascript:window.hacked=1"]
-    events = [{"action": "alloc", "addr": 4096 * (i + 1), "size": 1 << 20, "stream": i, "time_us": i, "user_metadata": text, "compile_context": text,
-               "frames": [{"filename": text, "line": i, "name": text}]} for i, text in enumerate(nasty)]
+    events = [
+        {
+            "action": "alloc",
+            "addr": 4096 * (i + 1),
+            "size": 1 << 20,
+            "stream": i,
+            "time_us": i,
+            "user_metadata": text,
+            "compile_context": text,
+            "frames": [{"filename": text, "line": i, "name": text}],
+        }
+        for i, text in enumerate(nasty)
+    ]
     events += [{"action": text or "x", "addr": 1, "size": 2**53 - 1, "stream": 0, "time_us": 99} for text in nasty]
-    snapshot = {"segments": [], "device_traces": [events],
-                "allocator_settings": {text: text for text in nasty} | {"f": float("nan"), "g": float("inf"), "h": {"a": [1, None, True]}},
-                "external_annotations": [{"name": text, "stage": "START", "device": 0, "time_us": 3} for text in nasty]}
+    snapshot = {
+        "segments": [],
+        "device_traces": [events],
+        "allocator_settings": {text: text for text in nasty}
+        | {"f": float("nan"), "g": float("inf"), "h": {"a": [1, None, True]}},
+        "external_annotations": [{"name": text, "stage": "START", "device": 0, "time_us": 3} for text in nasty],
+    }
     path.write_bytes(strategies.pickled(snapshot, 4))
     snapreport.write_report([snapreport.load(path)], out)
     return snapshot, out
@@ -93,7 +124,9 @@ def test_hostile_texts_are_only_text(tmp_path: Path, open_report: Callable[..., 
     for i, event in enumerate(snapshot["device_traces"][0][: len(strategies.NASTY)]):
         found = opened.js("id => snapreport.allocation(0, id)", i)
         want = oracle.text(event["frames"][0]["name"])
-        assert opened.js("stack => snapreport.frames(0, stack)", found["stack"]) == [{"filename": want, "line": i, "name": want}]
+        assert opened.js("stack => snapreport.frames(0, stack)", found["stack"]) == [
+            {"filename": want, "line": i, "name": want}
+        ]
         assert (found["user_metadata"] or None) == oracle.text_or_none(event["user_metadata"])
         opened.set_view(select=i)
     assert opened.js("window.hacked") is None and opened.page.locator("img").count() == 0
@@ -103,7 +136,10 @@ def test_numbers_beyond_32_bits(tmp_path: Path, open_report: Callable[..., Any])
     """Sizes to 2**50, differences of them in both directions, and addresses to 2**64 reach the page exactly."""
     path, out = tmp_path / "wide.pickle", tmp_path / "wide.html"
     sizes = [2**50 - 1, 1, 2**50 - 3, 2**40 + 1, 2, 2**50 - 7, 0, 2**49 + 5]
-    events = [{"action": "alloc", "addr": 2**64 - 512 * (i + 1), "size": size, "stream": 2**47 + i, "time_us": 2**50 + i} for i, size in enumerate(sizes)]
+    events = [
+        {"action": "alloc", "addr": 2**64 - 512 * (i + 1), "size": size, "stream": 2**47 + i, "time_us": 2**50 + i}
+        for i, size in enumerate(sizes)
+    ]
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
     snapreport.write_report([snapreport.load(path)], out)
     found = open_report(out).js("[...Array(8).keys()].map(id => snapreport.allocation(0, id))")
@@ -113,9 +149,18 @@ def test_numbers_beyond_32_bits(tmp_path: Path, open_report: Callable[..., Any])
     assert [f["alloc_us"] for f in found] == [e["time_us"] for e in events]
 
 
-@pytest.mark.parametrize("before", ["delete window.Worker", "window.Worker = class { constructor() { throw new Error('refused') } }",
-                                    "delete window.DecompressionStream", "delete window.OffscreenCanvas"])
-def test_opens_where_the_browser_lacks_something(before: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "before",
+    [
+        "delete window.Worker",
+        "window.Worker = class { constructor() { throw new Error('refused') } }",
+        "delete window.DecompressionStream",
+        "delete window.OffscreenCanvas",
+    ],
+)
+def test_opens_where_the_browser_lacks_something(
+    before: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     opened = open_report(report_of(corpus.path_of("small")), before=before)
     assert opened.js("snapreport.drawn()")["triangles"] > 0
 
@@ -125,7 +170,9 @@ def test_absent_views_and_queries_say_so(report_of: Callable[..., Path], open_re
     was = opened.view()
     for view in ("segments", "reserved", "flame", "table", "events", "no such view"):
         assert opened.js("v => snapreport.setView({view: v}).then(() => null, e => String(e.message || e))", view), view
-    assert opened.js("Promise.resolve().then(() => snapreport.search(0, 'size>1MiB')).then(() => null, e => String(e.message || e))")
+    assert opened.js(
+        "Promise.resolve().then(() => snapreport.search(0, 'size>1MiB')).then(() => null, e => String(e.message || e))"
+    )
     assert opened.view() == was
 
 

@@ -39,9 +39,14 @@ def zstd(content: bytes) -> bytes:
 
 
 CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
-    "plain": lambda content: content, "gzip": gzip.compress, "xz": lzma.compress, "zstd": zstd,
-    "two gzip members": lambda content: gzip.compress(content[:50]) + gzip.compress(content[50:]), "pt": zipped,
-    "pt named otherwise": lambda content: zipped(content, "snapshot_rank0"), "pt in gzip": lambda content: gzip.compress(zipped(content)),
+    "plain": lambda content: content,
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "zstd": zstd,
+    "two gzip members": lambda content: gzip.compress(content[:50]) + gzip.compress(content[50:]),
+    "pt": zipped,
+    "pt named otherwise": lambda content: zipped(content, "snapshot_rank0"),
+    "pt in gzip": lambda content: gzip.compress(zipped(content)),
 }
 
 
@@ -58,7 +63,9 @@ def expected(tmp_path: Path) -> Any:
     return numbers(path)
 
 
-@pytest.mark.parametrize("name", ["snapshot.pickle", "snapshot.json", "snapshot", "snapshot.pickle.gz", "s n\u00e4p;$(x)'\".pt"])
+@pytest.mark.parametrize(
+    "name", ["snapshot.pickle", "snapshot.json", "snapshot", "snapshot.pickle.gz", "s n\u00e4p;$(x)'\".pt"]
+)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_by_content_not_by_name(tmp_path: Path, expected: Any, container: str, name: str) -> None:
     path = tmp_path / name
@@ -79,10 +86,17 @@ def test_torch_save_itself(tmp_path: Path, expected: Any) -> None:
     assert numbers(tmp_path / "new.pt") == expected
 
 
-@pytest.mark.parametrize("content", [
-    zipped(b"not a pickle"), zipped(pickle.dumps(GOOD), "a", zipfile.ZIP_DEFLATED)[:-30], gzip.compress(b"text"),
-    lzma.compress(pickle.dumps({})), gzip.compress(pickle.dumps(GOOD))[:-12],
-], ids=["zip of text", "zip cut", "gzip of text", "xz of a dict", "gzip without its end"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        zipped(b"not a pickle"),
+        zipped(pickle.dumps(GOOD), "a", zipfile.ZIP_DEFLATED)[:-30],
+        gzip.compress(b"text"),
+        lzma.compress(pickle.dumps({})),
+        gzip.compress(pickle.dumps(GOOD))[:-12],
+    ],
+    ids=["zip of text", "zip cut", "gzip of text", "xz of a dict", "gzip without its end"],
+)
 def test_broken_containers(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken"
     path.write_bytes(content)
@@ -111,15 +125,18 @@ def old_layout() -> dict[str, Any]:
     segment = {k: v for k, v in GOOD["segments"][0].items() if k not in ("segment_pool_id", "is_expandable", "frames")}
     frames = BLOCK["frames"]
     history = [{"addr": 4096, "real_size": 500, "frames": frames}, {"addr": 4096, "real_size": 9, "frames": []}]
-    blocks = [{"size": 512, "state": "active_allocated", "history": history}, {"size": 1024, "state": "inactive"},
-              {"size": 512, "state": "active_pending_free", "history": [{"addr": 5632, "real_size": 400}]}]
+    blocks = [
+        {"size": 512, "state": "active_allocated", "history": history},
+        {"size": 1024, "state": "inactive"},
+        {"size": 512, "state": "active_pending_free", "history": [{"addr": 5632, "real_size": 400}]},
+    ]
     return {"segments": [segment | {"blocks": blocks}], "device_traces": [[]]}
 
 
 def test_old_layout(tmp_path: Path) -> None:
     path = tmp_path / "old.pickle"
     path.write_bytes(pickle.dumps(old_layout()))
-    device, = numbers(path)
+    (device,) = numbers(path)
     assert device["allocations"] == 2 and device["peak_allocated_bytes"] == 900 and device["reconciliation_bytes"] == 0
     import snapreport
 
@@ -130,13 +147,20 @@ def test_old_layout(tmp_path: Path) -> None:
 def test_bare_list_of_segments(tmp_path: Path) -> None:
     path = tmp_path / "list.pickle"
     path.write_bytes(pickle.dumps(GOOD["segments"]))
-    device, = numbers(path)
-    assert (device["events"], device["allocations"], device["peak_event"], device["peak_allocated_bytes"]) == (0, 1, -1, 500)
+    (device,) = numbers(path)
+    assert (device["events"], device["allocations"], device["peak_event"], device["peak_allocated_bytes"]) == (
+        0,
+        1,
+        -1,
+        500,
+    )
 
 
 def test_host_memory_is_a_device_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "host.pickle"
     trace = GOOD["device_traces"]
-    path.write_bytes(pickle.dumps(GOOD | {"host_traces": trace, "host_segments": [GOOD["segments"][0] | {"device": 0}]}))
+    path.write_bytes(
+        pickle.dumps(GOOD | {"host_traces": trace, "host_segments": [GOOD["segments"][0] | {"device": 0}]})
+    )
     kinds = {d["device"]: d["kind"] for d in numbers(path)}
     assert kinds == {-1: "host", 0: "cuda"}

@@ -29,17 +29,26 @@ def test_base85_round_trip(data: bytes) -> None:
 
 
 integers = st.one_of(
-    st.lists(st.integers(0, 3), max_size=80), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=80),
-    st.lists(st.integers(-(2**53) + 1, 2**53 - 1), max_size=80), st.lists(st.sampled_from([5, 2**40, -1]), max_size=300),
-    st.builds(lambda a, n, d: [a + i * d for i in range(n)], st.integers(0, 2**40), st.integers(0, 300), st.integers(-5, 900)),
+    st.lists(st.integers(0, 3), max_size=80),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=80),
+    st.lists(st.integers(-(2**53) + 1, 2**53 - 1), max_size=80),
+    st.lists(st.sampled_from([5, 2**40, -1]), max_size=300),
+    st.builds(
+        lambda a, n, d: [a + i * d for i in range(n)], st.integers(0, 2**40), st.integers(0, 300), st.integers(-5, 900)
+    ),
     st.builds(lambda n, v: [v] * n, st.integers(1, 300), st.integers(-(2**53) + 1, 2**53 - 1)),
 )
 
 
 @given(st.lists(integers, max_size=4), st.lists(st.text() | st.sampled_from(strategies.NASTY), max_size=5))
 def test_columns_round_trip(columns: list[list[int]], texts: list[str]) -> None:
-    text = pack_text([*(Column(f"c{i}", np.array(c, dtype=np.int64), "f64") for i, c in enumerate(columns)), Column("t", texts, "json")],
-                     {"meta": {"x": 1}})
+    text = pack_text(
+        [
+            *(Column(f"c{i}", np.array(c, dtype=np.int64), "f64") for i, c in enumerate(columns)),
+            Column("t", texts, "json"),
+        ],
+        {"meta": {"x": 1}},
+    )
     header, decoded = blob(decompress(text))
     assert header["meta"] == {"x": 1} and decoded["t"] == texts
     for i, values in enumerate(columns):
@@ -120,7 +129,9 @@ def test_several_files(report_of: Callable[..., Path]) -> None:
     report = Report(report_of(*paths).read_text(encoding="utf-8"))
     assert [s["file"] for s in report.manifest["snapshots"]] == [p.name for p in paths]
     wanted = [(n, d) for n, path in enumerate(paths) for d in sorted(corpus.replayed(path).items())]
-    assert [(d["snapshot"], d["device"]) for d in report.manifest["devices"]] == [(n, number) for n, (number, _) in wanted]
+    assert [(d["snapshot"], d["device"]) for d in report.manifest["devices"]] == [
+        (n, number) for n, (number, _) in wanted
+    ]
     for index, (_, (_, device)) in enumerate(wanted):
         assert_written(report, index, device)
 
@@ -147,9 +158,17 @@ def test_hostile_strings_stay_text(tmp_path: Path, text: str) -> None:
     path, out = tmp_path / "hostile.pickle", tmp_path / "hostile.html"
     frames = [{"filename": text + ".py", "line": 1, "name": text}]
     event = ALLOC | {"frames": frames, "user_metadata": text, "compile_context": text, "addr": 9, "size": 1 << 20}
-    path.write_bytes(strategies.pickled(GOOD | {
-        "device_traces": [[event, {"action": text or "x", "addr": 1, "size": 1, "stream": 0}]], "allocator_settings": {"conf" + text: text},
-        "external_annotations": [{"name": text, "stage": "START", "device": 0, "time_us": 1}]}, 4))
+    path.write_bytes(
+        strategies.pickled(
+            GOOD
+            | {
+                "device_traces": [[event, {"action": text or "x", "addr": 1, "size": 1, "stream": 0}]],
+                "allocator_settings": {"conf" + text: text},
+                "external_annotations": [{"name": text, "stage": "START", "device": 0, "time_us": 1}],
+            },
+            4,
+        )
+    )
     snapreport.write_report([snapreport.load(path)], out, title=text or None)
     html = out.read_text(encoding="utf-8")
     tags: list[str] = []

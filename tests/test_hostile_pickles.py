@@ -46,9 +46,20 @@ def test_nothing_runs(tmp_path: Path, protocol: int) -> None:
     assert not made.exists()
 
 
-@pytest.mark.parametrize("value", [
-    collections.OrderedDict(a=1), complex(1, 2), range(3), collections.Counter(), Path("x"), dict, len, time.struct_time,
-], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        collections.OrderedDict(a=1),
+        complex(1, 2),
+        range(3),
+        collections.Counter(),
+        Path("x"),
+        dict,
+        len,
+        time.struct_time,
+    ],
+    ids=repr,
+)
 def test_any_global_is_refused(tmp_path: Path, value: object) -> None:
     """Even harmless ones: a snapshot names none, and a list of the harmless is a list to keep."""
     path = tmp_path / "global.pickle"
@@ -57,14 +68,38 @@ def test_any_global_is_refused(tmp_path: Path, value: object) -> None:
         assert_refused(in_process("stats", path), path.name)
 
 
-@pytest.mark.parametrize("content", [
-    b"cos\nsystem\n(S'true'\ntR.", b"(S'true'\nios\nsystem\n.", b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
-    b"\x80\x02}Q.", b"Pstorage\n.", b"\x80\x02\x82\x01.", b"\x80\x02\x84\x01\x00\x00\x00.", b"\x80\x04]\x92.",
-    b"\x80\x02)\x81.", b"\x80\x02}}b.", b"\x80\x05\x97.", b"\x80\x04h\x07.", b"0.", b"\x80\x04(((((.",
-    b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", b"\x80\x02\x8b\xff\xff\xff\x7f.", b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff.",
-    b"\x80\x04X\xff\xff\xff\xffabc.", b"I99999999999999999999999999\n.", b"L" + b"9" * 9000 + b"L\n.", b"Fnan\n.", b"S'unclosed\n.",
-    b"V\\ud800\n.", b"\x80\x04}}s.", b"\x80\x04}]]s.", b"\x80\x04]}s.",
-], ids=lambda content: repr(content[:14])[2:-1])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"cos\nsystem\n(S'true'\ntR.",
+        b"(S'true'\nios\nsystem\n.",
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
+        b"\x80\x02}Q.",
+        b"Pstorage\n.",
+        b"\x80\x02\x82\x01.",
+        b"\x80\x02\x84\x01\x00\x00\x00.",
+        b"\x80\x04]\x92.",
+        b"\x80\x02)\x81.",
+        b"\x80\x02}}b.",
+        b"\x80\x05\x97.",
+        b"\x80\x04h\x07.",
+        b"0.",
+        b"\x80\x04(((((.",
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",
+        b"\x80\x02\x8b\xff\xff\xff\x7f.",
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\xff.",
+        b"\x80\x04X\xff\xff\xff\xffabc.",
+        b"I99999999999999999999999999\n.",
+        b"L" + b"9" * 9000 + b"L\n.",
+        b"Fnan\n.",
+        b"S'unclosed\n.",
+        b"V\\ud800\n.",
+        b"\x80\x04}}s.",
+        b"\x80\x04}]]s.",
+        b"\x80\x04]}s.",
+    ],
+    ids=lambda content: repr(content[:14])[2:-1],
+)
 def test_hand_written(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "odd.pickle"
     path.write_bytes(content)
@@ -92,19 +127,35 @@ def test_huge_lengths_in_a_small_file(tmp_path: Path) -> None:
         assert_refused(process("stats", path, limit=6 * GIGABYTE), path.name)
 
 
-def nested(opener: bytes, closer: bytes, depth: int = 200_000) -> bytes:
-    return opener * depth + closer * depth
+DEPTH = 200_000
+DEEP = {
+    "tuple": b")" + b"\x85" * DEPTH,
+    "list": b"]" * DEPTH + b"a" * (DEPTH - 1),
+    "dict": b"}" + b"(X\x01\x00\x00\x00a}" * DEPTH + b"u" * DEPTH,
+}
 
 
-@pytest.mark.parametrize("where", ["filename", "name", "line", "frame", "frames", "action", "size", "segment_type",
-                                   "user_metadata", "compile_context", "settings", "annotation", "unknown key"])
-@pytest.mark.parametrize("kind", ["tuple", "list", "dict"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "filename",
+        "name",
+        "line",
+        "frame",
+        "frames",
+        "action",
+        "size",
+        "segment_type",
+        "user_metadata",
+        "compile_context",
+        "settings",
+        "annotation",
+        "unknown key",
+    ],
+)
+@pytest.mark.parametrize("kind", DEEP)
 def test_deep_nesting(tmp_path: Path, where: str, kind: str) -> None:
     """Values nested 200,000 deep: hashing, printing or walking them naively ends the process, not the run."""
-    deep = {"tuple": b")" + b"\x85" * 200_000, "list": nested(b"]", b"a"), "dict": b"}" + b"(X\x01\x00\x00\x00a}" * 200_000
-            + b"u" * 200_000}[kind]
-    if kind == "list":
-        deep = b"]" * 200_000 + b"a" * 199_999
     marker = "\ue000deep"
     target: dict[str, Any] = {
         "filename": GOOD | {"device_traces": [[ALLOC | {"frames": [FRAME | {"filename": marker}]}]]},
@@ -122,7 +173,7 @@ def test_deep_nesting(tmp_path: Path, where: str, kind: str) -> None:
         "unknown key": GOOD | {"from_the_future": marker},
     }[where]
     text = marker.encode()
-    spliced = pickle.dumps(target, 3).replace(b"X" + struct.pack("<I", len(text)) + text, deep)
+    spliced = pickle.dumps(target, 3).replace(b"X" + struct.pack("<I", len(text)) + text, DEEP[kind])
     path = tmp_path / "deep.pickle"
     path.write_bytes(spliced)
     run = process(path, "-o", tmp_path / "out.html", limit=8 * GIGABYTE)
@@ -138,7 +189,11 @@ def test_things_that_hold_themselves(tmp_path: Path) -> None:
     settings["self"] = settings
     snapshot: dict[str, Any] = dict(GOOD)
     snapshot["segments"] = [snapshot]
-    for hostile in (GOOD | {"device_traces": [[ALLOC | {"frames": frames}]]}, GOOD | {"allocator_settings": settings}, snapshot):
+    for hostile in (
+        GOOD | {"device_traces": [[ALLOC | {"frames": frames}]]},
+        GOOD | {"allocator_settings": settings},
+        snapshot,
+    ):
         path.write_bytes(pickle.dumps(hostile))
         run = process(path, "-o", tmp_path / "out.html", seconds=20, limit=8 * GIGABYTE)
         if run.code != 0:
@@ -156,8 +211,39 @@ def test_one_object_shared_many_times(tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
 
 
-JUNK: list[Any] = [None, True, -1, 0, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 0.5, float("nan"), float("inf"), "", "x", "alloc",
-                   "</script>", "\ud800", "a\x00b", b"", b"bytes", [], [None], {}, {"a": 1}, {1: 2}, (), (0, 0), ("x",), [[]], {(): []}]
+JUNK: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+    10**400,
+    0.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "alloc",
+    "</script>",
+    "\ud800",
+    "a\x00b",
+    b"",
+    b"bytes",
+    [],
+    [None],
+    {},
+    {"a": 1},
+    {1: 2},
+    (),
+    (0, 0),
+    ("x",),
+    [[]],
+    {(): []},
+]
 
 
 def paths_of(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

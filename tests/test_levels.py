@@ -33,13 +33,19 @@ def lives_of(device: oracle.Device) -> tile_oracle.Lives:
     return tile_oracle.Lives(
         start=[a.alloc_event + 1 for a in device.allocations],
         end=[after if a.free_event < 0 else a.free_event + 1 for a in device.allocations],
-        size=[a.size for a in device.allocations], stack=[numbers[a.stack] for a in device.allocations],
-        allocated=device.allocated)
+        size=[a.size for a in device.allocations],
+        stack=[numbers[a.stack] for a in device.allocations],
+        allocated=device.allocated,
+    )
 
 
 def as_lifetimes(lives: tile_oracle.Lives) -> stacking.Lifetimes:
-    return stacking.Lifetimes(*(np.array(column, dtype=np.int64) for column in (
-        lives.start, lives.end, lives.size, lives.stack, lives.allocated)))
+    return stacking.Lifetimes(
+        *(
+            np.array(column, dtype=np.int64)
+            for column in (lives.start, lives.end, lives.size, lives.stack, lives.allocated)
+        )
+    )
 
 
 def as_rows(spans: Any) -> list[tile_oracle.Span]:
@@ -69,8 +75,15 @@ def test_spans_equal_the_slow_ones(snapshot: dict[str, Any]) -> None:
 def crowds(draw: st.DrawFn) -> tile_oracle.Lives:
     """Many small allocations beside few large ones, with few stacks: what groups are made of."""
     n = draw(st.integers(1, 70))
-    rows = draw(st.lists(st.tuples(st.integers(-5, n - 1), st.integers(1, 40), st.sampled_from([0, 1, 2, 3, 40, 500]),
-                                   st.integers(0, 2)), min_size=1, max_size=60))
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.integers(-5, n - 1), st.integers(1, 40), st.sampled_from([0, 1, 2, 3, 40, 500]), st.integers(0, 2)
+            ),
+            min_size=1,
+            max_size=60,
+        )
+    )
     rows.sort(key=lambda row: max(row[0], -1))
     start = [max(s, -1) + 1 for s, *_ in rows]
     end = [min(s + length, n + 1) for s, (_, length, *_) in zip(start, rows, strict=True)]
@@ -141,9 +154,26 @@ def test_stored_tiles_of_several_files(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(levels, "STORED_ABOVE", 1)
     out = tmp_path / "several.html"
-    snapreport.write_report([snapreport.load(path) for path in [corpus.path_of("small"), corpus.path_of("multi-gpu")]], out)
+    snapreport.write_report(
+        [snapreport.load(path) for path in [corpus.path_of("small"), corpus.path_of("multi-gpu")]], out
+    )
     for device, level, tile, spans in stored(Report(out.read_text(encoding="utf-8"))):
         assert_tile(device, level, tile, spans)
+
+
+def test_stored_tiles_equal_the_slow_ones(report_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large snapshot stores its coarsest level, merged by taller rows than the page's own: the same spans, row by row."""
+    path = corpus.path_of("large")
+    report = Report(report_of(path).read_text(encoding="utf-8"))
+    info, tiles = report.manifest["devices"][0], report.tiles(0)
+    assert tiles, "nothing was stored, nothing was tested"
+    monkeypatch.setattr(tile_oracle, "ROWS", info.get("stored_rows") or tile_oracle.ROWS)
+    lives = lives_of(corpus.replayed(path)[0])
+    lives.stack = report.device(0)["stack"].tolist()
+    for (level, tile), spans in tiles.items():
+        names = ("first", "length", "rep", "stack", "count", "bytes")
+        rows = [tile_oracle.Span(*row) for row in zip(*(spans[name].tolist() for name in names), strict=True)]
+        assert rows == tile_oracle.tile_spans(lives, level, tile)
 
 
 def test_small_snapshots_store_no_tiles(report_of: Callable[..., Path]) -> None:

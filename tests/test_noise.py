@@ -9,8 +9,16 @@ NOISY = [
     ("??", 0, "torch::unwind::unwind()"),
     ("??", 0, "torch::CapturedTraceback::gather(bool, bool, bool)"),
     ("memory_snapshot.cpp", 0, "torch::cuda::(anonymous namespace)::gather_with_cpp()"),
-    ("CUDACachingAllocator.cpp", 0, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)"),
-    ("RegisterCUDA_0.cpp", 0, "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor ()>::call()"),
+    (
+        "CUDACachingAllocator.cpp",
+        0,
+        "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)",
+    ),
+    (
+        "RegisterCUDA_0.cpp",
+        0,
+        "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor ()>::call()",
+    ),
     ("??", 0, "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)"),
     ("", 0, "at::TensorBase at::detail::_empty_strided_generic<c10::ArrayRef<long> >(c10::ArrayRef<long>)"),
     ("??", 0, "_PyEval_EvalFrameDefault"),
@@ -35,7 +43,13 @@ TELLING = [
     ("??", 0, "c10d::ProcessGroupNCCL::allgather(std::vector<at::Tensor>&)"),
     ("python_variable_methods.cpp", 0, "torch::autograd::THPVariable_mul(_object*, _object*, _object*)"),
 ]
-PYTHONS = {"/home/me/train.py", "/x/site-packages/torch/nn/modules/module.py", "<string>", "/usr/bin/torchrun", "/usr/lib/python3.11/runpy.py"}
+PYTHONS = {
+    "/home/me/train.py",
+    "/x/site-packages/torch/nn/modules/module.py",
+    "<string>",
+    "/usr/bin/torchrun",
+    "/usr/lib/python3.11/runpy.py",
+}
 
 
 def flags(frame: tuple[str, int, str]) -> int:

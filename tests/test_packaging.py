@@ -17,35 +17,52 @@ from cli import command, process
 import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
-FLOORS = [{"errors"}, {"reading", "packing"}, {"timeline"}, {"findings", "mesh", "search"}, {"report"}, {"samples"}, {"cli"}, {"__main__"}]
+FLOORS = [
+    {"errors", "ordering", "progress"},
+    {"reading", "packing"},
+    {"timeline"},
+    {"findings", "mesh", "search"},
+    {"report"},
+    {"samples"},
+    {"cli"},
+    {"__main__"},
+]
 HEAVY = ("polars", "numpy", "torch", "jinja2", "brotli")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["stats", "--help"], ["sample", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["stats", "--help"], ["sample", "--help"]], ids=" ".join
+)
 def test_help_is_light(arguments: list[str], tmp_path: Path) -> None:
-    code = (f"import sys; sys.argv = ['snapreport', *{arguments!r}]\n"
-            "from snapreport.cli import main\n"
-            "try: main()\n"
-            "except SystemExit as end: assert not end.code, end.code\n"
-            f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
-            "assert not heavy, heavy")
+    code = (
+        f"import sys; sys.argv = ['snapreport', *{arguments!r}]\n"
+        "from snapreport.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not heavy, heavy"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
 def test_import_is_light_and_reading_needs_no_torch(tmp_path: Path) -> None:
     path = corpus.path_of("small")
-    code = ("import sys, snapreport\n"
-            f"assert not [n for n in {HEAVY!r} if n in sys.modules]\n"
-            f"snapreport.write_report([snapreport.load({str(path)!r})], 'out.html')\n"
-            "assert 'torch' not in sys.modules")
+    code = (
+        "import sys, snapreport\n"
+        f"assert not [n for n in {HEAVY!r} if n in sys.modules]\n"
+        f"snapreport.write_report([snapreport.load({str(path)!r})], 'out.html')\n"
+        "assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def floor(module: str) -> int:
     room = module.split(".")[1] if "." in module else "cli"
-    return next(i for i, rooms in enumerate(FLOORS) if room in rooms)
+    found = [i for i, rooms in enumerate(FLOORS) if room in rooms]
+    assert found, f"{module}: say in FLOORS which floor {room} is on"
+    return found[0]
 
 
 def imports(path: Path) -> set[str]:
@@ -56,7 +73,9 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            found |= {node.module or ""} if node.module != "snapreport" else {f"snapreport.{a.name}" for a in node.names}
+            found |= (
+                {node.module or ""} if node.module != "snapreport" else {f"snapreport.{a.name}" for a in node.names}
+            )
     return {name for name in found if name.startswith("snapreport.") and name.split(".")[1] not in ("__version__",)}
 
 
@@ -80,8 +99,13 @@ def test_same_bytes_every_time(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / path.name).write_bytes(path.read_bytes())
-        done = subprocess.run([*command(), path.name, "-o", "out.html"], cwd=folder, check=False,
-                              env={"PYTHONHASHSEED": str(number), "PATH": "", "TZ": ["UTC", "Asia/Tokyo"][number]}, capture_output=True)
+        done = subprocess.run(
+            [*command(), path.name, "-o", "out.html"],
+            cwd=folder,
+            check=False,
+            env={"PYTHONHASHSEED": str(number), "PATH": "", "TZ": ["UTC", "Asia/Tokyo"][number]},
+            capture_output=True,
+        )
         assert done.returncode == 0, done.stderr
         documents.append((folder / "out.html").read_bytes())
     assert documents[0] == documents[1]
@@ -99,8 +123,12 @@ class References(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        self.fetched += [f"{tag} {k}={v}" for k, v in attrs if k in ("src", "href", "data", "srcset", "poster", "action", "xlink:href")
-                         and not (v or "").startswith(("data:", "#", "blob:"))]
+        self.fetched += [
+            f"{tag} {k}={v}"
+            for k, v in attrs
+            if k in ("src", "href", "data", "srcset", "poster", "action", "xlink:href")
+            and not (v or "").startswith(("data:", "#", "blob:"))
+        ]
         self.handlers += [k for k, _ in attrs if k.startswith("on")]
         self.scripts += tag == "script" and given.get("type") != "application/octet-stream"
         if tag == "meta" and (given.get("http-equiv") or "").lower() == "content-security-policy":
@@ -115,7 +143,10 @@ def test_page_refers_to_nothing_outside(report_of: Callable[..., Path]) -> None:
     assert found.scripts == 1
     directives = dict(d.strip().partition(" ")[::2] for d in found.policy.split(";"))
     assert directives["default-src"] == "'none'" and "connect-src" not in directives
-    assert "unsafe-eval" not in directives["script-src"].replace("wasm-unsafe-eval", "") and "unsafe-inline" not in directives["script-src"]
+    assert (
+        "unsafe-eval" not in directives["script-src"].replace("wasm-unsafe-eval", "")
+        and "unsafe-inline" not in directives["script-src"]
+    )
     style = "".join(re.findall(r"<style.*?</style>", html, re.S))
     assert "@import" not in style and not re.search(r"url\((?!['\"]?(?:data:|#))", style)
 
@@ -129,6 +160,8 @@ def test_bytes_survive_latin_1(report_of: Callable[..., Path]) -> None:
 
 
 def test_module_runs_too(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "snapreport", "--version"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "snapreport", "--version"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0 and snapreport.__version__ in done.stdout
     assert process("--version").out == done.stdout

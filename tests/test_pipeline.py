@@ -27,7 +27,7 @@ def test_stats(snapshot_path: Path) -> None:
     assert run.code == 0 and not run.err
     document = run.json
     assert document["schema"] == "snapreport-stats/1"
-    entry, = document["snapshots"]
+    (entry,) = document["snapshots"]
     assert entry["file"].endswith(snapshot_path.name) and entry["bytes"] == snapshot_path.stat().st_size
     devices = corpus.replayed(snapshot_path)
     assert [d["device"] for d in entry["devices"]] == sorted(devices)
@@ -58,35 +58,75 @@ def test_random_traces(snapshot: Any, protocol: int) -> None:
 
 def trace(*events: tuple[str, int, int], **final: Any) -> dict[str, Any]:
     """A snapshot of one device from (action, address, size) rows; ``final``: blocks as a<address>=(state, size)."""
-    blocks = [{"address": int(name[1:]), "size": 512, "requested_size": size, "state": state} for name, (state, size) in final.items()]
+    blocks = [
+        {"address": int(name[1:]), "size": 512, "requested_size": size, "state": state}
+        for name, (state, size) in final.items()
+    ]
     segment = {"device": 0, "address": 0, "total_size": 1 << 20, "stream": 0, "segment_type": "small", "blocks": blocks}
-    return {"segments": [segment] if final else [],
-            "device_traces": [[{"action": a, "addr": addr, "size": size, "stream": 0} for a, addr, size in events]]}
+    return {
+        "segments": [segment] if final else [],
+        "device_traces": [[{"action": a, "addr": addr, "size": size, "stream": 0} for a, addr, size in events]],
+    }
 
 
 def lifetimes(snapshot: dict[str, Any]) -> list[tuple[str, int, int, int, int, int]]:
     table = load(snapshot, 4).allocations(0)
-    return table.with_columns(table["origin"].cast(str)).select(
-        "origin", "addr", "size", "alloc_event", "free_requested_event", "free_event").rows()
+    return (
+        table.with_columns(table["origin"].cast(str))
+        .select("origin", "addr", "size", "alloc_event", "free_requested_event", "free_event")
+        .rows()
+    )
 
 
-@pytest.mark.parametrize(("snapshot", "want"), [
-    (trace(("alloc", 1, 5), ("free_requested", 1, 5), ("free_completed", 1, 5)), [("traced", 1, 5, 0, 1, 2)]),
-    (trace(("alloc", 1, 5), ("alloc", 1, 7), ("free_completed", 1, 7)), [("traced", 1, 5, 0, -1, 1), ("traced", 1, 7, 1, -1, 2)]),
-    (trace(("alloc", 1, 5), ("free_requested", 1, 5), ("alloc", 2, 1), ("free_requested", 2, 1)),
-     [("traced", 1, 5, 0, 1, 1), ("traced", 2, 1, 2, 3, 3)]),
-    (trace(("alloc", 1, 5), ("free_requested", 1, 5), ("alloc", 2, 1), ("free_completed", 2, 1)),
-     [("traced", 1, 5, 0, 1, -1), ("traced", 2, 1, 2, -1, 3)]),
-    (trace(("free_completed", 9, 3), ("free_completed", 8, 4)), [("freed", 8, 4, -1, -1, 1), ("freed", 9, 3, -1, -1, 0)]),
-    (trace(("alloc", 1, 5), ("free_completed", 9, 3), a7=("active_allocated", 6), a1=("active_allocated", 5), a6=("inactive", 1)),
-     [("ghost", 7, 6, -1, -1, -1), ("freed", 9, 3, -1, -1, 1), ("traced", 1, 5, 0, -1, -1)]),
-    (trace(("alloc", 1, 0), ("free_completed", 1, 0)), [("traced", 1, 0, 0, -1, 1)]),
-], ids=["life", "alloc over live", "no free_completed recorded", "pending free", "freed in reverse", "birth order", "no bytes"])
+@pytest.mark.parametrize(
+    ("snapshot", "want"),
+    [
+        (trace(("alloc", 1, 5), ("free_requested", 1, 5), ("free_completed", 1, 5)), [("traced", 1, 5, 0, 1, 2)]),
+        (
+            trace(("alloc", 1, 5), ("alloc", 1, 7), ("free_completed", 1, 7)),
+            [("traced", 1, 5, 0, -1, 1), ("traced", 1, 7, 1, -1, 2)],
+        ),
+        (
+            trace(("alloc", 1, 5), ("free_requested", 1, 5), ("alloc", 2, 1), ("free_requested", 2, 1)),
+            [("traced", 1, 5, 0, 1, 1), ("traced", 2, 1, 2, 3, 3)],
+        ),
+        (
+            trace(("alloc", 1, 5), ("free_requested", 1, 5), ("alloc", 2, 1), ("free_completed", 2, 1)),
+            [("traced", 1, 5, 0, 1, -1), ("traced", 2, 1, 2, -1, 3)],
+        ),
+        (
+            trace(("free_completed", 9, 3), ("free_completed", 8, 4)),
+            [("freed", 8, 4, -1, -1, 1), ("freed", 9, 3, -1, -1, 0)],
+        ),
+        (
+            trace(
+                ("alloc", 1, 5),
+                ("free_completed", 9, 3),
+                a7=("active_allocated", 6),
+                a1=("active_allocated", 5),
+                a6=("inactive", 1),
+            ),
+            [("ghost", 7, 6, -1, -1, -1), ("freed", 9, 3, -1, -1, 1), ("traced", 1, 5, 0, -1, -1)],
+        ),
+        (trace(("alloc", 1, 0), ("free_completed", 1, 0)), [("traced", 1, 0, 0, -1, 1)]),
+    ],
+    ids=[
+        "life",
+        "alloc over live",
+        "no free_completed recorded",
+        "pending free",
+        "freed in reverse",
+        "birth order",
+        "no bytes",
+    ],
+)
 def test_meanings(snapshot: dict[str, Any], want: list[tuple[Any, ...]]) -> None:
     """The definitions, one by one, in numbers worked out by hand; the oracle must say the same."""
     assert lifetimes(snapshot) == want
-    assert [(a.origin, a.addr, a.size, a.alloc_event, a.free_requested_event, a.free_event)
-            for a in oracle.replay(snapshot)[0].allocations] == want
+    assert [
+        (a.origin, a.addr, a.size, a.alloc_event, a.free_requested_event, a.free_event)
+        for a in oracle.replay(snapshot)[0].allocations
+    ] == want
 
 
 def test_unknown_actions_and_keys_are_told(tmp_path: Path) -> None:

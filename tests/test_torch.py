@@ -43,7 +43,12 @@ def test_segment_summary(viz: Any, snapshot_path: Path) -> None:
     lines = dict(line.split(": ") for line in text.splitlines() if re.match(r"(segments|total_\w+): ", line))
     assert int(lines["segments"]) == sum(d["segments"] for d in stats)
     assert lines["total_reserved"] == str(viz.Bytes(sum(d["end_reserved_bytes"] for d in stats)))
-    pending = sum(b["requested_size"] for s in raw["segments"] for b in s["blocks"] if b["state"] in ("active_pending_free", "active_awaiting_free"))
+    pending = sum(
+        b["requested_size"]
+        for s in raw["segments"]
+        for b in s["blocks"]
+        if b["state"] in ("active_pending_free", "active_awaiting_free")
+    )
     final = sum(d["end_allocated_bytes"] - d["reconciliation_bytes"] for d in stats)
     assert lines["total_allocated"] == str(viz.Bytes(final - pending))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapreport.mesh.dominant import Members, dominant
 from snapreport.mesh.stacking import Ints, Lifetimes
 
 
@@ -82,7 +83,7 @@ def _merge(ids: Ints, first: Ints, after: Ints, group: Ints, lifetimes: Lifetime
     np.add.at(change, opened, size)
     np.subtract.at(change, closed, size)
     total = np.cumsum(change)
-    rep = _dominant(ids, size, stack, opened, closed, len(cuts))
+    rep = dominant(Members(ids, size, stack, opened, closed), group, len(cuts))
     length = np.diff(cuts, append=cuts[-1])
     cut_group, cut_first = cuts // stride, cuts % stride
     # Equal neighbours join: a member that goes while its twin comes changes nothing that is drawn.
@@ -93,25 +94,3 @@ def _merge(ids: Ints, first: Ints, after: Ints, group: Ints, lifetimes: Lifetime
     heads = np.flatnonzero(new)
     lengths = np.add.reduceat(np.where(live, length, 0), heads)
     return cut_group[heads], cut_first[heads], lengths, rep[heads], count[heads], total[heads]
-
-
-def _dominant(ids: Ints, size: Ints, stack: Ints, opened: Ints, closed: Ints, cuts: int) -> Ints:
-    """For every cut, the lowest id of the stack with most bytes among the members live from there (-1: none)."""
-    cells = closed - opened
-    member = np.repeat(np.arange(len(ids)), cells)
-    cut = np.arange(len(member)) - np.repeat(np.cumsum(cells) - cells, cells) + np.repeat(opened, cells)
-    # Stable by (cut, stack): members stay in id order, so the first of each run is its lowest id.
-    order = np.lexsort((stack[member], cut))
-    cut, member = cut[order], member[order]
-    run = np.ones(len(cut), bool)
-    run[1:] = (cut[1:] != cut[:-1]) | (stack[member[1:]] != stack[member[:-1]])
-    heads = np.flatnonzero(run)
-    sums = np.add.reduceat(size[member], heads)
-    # Within a cut the greatest sum first, ties by lowest stack, which is the order the runs have already.
-    best = np.lexsort((-sums, cut[heads]))
-    best_cut = cut[heads][best]
-    leads = np.ones(len(best), bool)
-    leads[1:] = best_cut[1:] != best_cut[:-1]
-    rep = np.full(cuts, -1, np.int64)
-    rep[best_cut[leads]] = ids[member[heads[best[leads]]]]
-    return rep

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 import brotli
 
 from snapreport.packing import base85
-from snapreport.packing.columns import Column, encode_column
+from snapreport.packing.columns import Column, Encoded, encode_column
 from snapreport.packing.prime import Prime
 
-# Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 15 MB/s; the sizes are 10 % apart.
-BEST_UP_TO = 768 << 10
+# Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 50 to 100 MB/s on columns; the sizes are 10 to 20 %
+# apart. So the best is for what takes no time: primed blobs, which are small reports, and other blobs when they are tiny.
+BEST_UP_TO, BEST_PRIMED_UP_TO = 64 << 10, 768 << 10
 
 
 def pack_text(
@@ -22,16 +23,18 @@ def pack_text(
 
     With a ``prime``, a blob small enough for the best quality is compressed against it; its text says so.
     """
-    raw = _raw(columns, meta)
-    if len(raw) > BEST_UP_TO:
-        return base85.encode(brotli.compress(raw, quality=9, lgwin=24))
-    if prime is None:
-        return base85.encode(brotli.compress(raw, quality=11, lgwin=24))
-    return base85.encode(prime.compress(raw), primed=True)
+    return pack_encoded([part for column in columns for part in encode_column(column)], meta, prime)
 
 
-def _raw(columns: Iterable[Column], meta: Mapping[str, object] | None) -> bytes:
-    encoded = [part for column in columns for part in encode_column(column)]
-    header = {"columns": [part.entry for part in encoded], **(meta or {})}
+def pack_encoded(parts: Iterable[Encoded], meta: Mapping[str, object] | None = None, prime: Prime | None = None) -> str:
+    """The same for columns that are encoded already."""
+    raw = _raw(list(parts), meta)
+    if prime is not None and len(raw) <= BEST_PRIMED_UP_TO:
+        return base85.encode(prime.compress(raw), primed=True)
+    return base85.encode(brotli.compress(raw, quality=11 if len(raw) <= BEST_UP_TO else 9, lgwin=24))
+
+
+def _raw(parts: list[Encoded], meta: Mapping[str, object] | None) -> bytes:
+    header = {"columns": [part.entry for part in parts], **(meta or {})}
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-    return b"".join([len(text).to_bytes(4, "little"), text, *(part.data for part in encoded)])
+    return b"".join([len(text).to_bytes(4, "little"), text, *(part.data for part in parts)])

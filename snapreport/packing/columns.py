@@ -14,9 +14,11 @@ import brotli
 import numpy as np
 import numpy.typing as npt
 
-# Columns longer than this are judged by their first values only: trying all eight codings on a million values
-# costs seconds, and the choice has not been seen to change beyond this length.
-SAMPLE = 1 << 15
+from snapreport.ordering import stable_order
+
+# Columns of up to this many values are tried in all codings as they are. Longer ones repeat themselves and are judged by SAMPLE
+# values of their middle: trying a million values costs seconds, and gains 1 % of the file.
+WHOLE_UP_TO, SAMPLE = 1 << 15, 1 << 13
 # A dictionary of more distinct values than this share of the column has not paid for itself on any real snapshot.
 DICTIONARY_SHARE = 0.5
 
@@ -61,6 +63,8 @@ def varints(values: npt.NDArray[np.uint64]) -> bytes:
     """LEB128: seven bits a byte, lowest first, the high bit says that more follow."""
     if not len(values):
         return b""
+    if values.max() < 0x80:
+        return values.astype(np.uint8).tobytes()
     lengths = np.ones(len(values), dtype=np.int64)
     rest = values >> np.uint64(7)
     while rest.any():
@@ -77,11 +81,15 @@ def varints(values: npt.NDArray[np.uint64]) -> bytes:
     return out.tobytes()
 
 
+def varints_of_zero(count: int) -> bytes:
+    """The bytes of a constant column of ``count`` zeros."""
+    return b"\0" if count else b""
+
+
 def planes(values: npt.NDArray[np.uint64]) -> tuple[str, bytes]:
     """Byte planes: all lowest bytes, then all second bytes, and so on; as many as the greatest value needs."""
     width = max(1, (int(values.max()).bit_length() + 7) // 8)
-    bytes_ = values.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
-    return f"p{width}", np.ascontiguousarray(bytes_.T).tobytes()
+    return f"p{width}", b"".join((values >> np.uint64(8 * byte)).astype(np.uint8).tobytes() for byte in range(width))
 
 
 def _transformed(values: Ints, transform: str) -> npt.NDArray[np.uint64]:
@@ -99,16 +107,28 @@ def _laid_out(values: npt.NDArray[np.uint64], layout: str) -> tuple[str, bytes]:
     return ("v", varints(values)) if layout == "v" else planes(values)
 
 
-def _best_plain(values: Ints) -> tuple[str, str, int]:
-    """The (transform, layout) whose sample is smallest after a quick brotli, and that size in bytes."""
-    sample = values[:SAMPLE]
-    plain = "nz" if sample.min() < 0 or values.min() < 0 else "n"
+def _sample(values: Ints) -> Ints:
+    """The part of a column by which its coding is chosen: all of a short one, the middle of a longer one."""
+    if len(values) <= WHOLE_UP_TO:
+        return values
+    begin = (len(values) - SAMPLE) // 2
+    return values[begin : begin + SAMPLE]
+
+
+def _best_plain(values: Ints, sample: Ints) -> tuple[str, str, int]:
+    """The (transform, layout) in which ``sample`` is smallest after a quick brotli, and that size in bytes.
+
+    ``values`` is the whole column, which the transform has to suit.
+    """
+    low, high = int(values.min()), int(values.max())
+    plain = "nz" if low < 0 else "n"
     best: tuple[str, str, int] | None = None
     # The page computes in doubles: second differences of numbers near 2**53 would pass what they hold exactly.
-    near_limit = max(abs(int(values.min())), abs(int(values.max()))) >= 1 << 51
+    near_limit = max(abs(low), abs(high)) >= 1 << 51
     for transform in (plain,) if near_limit else (plain, "dz", "Dz"):
         numbers = _transformed(sample, transform)
-        for layout in ("v", "p"):
+        # Numbers of seven bits are the same bytes in both.
+        for layout in ("v", "p") if numbers.max() > 0x7F else ("v",):
             size = len(brotli.compress(_laid_out(numbers, layout)[1], quality=5))
             if best is None or size < best[2]:
                 best = (transform, layout, size)
@@ -128,32 +148,33 @@ def encode_column(column: Column) -> list[Encoded]:
     count = len(values)
     if count == 0:
         return [Encoded(column.name, column.dtype, 0, "n", "v", b"")]
-    if (values == values[0]).all():
+    if values.min() == values.max():
         transform = "nz" if values[0] < 0 else "n"
         return [Encoded(column.name, column.dtype, count, transform, "c", varints(_transformed(values[:1], transform)))]
-    transform, layout, plain_size = _best_plain(values)
-    dictionary = _dictionary(column, values, plain_size)
+    sample = _sample(values)
+    transform, layout, plain_size = _best_plain(values, sample)
+    dictionary = _dictionary(column, values, sample, plain_size)
     if dictionary is not None:
         return dictionary
     layout, data = _laid_out(_transformed(values, transform), layout)
     return [Encoded(column.name, column.dtype, count, transform, layout, data)]
 
 
-def _dictionary(column: Column, values: Ints, plain_size: int) -> list[Encoded] | None:
+def _dictionary(column: Column, values: Ints, sample: Ints, plain_size: int) -> list[Encoded] | None:
     """The dictionary form, where it is smaller than ``plain_size`` on the sample; else None."""
-    sample_distinct = len(np.unique(values[:SAMPLE]))
-    if sample_distinct > DICTIONARY_SHARE * min(len(values), SAMPLE):
+    sample_distinct, sample_indices = _numbered(sample)
+    if len(sample_distinct) > DICTIONARY_SHARE * len(sample):
         return None
-    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    # Numbered by first appearance: indices then grow slowly and repeat with the training step.
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    indices = rank[inverse]
-    distinct = distinct[order]
-    value_form, index_form = _best_plain(distinct), _best_plain(indices) if len(distinct) > 1 else ("n", "v", 0)
+    if len(sample) < len(values):
+        # Numbering all of a long column is worth it only where numbering the sample was.
+        if _index_form(sample_distinct, sample_indices, sample_indices)[2] >= plain_size:
+            return None
+        distinct, indices = _numbered(values)
+    else:
+        distinct, indices = sample_distinct, sample_indices
+    value_form, index_form = _best_plain(distinct, _sample(distinct)), _index_form(distinct, indices, _sample(indices))
     # The dictionary's own values weigh on the whole column, not on the sample: scale them down to compare.
-    share = min(1.0, SAMPLE / len(values))
+    share = len(sample) / len(values)
     if value_form[2] * share + index_form[2] + 24 >= plain_size:
         return None
     parts = [Encoded(column.name, column.dtype, len(values), "n", "u", b"")]
@@ -161,3 +182,25 @@ def _dictionary(column: Column, values: Ints, plain_size: int) -> list[Encoded] 
         layout, data = _laid_out(_transformed(numbers, form[0]), form[1])
         parts.append(Encoded(column.name + suffix, dtype, len(numbers), form[0], layout, data))
     return parts
+
+
+def _index_form(distinct: Ints, indices: Ints, sample: Ints) -> tuple[str, str, int]:
+    return _best_plain(indices, sample) if len(distinct) > 1 else ("n", "v", 0)
+
+
+def _numbered(values: Ints) -> tuple[Ints, Ints]:
+    """(distinct values by first appearance, the index of each value among them).
+
+    Indices by first appearance grow slowly and repeat with the training step.
+    """
+    order = stable_order(values)
+    ordered = values[order]
+    begins = np.ones(len(values), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    first = order[begins]  # equal values stay in order, so this is where each appears first
+    appearance = np.argsort(first)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[appearance] = np.arange(len(first))
+    indices = np.empty(len(values), dtype=np.int64)
+    indices[order] = rank[np.cumsum(begins) - 1]
+    return values[first[appearance]], indices

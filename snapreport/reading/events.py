@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from snapreport import progress
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, SIZE, UINT64, NoneType, clean, int_column, pool_name, shown, text_codes
+from snapreport.reading.fields import INT64, SIZE, UINT64, NoneType, all_same, clean, int_column, pool_name, shown, text_codes
 from snapreport.reading.forward import ForwardFrames
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
@@ -49,12 +50,14 @@ class EventReader:
 
     def read(self, trace: list[Any], place: str, *, release: bool) -> None:
         """Append a trace. ``place`` names it in errors. ``release``: forget the raw entries while going."""
-        for start in range(0, len(trace), CHUNK):
-            entries = trace[start : start + CHUNK]
-            if release:
-                trace[start : start + CHUNK] = [None] * len(entries)
-            self._read_chunk(entries, place, start)
-            self._rows += len(entries)
+        with progress.stage("decoding", len(trace), "events") as bar:
+            for start in range(0, len(trace), CHUNK):
+                entries = trace[start : start + CHUNK]
+                if release:
+                    trace[start : start + CHUNK] = [None] * len(entries)
+                self._read_chunk(entries, place, start)
+                self._rows += len(entries)
+                bar.advance(len(entries))
 
     def _read_chunk(self, entries: list[Any], place: str, start: int) -> None:
         def where(row: int) -> str:
@@ -127,6 +130,8 @@ class EventReader:
         if key not in columns:
             return np.full(n, -1, np.int32)
         values = columns[key]
+        if type(values[0]) is tuple and all_same(values):  # mostly there is but one pool
+            values = values[:1]
         if not set(map(type, values)) <= {tuple, NoneType}:
             values = [tuple(value) if type(value) is list else value for value in values]
         try:
@@ -137,7 +142,8 @@ class EventReader:
             raise
         codes = self._texts.setdefault("pool", {})
         coded = {value: -1 if name is None else codes.setdefault(name, len(codes)) for value, name in names.items()}
-        return np.fromiter(map(coded.__getitem__, values), np.int32, n)
+        column = np.fromiter(map(coded.__getitem__, values), np.int32, len(values))
+        return column if len(column) == n else np.full(n, column[0], np.int32)
 
     def _put(self, key: str, column: np.ndarray, nulls: np.ndarray | None) -> None:
         self._parts.setdefault(key, []).append((column, nulls))
@@ -159,6 +165,8 @@ class EventReader:
         table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
         if table.null_count() == len(table):
             return pl.Series(key, [None], dtype=pl.String).new_from_index(0, self._rows)
+        if (codes == codes[0]).all():
+            return table.new_from_index(int(codes[0]), self._rows).alias(key)
         return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
 
     def table(self, renumber: np.ndarray) -> pl.DataFrame:

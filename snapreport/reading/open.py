@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from snapreport import progress
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
@@ -39,7 +40,8 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             file, size = _uncompressed(file, file_bytes)
 
             def read() -> Recording:
-                raw = safe_pickle.load(file, size)
+                with progress.stage("reading", size, "B") as bar:
+                    raw = safe_pickle.load(bar.watched(file), size)
                 return decode(raw, name=name, path=shown, file_bytes=file_bytes, pickle_bytes=size)
 
             return safe_pickle.guarded(read, size)

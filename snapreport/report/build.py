@@ -6,36 +6,94 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapreport.errors import SnapshotError
+from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
-from snapreport.report.payload import build_payload
+from snapreport.report.payload import build_sections
 from snapreport.report.summary import summarise
+from snapreport.report.text import size_text
 from snapreport.timeline.build import Snapshot
 
 
-def build_report(snapshots: Sequence[Snapshot], *, title: str | None = None) -> bytes:
-    """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes."""
-    title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
-    return render_page(summarise(snapshots, title), build_payload(snapshots, title))
+@dataclass(frozen=True)
+class Written:
+    """``size``: bytes of the document. ``left_out``: what a size limit cost, one sentence, or "" where nothing is missing."""
+
+    size: int
+    left_out: str
 
 
-def write_report(snapshots: Sequence[Snapshot] | Snapshot, path: str | os.PathLike[str], *, title: str | None = None) -> int:
+def build_report(snapshots: Sequence[Snapshot], *, title: str | None = None, max_size: int | None = None) -> bytes:
+    """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes.
+
+    ``max_size``: bytes it may have; what it can do without is left out for that (see ``leave_out.py``). Raises
+    :class:`SnapshotError` where that is not enough.
+    """
+    return _fitting(snapshots, title, max_size)[0]
+
+
+def write_report(
+    snapshots: Sequence[Snapshot] | Snapshot,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    max_size: int | None = None,
+) -> int:
     """Write a report and return its size in bytes.
 
     ``path``: the HTML file, or ``-`` for standard output. The file appears whole or not at all: it is written beside
-    its place and moved there, so an older report stays until the new one is complete.
+    its place and moved there, so an older report stays until the new one is complete. ``max_size``: as for
+    :func:`build_report`.
 
-    Raises :class:`SnapshotError` where the output cannot be written.
+    Raises :class:`SnapshotError` where the output cannot be written, or cannot be as small as ``max_size``.
     """
-    document = build_report([snapshots] if isinstance(snapshots, Snapshot) else snapshots, title=title)
+    return write_fitting(snapshots, path, title=title, max_size=max_size).size
+
+
+def write_fitting(
+    snapshots: Sequence[Snapshot] | Snapshot, path: str | os.PathLike[str], *, title: str | None, max_size: int | None
+) -> Written:
+    """:func:`write_report`, telling also what was left out."""
+    document, left_out = _fitting([snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size)
     if os.fspath(path) == "-":
         sys.stdout.buffer.write(document)
         sys.stdout.buffer.flush()
     else:
         _replace(Path(path), document)
-    return len(document)
+    return Written(len(document), left_out.sentence)
+
+
+def _fitting(snapshots: Sequence[Snapshot], title: str | None, max_size: int | None) -> tuple[bytes, LeftOut]:
+    """The document, and what had to be left out of it to fit ``max_size``."""
+    title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
+    sections, summary = build_sections(snapshots, title), summarise(snapshots, title)
+    left_out = LeftOut()
+    document = render_page(summary, sections.payload(left_out))
+    full = least = len(document)
+    if max_size is None:
+        return document, left_out
+    parts = [part for part in PARTS if worth_leaving_out(part, sections.columns)]
+
+    def without(gone: Sequence[Part]) -> tuple[bytes, LeftOut]:
+        left_out = LeftOut(tuple(gone), max_size, full)
+        told = replace(summary, notes=[*summary.notes, left_out.sentence])
+        return render_page(told, sections.payload(left_out)), left_out
+
+    while len(document) > max_size:
+        if len(left_out.parts) == len(parts):
+            what = "and that without all that can be left out" if parts else "and there is nothing to leave out"
+            raise SnapshotError(f"the report takes {size_text(least)}, {what}: more than the {size_text(max_size)} allowed")
+        document, left_out = without(parts[: len(left_out.parts) + 1])
+        least = min(least, len(document))
+    # What the last step made room for comes back, the most telling first.
+    for part in reversed(left_out.parts[:-1]):
+        candidate = without([other for other in left_out.parts if other is not part])
+        if len(candidate[0]) <= max_size:
+            document, left_out = candidate
+    return document, left_out
 
 
 def _replace(path: Path, document: bytes) -> None:

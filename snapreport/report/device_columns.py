@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from snapreport.mesh.levels import Tile, pyramid, stored_tiles
+from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -16,9 +17,8 @@ from snapreport.timeline.categories import CATEGORIES
 
 @dataclass(frozen=True)
 class DeviceTables:
-    """``sections``: name to columns; ``manifest``: the device's entry; ``rows``: events plus allocations plus segments."""
+    """``manifest``: the device's entry; ``rows``: events plus allocations plus segments."""
 
-    sections: dict[str, list[Column]]
     manifest: dict[str, object]
     rows: int
 
@@ -30,21 +30,27 @@ class _Names:
     values: list[str]
 
     def index(self, column: pl.Series) -> np.ndarray:
-        texts = column.cast(pl.String).fill_null("")
-        distinct = texts.unique(maintain_order=True).to_list()
+        """The number of each value's text, int64; null is the empty text."""
+        distinct = column.unique(maintain_order=True)
         known = {text: number for number, text in enumerate(self.values)}
-        for text in distinct:
+        numbers = []
+        for text in distinct.cast(pl.String).fill_null("").to_list():
             if text not in known:
                 known[text] = len(self.values)
                 self.values.append(text)
-        return texts.replace_strict(distinct, [known[text] for text in distinct], return_dtype=pl.Int64).to_numpy()
+            numbers.append(known[text])
+        if len(numbers) <= 1:
+            return np.full(len(column), numbers[0] if numbers else 0, np.int64)
+        return column.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
 
 
-def device_tables(snapshot: Snapshot, number: int, device: int, *, prefix: str, stack_base: int) -> DeviceTables:
-    """Columns of ``device`` of ``snapshot``, the ``number``-th of the report.
+def device_tables(
+    snapshot: Snapshot, number: int, device: int, *, prefix: str, stack_base: int, add: Callable[[str, list[Column]], None]
+) -> DeviceTables:
+    """What the file holds of ``device`` of ``snapshot``, the ``number``-th of the report.
 
     ``prefix`` begins every column's name; ``stack_base`` is added to stack numbers (stack 0 of every snapshot is the
-    empty one).
+    empty one). ``add`` takes the name and the columns of each section as soon as they are made.
     """
     timeline = snapshot.timeline(device)
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
@@ -52,18 +58,21 @@ def device_tables(snapshot: Snapshot, number: int, device: int, *, prefix: str, 
     _add_allocations(columns, timeline, names, stack_base)
     actions = _add_other_events(columns, timeline, names, stack_base)
     segments = _add_segments(columns, snapshot.recording.devices[device].segments, names, stack_base)
+    add(prefix, columns.all)
     lifetimes = device_lifetimes(timeline)
-    sections = {prefix: columns.all}
     events = timeline.events
     time0 = None
     if len(events) and events["time_us"].null_count() < len(events):
-        time = events["time_us"].fill_null(strategy="forward").fill_null(strategy="backward").to_numpy().astype(np.int64)
+        times = events["time_us"]
+        if times.null_count():
+            times = times.fill_null(strategy="forward").fill_null(strategy="backward")
+        time = times.to_numpy().astype(np.int64)
         time0 = int(time[0])
-        sections[f"{prefix}.times"] = [Column(f"{prefix}.time", time - time0, "f64")]
+        add(f"{prefix}.times", [Column(f"{prefix}.time", time - time0, "f64")])
     shape = pyramid(lifetimes.allocated)
-    levels = list(stored_tiles(lifetimes, shape))
-    if levels:
-        sections[f"{prefix}.tiles"] = [c for tiles in levels for tile in tiles for c in _tile_columns(prefix, tile, timeline, stack_base)]
+    stored = stored_tile(lifetimes, shape)
+    if stored:
+        add(f"{prefix}.tiles", _tile_columns(prefix, stored[0], timeline, stack_base))
     origin = timeline.allocations["origin"].cast(pl.String)
     stats = dict(timeline.stats)
     stats["top_stacks_at_peak"] = [
@@ -82,13 +91,14 @@ def device_tables(snapshot: Snapshot, number: int, device: int, *, prefix: str, 
         "ghosts": int((origin == "ghost").sum()),
         "freed": int((origin == "freed").sum()),
         "time0": time0,
-        "levels": list(range(len(levels))),
+        "levels": [stored[0].level] if stored else [],
+        "stored_rows": stored[1] if stored else None,
         "actions": actions,
         "categories": list(CATEGORIES),
         **{key: value.values for key, value in names.items()},
         "stats": stats,
     }
-    return DeviceTables(sections, manifest, len(events) + len(timeline.allocations) + segments)
+    return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)
 
 
 def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:

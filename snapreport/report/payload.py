@@ -2,65 +2,125 @@
 
 A section is what the page decodes together. Small reports hold all sections in the one blob ``main``, since one brotli
 stream compresses them against each other; in large ones each section has a blob of its own, so that the first picture
-needs only ``main`` with the coarsest tiles.
+needs only ``main`` with the coarsest tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from snapreport import progress
 from snapreport.packing import base85
-from snapreport.packing.blob import pack_text
-from snapreport.packing.columns import Column
+from snapreport.packing.blob import pack_encoded
+from snapreport.packing.columns import Column, Encoded, encode_column
 from snapreport.packing.prime import Prime
 from snapreport.report.device_columns import DeviceTables, device_tables
+from snapreport.report.leave_out import LeftOut
 from snapreport.report.stack_columns import stack_columns
 from snapreport.timeline.build import Snapshot
 
 FORMAT = 1
 # Below this many events and allocations in all, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
+MAIN = "main"
 
 
 @dataclass(frozen=True)
 class Payload:
-    """``prime``: u32le length of the shared text and its brotli stream, as text; ``blobs``: name to text, ``main`` first."""
+    """``prime``: u32le length of the shared text and its brotli stream, as text, or ""; ``blobs``: name to text, ``main`` first."""
 
     prime: str
     blobs: dict[str, str]
 
 
-def build_payload(snapshots: Sequence[Snapshot], title: str) -> Payload:
-    """Everything the page reads of ``snapshots``."""
-    tables, sections = [], {}
-    numbering = stack_columns(snapshots)
-    sections["stacks"] = numbering.columns
-    for number, snapshot in enumerate(snapshots):
-        for device in snapshot.devices:
-            table = device_tables(snapshot, number, device, prefix=f"d{len(tables)}", stack_base=numbering.base[number])
+@dataclass
+class Sections:
+    """Everything the page may read of some snapshots, encoded; :meth:`payload` packs all of it or a part.
+
+    ``columns``: section to its columns, each encoded. ``place``: section to blob. ``prime``: of small reports.
+    """
+
+    title: str
+    snapshots: Sequence[Snapshot]
+    tables: list[DeviceTables]
+    columns: dict[str, list[list[Encoded]]]
+    place: dict[str, str]
+    prime: Prime | None
+    _packed: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
+
+    def payload(self, left_out: LeftOut) -> Payload:
+        """The blobs without what is left out. Blobs that this does not touch are packed once only."""
+        place = {name: blob for name, blob in self.place.items() if left_out.has_section(name)}
+        manifest = _manifest(self.snapshots, self.tables, place, self.title, left_out)
+        blobs: dict[str, list[Encoded]] = {MAIN: []}
+        for name, blob in place.items():
+            blobs.setdefault(blob, []).extend(p for parts in self.columns[name] for p in left_out.column(parts))
+        texts: dict[str, str] = {}
+        todo = {}
+        for name, parts in blobs.items():
+            key = (name, tuple(part.name for part in parts if part.layout == "c"))
+            if name == MAIN or key not in self._packed:
+                todo[name] = key
+            else:
+                texts[name] = self._packed[key]
+        total = sum(len(part.data) for name in todo for part in blobs[name])
+        with progress.stage("packing", total, "B") as bar, _workers() as pool:
+
+            def pack(name: str) -> str:
+                text = pack_encoded(blobs[name], *(({"manifest": manifest}, self.prime) if name == MAIN else ()))
+                bar.advance(sum(len(part.data) for part in blobs[name]))
+                return text
+
+            # The largest first, so that both cores end together; the order of the blobs does not depend on it.
+            largest_first = sorted(todo, key=lambda name: -sum(len(part.data) for part in blobs[name]))
+            for name, text in zip(largest_first, pool.map(pack, largest_first), strict=True):
+                texts[name] = self._packed[todo[name]] = text
+        head = base85.encode(len(self.prime.text).to_bytes(4, "little") + self.prime.stream) if self.prime else ""
+        return Payload(head, {name: texts[name] for name in blobs})
+
+
+def build_sections(snapshots: Sequence[Snapshot], title: str) -> Sections:
+    """Everything the page reads of ``snapshots``. Columns are encoded while the next ones are made."""
+    tables: list[DeviceTables] = []
+    coming: dict[str, list[Future[list[Encoded]]]] = {}
+    devices = [(number, snapshot, device) for number, snapshot in enumerate(snapshots) for device in snapshot.devices]
+    rows = sum(len(snapshot.events(device)) for _, snapshot, device in devices)
+    # numpy and brotli release the interpreter lock in what takes long.
+    with progress.stage("laying out", rows, "events") as bar, _workers() as pool:
+
+        def add(name: str, columns: list[Column]) -> None:
+            coming[name] = [pool.submit(encode_column, column) for column in columns]
+
+        # Compressing the shared text takes 40 ms, which a large report would not get back.
+        prime = pool.submit(_prime) if rows <= ONE_BLOB_UP_TO else None
+        numbering = stack_columns(snapshots)
+        add("stacks", numbering.columns)
+        for number, snapshot, device in devices:
+            table = device_tables(
+                snapshot, number, device, prefix=f"d{len(tables)}", stack_base=numbering.base[number], add=add
+            )
             tables.append(table)
-            sections.update(table.sections)
+            bar.advance(len(snapshot.events(device)))
+        columns = {name: [future.result() for future in futures] for name, futures in coming.items()}
     small = sum(table.rows for table in tables) <= ONE_BLOB_UP_TO
     first = next((index for index, table in enumerate(tables) if table.rows), 0)
-    place = {name: "main" if small or name == f"d{first}.tiles" else name for name in sections}
-    manifest = _manifest(snapshots, tables, place, title)
-    blobs: dict[str, list[Column]] = {"main": []}
-    for name, columns in sections.items():
-        blobs.setdefault(place[name], []).extend(columns)
-    prime = Prime((Path(__file__).parent / "prime.txt").read_bytes())
-    # brotli releases the interpreter lock; the order of the blobs does not depend on who finishes first.
-    with ThreadPoolExecutor() as pool:
-        texts = pool.map(
-            lambda item: pack_text(item[1], *(({"manifest": manifest}, prime) if item[0] == "main" else ())), blobs.items()
-        )
-        return Payload(base85.encode(len(prime.text).to_bytes(4, "little") + prime.stream), dict(zip(blobs, texts, strict=True)))
+    place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in columns}
+    return Sections(title, snapshots, tables, columns, place, prime.result() if small and prime else None)
+
+
+def _prime() -> Prime:
+    return Prime((Path(__file__).parent / "prime.txt").read_bytes())
+
+
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix="snapreport-packing")
 
 
 def _manifest(
-    snapshots: Sequence[Snapshot], tables: Sequence[DeviceTables], place: dict[str, str], title: str
+    snapshots: Sequence[Snapshot], tables: Sequence[DeviceTables], place: dict[str, str], title: str, left_out: LeftOut
 ) -> dict[str, object]:
     return {
         "format": FORMAT,
@@ -78,7 +138,8 @@ def _manifest(
         "annotations": [
             [*row, number] for number, snapshot in enumerate(snapshots) for row in _annotation_rows(snapshot)
         ],
-        "devices": [table.manifest for table in tables],
+        "devices": [left_out.device(table.manifest) for table in tables],
+        **left_out.manifest,
     }
 
 

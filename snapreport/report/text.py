@@ -14,6 +14,11 @@ def bytes_text(value: int) -> str:
     return f"{'-' if value < 0 else ''}{number:.{digits}f} {_UNITS[unit]}"
 
 
+def size_text(value: int) -> str:
+    """The size of a file, exact where it can be compared with a limit: ``1.20 MiB (1,258,291 bytes)``."""
+    return f"{bytes_text(value)} ({value:,} bytes)" if value >= 1024 else f"{value} bytes"
+
+
 def count_text(value: int) -> str:
     """Thousands apart: ``22,332``."""
     return f"{value:,}"

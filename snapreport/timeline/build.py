@@ -118,7 +118,7 @@ class Snapshot:
 
     def stats(self) -> dict[str, Any]:
         """This file's entry in ``snapreport stats --json``."""
-        return file_stats(self.recording, [self.timeline(device) for device in self.devices])
+        return file_stats(self.recording, [self.timeline(device).stats for device in self.devices])
 
     def _record(self, device: int) -> DeviceRecord:
         try:

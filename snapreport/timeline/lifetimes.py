@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.ordering import stable_order
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
@@ -110,8 +111,7 @@ def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
     if not len(relevant):
         nothing = np.zeros(0, np.int32)
         return _Runs(address[:0], np.zeros(0, bool), nothing, nothing, nothing)
-    # A stable sort keeps the events of an address in recorded order.
-    event = relevant[np.argsort(address[relevant], kind="stable")].astype(np.int32)
+    event = relevant[stable_order(address[relevant])].astype(np.int32)
     kind, address = action[event], address[event]
     closing = FREE_COMPLETED if (kind == FREE_COMPLETED).any() else FREE_REQUESTED
     closes = kind == closing

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import Recording
-
-if TYPE_CHECKING:
-    from snapreport.timeline.build import DeviceTimeline
 
 SCHEMA = "snapreport-stats/1"
 
@@ -20,13 +18,31 @@ def stats_document(files: list[dict[str, Any]]) -> dict[str, Any]:
     return {"schema": SCHEMA, "snapshots": files}
 
 
-def file_stats(recording: Recording, timelines: list[DeviceTimeline]) -> dict[str, Any]:
-    return {
-        "file": recording.name,
-        "bytes": recording.file_bytes,
-        "devices": [timeline.stats for timeline in timelines],
-        "notes": recording.notes,
-    }
+class Timeline(Protocol):
+    """What the numbers of a device come from; see ``build.DeviceTimeline``."""
+
+    recording: Recording
+    device: int
+    kind: str
+    events: pl.DataFrame
+    allocations: pl.DataFrame
+    allocated: np.ndarray
+    reserved: np.ndarray
+    oom_events: list[int]
+    reconciliation_bytes: int
+    overflowed: bool | None
+
+    @property
+    def peak_event(self) -> int: ...
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def top_stacks(self) -> list[dict[str, int]]: ...
+
+
+def file_stats(recording: Recording, devices: list[dict[str, Any]]) -> dict[str, Any]:
+    """The entry of a file; ``devices``: :func:`device_stats` of each."""
+    return {"file": recording.name, "bytes": recording.file_bytes, "devices": devices, "notes": recording.notes}
 
 
 def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
@@ -40,7 +56,7 @@ def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     )
 
 
-def device_stats(timeline: DeviceTimeline) -> dict[str, Any]:
+def device_stats(timeline: Timeline) -> dict[str, Any]:
     allocations, allocated, reserved = timeline.allocations, timeline.allocated, timeline.reserved
     return {
         "device": timeline.device,

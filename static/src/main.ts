@@ -15,7 +15,7 @@ function startPage(): void {
   if (!root) throw new Error('the page has no element #app')
   const opening = openClient(blobTexts(), script).then((client) => ({ client, controller: startApp(client, root) }))
   const api = installApi(window as never, opening)
-  warmUp()
+  warmUp(root)
   api.ready.then(
     () => performance.mark('snapreport:ready'),
     (error: unknown) => {

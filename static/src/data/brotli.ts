@@ -13,9 +13,12 @@
 //
 // An empty report has 350 KB for everything, so the WebAssembly ones would leave nothing for the page, and 20 ms at ten
 // megabytes buy little. `brotli` is the smallest by far, the fastest in plain JavaScript, and has no start of its own,
-// which lets window.snapreport answer synchronously. Its first call unpacks the format's static dictionary (20 ms).
+// which lets window.snapreport answer synchronously. Loading it unpacks the format's static dictionary (20 ms warm, 60 to
+// 100 ms in a page that just opened), so that it is loaded by whoever first decodes: the worker, as a rule, not the page.
 
-import { decompress } from 'brotli/decompress'
+type Decompress = (data: Uint8Array) => Uint8Array
+
+let decoder: Decompress | undefined
 
 let native: boolean | undefined
 
@@ -35,7 +38,8 @@ export function hasNativeBrotli(): boolean {
 
 /** Decode at once, on this thread. Throws on damaged data. */
 export function brotliNow(data: Uint8Array): Uint8Array {
-  return decompress(data)
+  decoder ??= (require('brotli/decompress') as { decompress: Decompress }).decompress
+  return decoder(data)
 }
 
 /** Decode, by the browser's own code where it has it. */

@@ -71,7 +71,7 @@ export class Engine {
   }
 
   /** Stored tiles are of the event axis and the whole height. */
-  private isStored(key: TileKey): boolean {
+  isStored(key: TileKey): boolean {
     const info = this.loaded?.devices[key.device]
     return !!info && key.axis === 'event' && key.yLevel === 0 && info.levels.includes(key.level)
   }

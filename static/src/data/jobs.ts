@@ -1,5 +1,7 @@
-// The worker's work list. Tiles are served latest first, since the latest is what the reader looks at now; a tile that
-// waits for its device gives way to the job that decodes it. One job at a time, and a look at the mail between two.
+// The worker's work list. Tiles that the file holds come first, since they are the first picture; then plain bytes, which
+// take a moment and which the page waits for together with a device; then tiles, the latest first, since that is what the
+// reader looks at now. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
+// look at the mail between two.
 
 import type { Engine } from './engine'
 import type { TileKey } from './model'
@@ -49,11 +51,22 @@ export class JobList {
   }
 
   private take(): Job | undefined {
-    for (let i = this.jobs.length - 1; i >= 0; i--) {
-      if (this.jobs[i].kind === 'tile' && this.engine.isReady(this.jobs[i].argument as TileKey)) return this.jobs.splice(i, 1)[0]
-    }
-    const other = this.jobs.findIndex((job) => job.kind !== 'tile')
-    return other >= 0 ? this.jobs.splice(other, 1)[0] : this.jobs.pop()
+    const { engine } = this
+    return this.last((job) => job.kind === 'tile' && engine.isStored(job.argument as TileKey))
+      ?? this.last((job) => job.kind === 'bytes')
+      ?? this.last((job) => job.kind === 'tile' && engine.isReady(job.argument as TileKey))
+      ?? this.first((job) => job.kind !== 'tile')
+      ?? this.jobs.pop()
+  }
+
+  private last(passes: (job: Job) => boolean): Job | undefined {
+    for (let i = this.jobs.length - 1; i >= 0; i--) if (passes(this.jobs[i])) return this.jobs.splice(i, 1)[0]
+    return undefined
+  }
+
+  private first(passes: (job: Job) => boolean): Job | undefined {
+    const at = this.jobs.findIndex(passes)
+    return at >= 0 ? this.jobs.splice(at, 1)[0] : undefined
   }
 
   private async perform(job: Job): Promise<{ value: unknown; transfer: ArrayBuffer[] }> {

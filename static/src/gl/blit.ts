@@ -1,23 +1,9 @@
 // Puts parts of pictures on the canvas, crisp at every scale.
 
 import type { GlContext } from './context'
+import type { Texture } from './gl-stage'
 import { Program } from './program'
-import type { Picture } from './tile-textures'
-
-/** A part of a picture and where it goes. Both y axes point up. */
-export interface Blit {
-  picture: Picture
-  /** Part in texels. */
-  u0: number
-  u1: number
-  v0: number
-  v1: number
-  /** Place in device pixels of the canvas, from its lower left corner. */
-  x0: number
-  x1: number
-  y0: number
-  y1: number
-}
+import type { Part } from './tile-stage'
 
 const VERTEX = `
 uniform vec4 place;
@@ -88,8 +74,13 @@ export class Blitter {
     for (const program of Object.values(this.programs)) program.prepare()
   }
 
+  /** Whether what the first picture needs is compiled. */
+  isReady(): boolean {
+    return this.programs.smooth.isReady()
+  }
+
   /** Draws onto the canvas in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
-  draw(blits: readonly Blit[], fast: boolean): void {
+  draw(parts: readonly Part[], textureOf: (id: string) => Texture | null, fast: boolean): void {
     const { gl, generation, canvas } = this.context
     gl.bindFramebuffer(gl.FRAMEBUFFER, null)
     gl.viewport(0, 0, canvas.width, canvas.height)
@@ -100,15 +91,17 @@ export class Blitter {
     gl.bindVertexArray(this.array)
     gl.disable(gl.BLEND)
     gl.activeTexture(gl.TEXTURE0)
-    for (const blit of blits) {
+    for (const blit of parts) {
+      const picture = textureOf(blit.id)
+      if (!picture) continue
       const scaleX = (blit.x1 - blit.x0) / (blit.u1 - blit.u0)
       const scaleY = (blit.y1 - blit.y0) / (blit.v1 - blit.v0)
       const program = this.programs[fast ? 'fast' : scaleX > WIDE_PIXELS ? 'wide' : 'smooth']
       program.use()
-      gl.bindTexture(gl.TEXTURE_2D, blit.picture.texture)
+      gl.bindTexture(gl.TEXTURE_2D, picture.texture)
       gl.uniform1i(program.at('picture'), 0)
       gl.uniform4f(program.at('part'), blit.u0, blit.v0, blit.u1, blit.v1)
-      gl.uniform2f(program.at('size'), blit.picture.width, blit.picture.height)
+      gl.uniform2f(program.at('size'), picture.width, picture.height)
       gl.uniform2f(program.at('scale'), scaleX, scaleY)
       gl.uniform4f(
         program.at('place'),

@@ -35,10 +35,26 @@ export class Program {
     this.checked = false
   }
 
+  /** Whether use() would not have to wait for the compiler. Asks only where the browser can tell without waiting. */
+  isReady(): boolean {
+    const { gl } = this.context
+    this.prepare()
+    if (this.checked || !this.program || gl.isContextLost()) return true
+    const parallel = gl.getExtension('KHR_parallel_shader_compile')
+    if (!parallel) return true
+    if (gl.getProgramParameter(this.program, parallel.COMPLETION_STATUS_KHR) !== true) return false
+    // Asked now, while nothing is being drawn: later the answer would wait for all that was drawn before.
+    this.check()
+    return true
+  }
+
   private check(): void {
     const { gl } = this.context
     this.checked = true
-    if (!this.program || gl.getProgramParameter(this.program, gl.LINK_STATUS) || gl.isContextLost()) return
+    if (!this.program || gl.getProgramParameter(this.program, gl.LINK_STATUS) || gl.isContextLost()) {
+      if (this.program) gl.getUniformLocation(this.program, '') // fetches the table of all of them
+      return
+    }
     const shaders = gl.getAttachedShaders(this.program) ?? []
     const logs = shaders.map((shader) => gl.getShaderInfoLog(shader)).join(' ')
     throw new Error(`shader program does not link: ${gl.getProgramInfoLog(this.program)} ${logs}`)

@@ -84,6 +84,11 @@ export class RectPainter {
     this.program.prepare()
   }
 
+  /** Whether the program is compiled. */
+  isReady(): boolean {
+    return this.program.isReady()
+  }
+
   /** Draws onto the canvas, which is width × height CSS pixels. Edges fall on whole device pixels. */
   draw(list: RectList, width: number, height: number): void {
     if (list.count === 0) return
@@ -143,14 +148,26 @@ export class RectPainter {
   }
 }
 
-/** The same on a 2D canvas, for browsers without WebGL2: curves and marks without the picture. */
-export function drawRectsFlat(ctx: CanvasRenderingContext2D, list: RectList): void {
+/** The same on a 2D canvas, whose pixels are so many per CSS pixel. */
+export function drawRectsFlat(ctx: CanvasRenderingContext2D, list: RectList, ratioX: number, ratioY: number): void {
+  ctx.setTransform(1, 0, 0, 1, 0, 0)
+  let packed = -1
   for (let rect = 0; rect < list.count; rect++) {
-    const packed = list.colours[rect]
-    const alpha = packed >>> 24
-    const byte = (shift: number): number => (alpha ? Math.round((((packed >> shift) & 255) * 255) / alpha) : 0)
-    ctx.fillStyle = `rgb(${byte(0)} ${byte(8)} ${byte(16)} / ${alpha / 255})`
-    const [x0, y0, x1, y1] = list.coordinates.subarray(4 * rect, 4 * rect + 4)
-    ctx.fillRect(x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0))
+    if (list.colours[rect] !== packed) {
+      packed = list.colours[rect]
+      ctx.fillStyle = cssOf(packed)
+    }
+    const { coordinates } = list
+    const x0 = Math.round(coordinates[4 * rect] * ratioX)
+    const y0 = Math.round(coordinates[4 * rect + 1] * ratioY)
+    const x1 = Math.max(x0 + 1, Math.round(coordinates[4 * rect + 2] * ratioX))
+    const y1 = Math.max(y0 + 1, Math.round(coordinates[4 * rect + 3] * ratioY))
+    ctx.fillRect(x0, y0, x1 - x0, y1 - y0)
   }
+}
+
+function cssOf(packed: number): string {
+  const alpha = packed >>> 24
+  const byte = (shift: number): number => (alpha ? Math.round((((packed >> shift) & 255) * 255) / alpha) : 0)
+  return `rgb(${byte(0)} ${byte(8)} ${byte(16)} / ${alpha / 255})`
 }

@@ -1,11 +1,8 @@
 // A pyramid of tiles on the canvas: asks for the tiles that the window wants, has them painted a little per frame,
 // and shows the best there is meanwhile.
 
-import { Blitter, type Blit } from './blit'
-import type { GlContext } from './context'
 import { type Address, chooseLevels, coverWanted, type Grid, type Rect, regionOf, wantedTiles } from './cover'
-import { type QuadSource, TilePainter } from './tile-painter'
-import { TileTextures } from './tile-textures'
+import type { Part, QuadSource, TileStage } from './tile-stage'
 
 /** A tile as its provider hands it over. */
 export interface TileSource extends QuadSource {
@@ -37,68 +34,84 @@ export interface LayerFrame {
   levelAt(x: number): number
 }
 
-/** Quads painted in one frame. Without a graphics card 12,000 take about 15 ms; while the view moves, its frames come first. */
-const QUADS_PER_FRAME = { card: 30_000, still: 12_000, moving: 5_000 }
 /** So long after the last move the picture is drawn beautifully again. */
 const REST_MS = 120
-const TEXTURE_BUDGET_BYTES = 144 * 2 ** 20
 const MAX_REQUESTS = 6
 
 export class TileLayer {
-  private readonly context: GlContext
-  readonly painter: TilePainter
-  private readonly blitter: Blitter
-  private readonly textures: TileTextures
+  /** Another stage is complete and has taken over. */
+  onPromoted: () => void = () => {}
+  onError: (error: unknown) => void = () => {}
   private readonly requests = new Map<string, { provider: TileProvider; address: Address }>()
   private readonly failed = new Set<string>()
+  private next: TileStage | null = null
+  /** Tiles of the last frame, most needed first. */
+  private ids: readonly string[] = []
+  private showsAny = false
   private lastWindow = ''
   private movedAt = -Infinity
   private restTimer = 0
-  onError: (error: unknown) => void = () => {}
 
-  constructor(context: GlContext) {
-    this.context = context
-    this.painter = new TilePainter(context)
-    this.blitter = new Blitter(context)
-    this.textures = new TileTextures(context, this.painter, TEXTURE_BUDGET_BYTES)
+  constructor(
+    private stage: TileStage,
+    /** Asks for a frame; `first`: there is something to show where nothing is shown yet. */
+    private readonly requestFrame: (first?: boolean) => void,
+  ) {}
+
+  /** Paints what is shown on another stage too, and goes on there once that shows as much as this one. */
+  promote(stage: TileStage): void {
+    stage.adopt(this.stage)
+    this.next = stage
   }
 
-  /** Compiles ahead what the first picture needs. */
-  prepare(): void {
-    this.painter.prepare()
-    this.blitter.prepare()
+  /** Paints a little on the later stage alone. True once it can take over, which it does in the next frame that is drawn. */
+  rise(): boolean {
+    const { next, ids } = this
+    if (!next?.isReady()) return false
+    next.paint(ids, next.quadsPerFrame.still)
+    return this.isComplete(next, ids)
   }
 
-  /** Draws one frame of the window into the rectangle of device pixels (y up) and asks for what is missing. */
-  draw(provider: TileProvider, window: Rect, place: Rect): LayerFrame {
+  /** Colours for the stage of now and of later. */
+  setColours(rgba: Uint8Array, background: readonly [number, number, number]): void {
+    for (const stage of this.stages) stage.setColours(rgba, background)
+  }
+
+  /**
+   * Draws one frame of the window into the rectangle of canvas pixels (y up) and asks for what is missing. sharpness: so
+   * many device pixels are one of the canvas; the tiles wanted do not depend on it.
+   */
+  draw(provider: TileProvider, window: Rect, place: Rect, sharpness = 1): LayerFrame {
     const { grid } = provider
-    const [level, yLevel] = chooseLevels(grid, window, place.x1 - place.x0, place.y1 - place.y0)
+    const [level, yLevel] = chooseLevels(grid, window, (place.x1 - place.x0) * sharpness, (place.y1 - place.y0) * sharpness)
     const wanted = wantedTiles(grid, window, level, yLevel)
     // The coarsest tile is what every other falls back to: it comes first and stays.
     const root: Address = { level: 0, tile: 0, yLevel: 0, yTile: 0 }
     const rootId = provider.id(root)
-    const order = this.textures.picture(rootId) ? [...wanted, root] : [root, ...wanted]
+    const order = this.stage.picture(rootId) ? [...wanted, root] : [root, ...wanted]
     const ids = order.map((address) => provider.id(address))
-    for (const id of ids) this.textures.touch(id)
+    for (const stage of this.stages) for (const id of ids) stage.touch(id)
     this.request(provider, order, wantedTiles(grid, window, level, yLevel, 1))
-    const moving = this.isMoving(window)
-    const quads = this.context.isSoftware ? QUADS_PER_FRAME[moving ? 'moving' : 'still'] : QUADS_PER_FRAME.card
-    const unfinished = this.textures.paint(ids, quads)
-    const shown = coverWanted(grid, wanted, (address) => this.textures.picture(provider.id(address)) !== null)
-    const blits = shown.flatMap(({ address, region }) => this.blitOf(provider, address, region, window, place))
-    this.blitter.draw(blits, moving && this.context.isSoftware)
-    this.textures.evict(new Set([...ids, ...shown.map(({ address }) => provider.id(address))]))
+    const moving = this.moves(window)
+    this.ids = ids
+    if (this.next && this.isComplete(this.next, ids)) this.takeOver(this.next)
+    const unfinished = this.showsAny ? this.paint(ids, moving) : this.paintFirst(ids)
+    const shown = coverWanted(grid, wanted, (address) => this.stage.picture(provider.id(address)) !== null)
+    this.showsAny = shown.length > 0
+    const parts = shown.flatMap(({ address, region }) => this.partOf(provider, address, region, window, place))
+    this.stage.draw(parts, moving && this.stage.isSoftware)
+    this.stage.evict(new Set([...ids, ...shown.map(({ address }) => provider.id(address))]))
     const sharp = shown.filter((part) => part.wanted).length
-    if (unfinished) this.context.requestFrame()
+    if (unfinished) this.requestFrame()
     else if (sharp === wanted.length && !moving) this.idle(provider, window, level, yLevel)
-    const parts = [...new Set(shown.map(({ address }) => provider.id(address)))]
-    const sources = parts.map((id) => this.textures.source(id) as TileSource | null)
+    const tiles = [...new Set(shown.map(({ address }) => provider.id(address)))]
+    const sources = tiles.map((id) => this.stage.source(id) as TileSource | null)
     return {
       wantedLevel: level,
       level: shown.reduce((least, part) => Math.min(least, part.address.level), shown.length ? Infinity : level),
       yLevel,
       exact: sharp === wanted.length && sources.every((source) => source?.exact === true),
-      tiles: parts.length,
+      tiles: tiles.length,
       triangles: sources.reduce((sum, source) => sum + 2 * (source?.quads ?? 0), 0),
       // A picture in the colours of before still counts as missing: a theme is not shown until all of it is.
       pending: wanted.filter((address) => this.isPending(provider.id(address))).length,
@@ -108,14 +121,47 @@ export class TileLayer {
     }
   }
 
+  /** A frame without tiles. */
+  clear(): void {
+    if (this.next) this.takeOver(this.next)
+    this.stage.draw([], false)
+  }
+
   /** Forgets what does not pass, on the canvas and on its way. */
   retain(passes: (id: string) => boolean): void {
-    this.textures.retain(passes)
+    for (const stage of this.stages) stage.retain(passes)
     for (const [id, { provider, address }] of this.requests) if (!passes(id)) provider.cancel(address)
   }
 
+  private paint(ids: readonly string[], moving: boolean): boolean {
+    return this.stage.paint(ids, this.stage.quadsPerFrame[moving ? 'moving' : 'still'])
+  }
+
+  /** The first picture is not given out in parts: a browser that has just started is slow to ask for the next frame. */
+  private paintFirst(ids: readonly string[]): boolean {
+    const first = ids.find((id) => this.stage.has(id))
+    if (first !== undefined) this.stage.paint([first], Infinity)
+    return ids.some((id) => this.stage.needsPaint(id))
+  }
+
+  private get stages(): readonly TileStage[] {
+    return this.next ? [this.stage, this.next] : [this.stage]
+  }
+
+  /** Nothing would have to stand in for what is missing, so that a change of stages is not seen. */
+  private isComplete(stage: TileStage, ids: readonly string[]): boolean {
+    return stage.isReady() && ids.every((id) => this.failed.has(id) || (stage.picture(id) !== null && !stage.needsPaint(id)))
+  }
+
+  private takeOver(next: TileStage): void {
+    this.stage.retain(() => false)
+    this.stage = next
+    this.next = null
+    this.onPromoted()
+  }
+
   /** Whether the window differs from the last frame's or did so a moment ago; then asks for a frame at rest. */
-  private isMoving(window: Rect): boolean {
+  moves(window: Rect): boolean {
     const key = [window.x0, window.x1, window.y0, window.y1].join()
     const now = performance.now()
     if (key !== this.lastWindow) {
@@ -126,12 +172,12 @@ export class TileLayer {
     }
     if (now - this.movedAt >= REST_MS) return false
     clearTimeout(this.restTimer)
-    this.restTimer = self.setTimeout(() => this.context.requestFrame(), REST_MS - (now - this.movedAt) + 1)
+    this.restTimer = self.setTimeout(() => this.requestFrame(), REST_MS - (now - this.movedAt) + 1)
     return true
   }
 
   private isPending(id: string): boolean {
-    return !this.failed.has(id) && (!this.textures.has(id) || this.textures.needsPaint(id))
+    return !this.failed.has(id) && (!this.stage.has(id) || this.stage.needsPaint(id))
   }
 
   private request(provider: TileProvider, order: readonly Address[], near: readonly Address[]): void {
@@ -145,28 +191,28 @@ export class TileLayer {
 
   /** Once nothing else is to do: shaders for later, and the neighbours left and right. */
   private idle(provider: TileProvider, window: Rect, level: number, yLevel: number): void {
-    this.blitter.prepareAll()
+    this.stage.prepareAll()
     if (this.requests.size > 0) return
     const near = wantedTiles(provider.grid, window, level, yLevel, 1)
     for (const address of near.slice(0, 12)) {
       const id = provider.id(address)
-      this.textures.touch(id)
+      for (const stage of this.stages) stage.touch(id)
       this.load(provider, address)
     }
-    if (this.textures.paint(near.map((address) => provider.id(address)), QUADS_PER_FRAME.moving)) this.context.requestFrame()
+    if (this.stage.paint(near.map((address) => provider.id(address)), this.stage.quadsPerFrame.moving)) this.requestFrame()
   }
 
   private load(provider: TileProvider, address: Address): void {
     const id = provider.id(address)
-    if (this.requests.has(id) || this.textures.has(id) || this.failed.has(id)) return
+    if (this.requests.has(id) || this.stage.has(id) || this.failed.has(id)) return
     this.requests.set(id, { provider, address })
     provider.load(address).then(
       (source) => {
         this.requests.delete(id)
         const rows = provider.grid.rows
         const width = Math.max(1, source.columns)
-        this.textures.add(id, source, width, rows, (source.xSpan * width) / provider.grid.columns)
-        this.context.requestFrame()
+        for (const stage of this.stages) stage.add(id, source, width, rows, (source.xSpan * width) / provider.grid.columns)
+        this.requestFrame(!this.showsAny)
       },
       (error: unknown) => {
         this.requests.delete(id)
@@ -174,14 +220,15 @@ export class TileLayer {
           this.failed.add(id)
           this.onError(error)
         }
-        this.context.requestFrame()
+        this.requestFrame()
       },
     )
   }
 
   /** The part of a tile's picture inside region and window; clipped in doubles, since float32 cannot place far corners. */
-  private blitOf(provider: TileProvider, address: Address, region: Rect, window: Rect, place: Rect): Blit[] {
-    const picture = this.textures.picture(provider.id(address))
+  private partOf(provider: TileProvider, address: Address, region: Rect, window: Rect, place: Rect): Part[] {
+    const id = provider.id(address)
+    const picture = this.stage.picture(id)
     if (!picture) return []
     const tile = regionOf(provider.grid, address)
     const columnWidth = (tile.x1 - tile.x0) / provider.grid.columns
@@ -194,7 +241,7 @@ export class TileLayer {
     const xScale = (place.x1 - place.x0) / (window.x1 - window.x0)
     const yScale = (place.y1 - place.y0) / (window.y1 - window.y0)
     return [{
-      picture,
+      id,
       u0: (x0 - tile.x0) / columnWidth,
       u1: (x1 - tile.x0) / columnWidth,
       v0: (y0 - tile.y0) / rowHeight,

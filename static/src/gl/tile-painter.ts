@@ -6,17 +6,7 @@
 import type { GlContext } from './context'
 import { Palette } from './palette'
 import { Program } from './program'
-
-/** Rectangles of one tile. Coordinates are relative to the tile's origin. */
-export interface QuadSource {
-  quads: number
-  /** 4 per quad: xa, xb, ya, yb */
-  rects: Float32Array
-  xSpan: number
-  ySpan: number
-  /** Palette key of a quad (24 bits) << 8 | shade (0…255, 128 = as in the palette). Unsigned. */
-  keyOf(quad: number): number
-}
+import type { QuadSource } from './tile-stage'
 
 /** Indices are 16 bits wide: 16384 quads have 65536 corners. */
 export const MAX_BATCH = 16384
@@ -73,6 +63,11 @@ export class TilePainter {
   /** Compiles ahead. */
   prepare(): void {
     this.program.prepare()
+  }
+
+  /** Whether the program is compiled. */
+  isReady(): boolean {
+    return this.program.isReady()
   }
 
   /** Draws quads [from, from + count) of the source so that its spans fill the viewport; heightRows: rows of the viewport. */

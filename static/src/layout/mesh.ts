@@ -4,7 +4,8 @@
 import type { TileKey, TileMesh } from '../data/model'
 import { columnWidth, type Grid, tileRect } from './grid'
 import type { Samples } from './sampling'
-import type { Band, SpanSink } from './spans'
+import type { SpanSink } from './span-sink'
+import type { Band } from './spans'
 
 export interface MeshOptions {
   /** Columns that hold data. */

@@ -6,15 +6,9 @@
 
 import { GroupSweep } from './sweep'
 import { type Lifetimes, type Visible, visibleIn } from './visible'
+import type { SpanSink } from './span-sink'
 
 export type { Lifetimes } from './visible'
-
-/** Takes spans in stacking order. */
-export interface SpanSink {
-  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void
-  /** Nothing more is wanted. */
-  readonly full: boolean
-}
 
 /** The part of the height that is wanted, so that spans outside need not be made. */
 export interface Band {

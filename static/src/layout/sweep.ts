@@ -4,7 +4,7 @@
 // is live is kept per stack, so that a stretch costs as much as changes there, not as many as live.
 
 import { COLUMNS } from './grid'
-import type { SpanSink } from './spans'
+import type { SpanSink } from './span-sink'
 import type { Lifetimes } from './visible'
 
 /** Cuts a group at every column where a member starts or ends, and names each stretch after its heaviest stack. */

@@ -7,7 +7,10 @@ import { eventSamples, type Samples, timeSamples } from './sampling'
 import { layOut, type Spans } from './spans'
 import { type Lifetimes, visibleIn } from './visible'
 
-/** More than this is neither quick to upload nor told apart on a screen. */
+/**
+ * More than this is neither quick to paint nor told apart on a screen. Less would show something else: at 24,000 two
+ * tiles of a real training step merge bands of four rows, whose mixed colours become the one of the heaviest.
+ */
 export const MAX_QUADS = 60_000
 /** A tile that is still too large after this many doublings is drawn as it is: 2**8 rows are a quarter of the height. */
 const MAX_COARSENED = 8

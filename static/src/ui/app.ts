@@ -2,7 +2,8 @@
 
 import type { Controller, ViewPatch } from '../controller'
 import type { DataClient } from '../data/model'
-import { preparePicture } from '../views/timeline/picture'
+import { FONT } from '../views/timeline/overlay'
+import { warmPicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
 import { describeHeadline, describeWindow } from '../views/timeline/describe'
 import { DetailsPanel } from './details'
@@ -12,15 +13,20 @@ import { bindHash, readHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
 import { type State, Store, VIEWS, type ViewName } from './state'
-import { bindTheme } from './theme'
+import { bindTheme, isDark } from './theme'
 import { Toolbar } from './toolbar'
 
 /** How long the window must rest before it is told to screen readers. */
 const ANNOUNCE_AFTER_MS = 700
 
-/** Call as early as there is something to wait for: what it sets up needs no data. */
-export function warmUp(): void {
-  preparePicture()
+/** Does ahead, while the worker reads the report, what the first frame would wait for: colours, styles, fonts. */
+export function warmUp(root: HTMLElement): void {
+  warmPicture(isDark('system'))
+  getComputedStyle(root).getPropertyValue('--ink')
+  const ctx = document.createElement('canvas').getContext('2d')
+  if (!ctx) return
+  ctx.font = FONT
+  ctx.measureText('0')
 }
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
@@ -52,6 +58,7 @@ class App implements Controller {
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
+    this.timeline.onPictureState = () => this.tellWhatIsMissing()
     this.timeline.onError = (error) => this.tell(`A part of the picture is missing: ${messageOf(error)}`)
     this.details = new DetailsPanel(this.store, (event) => this.timeline.navigator.centreOn(event))
     const actions = {
@@ -159,11 +166,9 @@ class App implements Controller {
       this.tell('This report holds no device: the snapshot has neither events nor segments.')
       return
     }
-    const reason = explain(info)
     this.workspace.classList.toggle('nothing', !hasData(info))
-    if (!this.timeline.hasPicture) this.tell('This browser cannot draw the picture: it has no WebGL2. Curves, marks and the summary are complete.')
-    else if (reason) this.tell(reason)
-    else this.notice.hidden = true
+    this.notice.hidden = true
+    this.tellWhatIsMissing()
     this.timeline.setDevice(info.index, null, null)
     // The first picture asks for its tile before the columns are asked for: it must not wait for them.
     this.timeline.drawNow()
@@ -175,6 +180,12 @@ class App implements Controller {
       },
       (error: unknown) => this.tell(`This device cannot be read: ${messageOf(error)}`),
     )
+  }
+
+  private tellWhatIsMissing(): void {
+    const reason = this.info && explain(this.info)
+    if (reason) this.tell(reason)
+    else if (this.timeline.isFlat) this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
   }
 
   private tell(text: string): void {

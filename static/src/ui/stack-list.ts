@@ -27,8 +27,8 @@ export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNo
 }
 
 function frameItem(frame: Frame): HTMLElement {
-  const place = frame.filename ? `${frame.filename}:${frame.line}` : ''
-  const short = frame.filename ? `${shortPath(frame.filename)}:${frame.line}` : ''
+  const place = placeOf(frame, frame.filename)
+  const short = placeOf(frame, shortPath(frame.filename))
   const item = h('li', { class: frame.noise ? 'frame noise' : 'frame' },
     h('span', { class: 'name', title: frame.name }, frame.name || '(no name)'),
     h('span', { class: 'place', title: place }, short))
@@ -38,10 +38,16 @@ function frameItem(frame: Frame): HTMLElement {
   return item
 }
 
+/** "file:line"; native frames often have neither, which is recorded as "??" and 0. */
+function placeOf(frame: Frame, file: string): string {
+  if (!file || file === '??') return ''
+  return frame.line > 0 ? `${file}:${frame.line}` : file
+}
+
 /** One frame per line, for a ticket. */
 export function stackText(frames: readonly Frame[], showNoise: boolean): string {
   return frames
     .filter((frame) => showNoise || !frame.noise)
-    .map((frame) => `${frame.name} (${frame.filename}:${frame.line})`)
+    .map((frame) => `${frame.name} (${placeOf(frame, frame.filename) || 'unknown'})`)
     .join('\n')
 }

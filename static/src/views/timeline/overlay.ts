@@ -19,7 +19,8 @@ export interface Pointed {
   box: Box | null
 }
 
-const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+/** Of all labels. */
+export const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
 
 export class Overlay {
   readonly elements: readonly HTMLElement[]

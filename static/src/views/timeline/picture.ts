@@ -1,76 +1,105 @@
-// The canvas of the timeline: tiles and rectangles by WebGL2, or the rectangles alone on a 2D canvas where there is none.
+// The canvas of the timeline. It begins as plain pixels, which are there at once; WebGL is asked for after the first
+// picture is on the screen, and takes over unseen when it shows the same. Without WebGL2 the plain pixels stay.
+//
+// Where graphics are emulated, getting a WebGL context keeps the page busy for about half a second (Chromium 156 on two
+// cores, cold: 400 to 570 ms), all of which the reader would wait for a picture.
 
 import type { Drawn } from '../../controller'
 import type { ViewWindow } from '../../data/model'
 import { GlContext } from '../../gl/context'
+import { FlatStage, flatContext } from '../../gl/flat-stage'
+import { GlStage } from '../../gl/gl-stage'
 import { drawRectsFlat, type RectList, RectPainter } from '../../gl/rects'
 import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
 import { stackColours } from './colours'
 import type { Plot } from './frame'
+import { whenPresented } from './presented'
 
 export const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
 
 /** Stored tiles are painted before the stack table arrives. Most tables are shorter than this; then nothing is painted twice. */
 const COLOURS_AT_LEAST = 1 << 14
 
+/** From here on, half the resolution is drawn while the view moves, where the processor works out every pixel. */
+const LARGE_PIXELS = 3_000_000
+
+/** Has the browser make ready what the first picture needs anyway: a first 2D context and the colours take 20 ms each. */
+export function warmPicture(dark: boolean): void {
+  stackColours(COLOURS_AT_LEAST, dark)
+  flatContext(document.createElement('canvas'))
+}
+
 export class Picture {
-  readonly canvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
-  /** Null where the browser has no WebGL2. */
-  readonly gl: GlContext | null
   drawn: Drawn = NOTHING_DRAWN
+  /** Both lie at the same place; one of them shows. */
+  readonly canvases: readonly HTMLCanvasElement[]
+  /** What the page learns about WebGL: not asked for yet, being set up, in use, or not to be had. */
+  state: 'flat' | 'rising' | 'gl' | 'none' = 'flat'
+  /** The state has changed. */
+  onState: () => void = () => {}
+  private readonly flatCanvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
+  private readonly glCanvas = h('canvas', { class: 'picture waiting', 'aria-hidden': 'true' })
+  private readonly flat: CanvasRenderingContext2D
+  private readonly layer: TileLayer
+  private gl: GlContext | null = null
+  private rectPainter: RectPainter | null = null
   private layerFrame: LayerFrame | null = null
-  private readonly layer: TileLayer | null
-  private readonly rectPainter: RectPainter | null
-  private readonly flat: CanvasRenderingContext2D | null
   private background: [number, number, number] = [1, 1, 1]
+  private colours: Uint8Array | null = null
   private coloursFor = ''
-  private flatRequest = 0
-  private onFrame: () => void = () => {}
-
-  constructor() {
-    this.gl = GlContext.create(this.canvas)
-    this.layer = this.gl && new TileLayer(this.gl)
-    this.rectPainter = this.gl && new RectPainter(this.gl)
-    this.flat = this.gl ? null : this.canvas.getContext('2d')
-  }
-
-  /** Starts to compile what the first picture needs. */
-  compile(): void {
-    this.layer?.prepare()
-    this.rectPainter?.prepare()
-  }
+  private sharpness = 1
+  private frame = 0
 
   /** onFrame draws; onError hears of tiles that cannot be made. */
-  connect(onFrame: () => void, onError: (error: unknown) => void): void {
-    this.onFrame = onFrame
-    this.gl?.onFrame(onFrame)
-    if (this.layer) this.layer.onError = onError
+  constructor(
+    private readonly onFrame: () => void,
+    onError: (error: unknown) => void,
+  ) {
+    this.canvases = [this.flatCanvas, this.glCanvas]
+    this.flat = flatContext(this.flatCanvas)!
+    this.layer = new TileLayer(new FlatStage(this.flat), (first) => (first ? this.drawNow() : this.requestFrame()))
+    this.layer.onError = onError
+    this.layer.onPromoted = () => this.showGl()
   }
 
+  /** Only asks for a frame; however many ask, one is drawn. */
   requestFrame(): void {
-    if (this.gl) this.gl.requestFrame()
-    else this.flatRequest ||= requestAnimationFrame(() => this.drawNow())
+    if (this.frame === 0) this.frame = requestAnimationFrame(this.run)
   }
 
+  /** Draws at once, so that a resize never shows an empty canvas. */
   drawNow(): void {
-    this.flatRequest = 0
-    if (this.gl) this.gl.drawNow()
-    else this.onFrame()
+    if (this.frame !== 0) cancelAnimationFrame(this.frame)
+    this.run()
   }
 
-  /** The canvas is the plot: its corners are the corners of the window. */
-  place(plot: Plot): void {
-    const ratio = devicePixelRatio || 1
-    const { canvas } = this
+  /** Everything is gone and not yet back. */
+  get isLost(): boolean {
+    return this.state === 'gl' && this.gl!.isLost
+  }
+
+  testContextLoss(): void {
+    this.gl?.testContextLoss()
+  }
+
+  /** The canvas is the plot: its corners are the corners of the window. Call before drawing. */
+  place(plot: Plot, window: ViewWindow): void {
+    let ratio = devicePixelRatio || 1
+    const isLarge = plot.width * plot.height * ratio * ratio > LARGE_PIXELS
+    this.sharpness = isLarge && this.gl?.isSoftware && this.state === 'gl' && this.layer.moves(window) ? 2 : 1
+    ratio /= this.sharpness
     const width = Math.max(1, Math.round(plot.width * ratio))
     const height = Math.max(1, Math.round(plot.height * ratio))
-    canvas.style.transform = `translate(${plot.left}px, ${plot.top}px)`
-    canvas.style.width = `${plot.width}px`
-    canvas.style.height = `${plot.height}px`
-    if (canvas.width === width && canvas.height === height) return
-    canvas.width = width
-    canvas.height = height
+    for (const canvas of this.canvases) {
+      if (canvas === (this.state === 'gl' ? this.flatCanvas : this.gl ? null : this.glCanvas)) continue
+      canvas.style.transform = `translate(${plot.left}px, ${plot.top}px)`
+      canvas.style.width = `${plot.width}px`
+      canvas.style.height = `${plot.height}px`
+      if (canvas.width === width && canvas.height === height) continue
+      canvas.width = width
+      canvas.height = height
+    }
   }
 
   /** Colours for so many stacks on a background (0…255 each). Nothing happens when they are the same as before. */
@@ -78,33 +107,32 @@ export class Picture {
     this.background = [background[0] / 255, background[1] / 255, background[2] / 255]
     const count = Math.max(COLOURS_AT_LEAST, stacks)
     const key = [count, dark, ...this.background].join()
-    if (!this.layer || key === this.coloursFor) return
+    if (key === this.coloursFor) return
     this.coloursFor = key
-    this.layer.painter.palette.set(stackColours(count, dark), this.background)
+    this.colours = stackColours(count, dark)
+    this.layer.setColours(this.colours, this.background)
   }
 
   /** Draws the window's tiles over the background; no provider: the background alone. */
   drawTiles(provider: TileProvider | null, window: ViewWindow): void {
-    const { gl, layer, canvas } = this
-    if (!gl || !layer || gl.isLost) return
-    gl.clear(this.background)
-    this.layerFrame = provider && layer.draw(provider, window, { x0: 0, x1: canvas.width, y0: 0, y1: canvas.height })
-    if (!this.layerFrame) {
-      this.drawn = NOTHING_DRAWN
-      return
+    if (this.isLost) return
+    const { width, height } = this.state === 'gl' ? this.glCanvas : this.flatCanvas
+    if (provider) this.layerFrame = this.layer.draw(provider, window, { x0: 0, x1: width, y0: 0, y1: height }, this.sharpness)
+    else {
+      this.layer.clear()
+      this.layerFrame = null
     }
-    const { level, triangles, exact, tiles, pending } = this.layerFrame
-    this.drawn = { level, triangles, exact, tiles, pending }
+    this.drawn = NOTHING_DRAWN
+    if (this.layerFrame) {
+      const { level, triangles, exact, tiles, pending } = this.layerFrame
+      this.drawn = { level, triangles, exact, tiles, pending }
+    }
+    if (this.state === 'flat' && (this.drawn.tiles > 0 || this.drawn.pending === 0)) this.raise()
   }
 
   drawRects(rects: RectList, { width, height }: Plot): void {
-    if (this.gl) {
-      if (!this.gl.isLost) this.rectPainter?.draw(rects, width, height)
-    } else if (this.flat) {
-      this.flat.setTransform(this.canvas.width / width, 0, 0, this.canvas.height / height, 0, 0)
-      this.flat.clearRect(0, 0, width, height)
-      drawRectsFlat(this.flat, rects)
-    }
+    if (this.state !== 'gl') drawRectsFlat(this.flat, rects, this.flatCanvas.width / width, this.flatCanvas.height / height)
+    else if (!this.gl!.isLost) this.rectPainter!.draw(rects, width, height)
   }
 
   /** Level of what is shown at a place of the x axis; -1 where nothing is. */
@@ -115,25 +143,60 @@ export class Picture {
   /** Forgets the tiles of other devices. */
   keepOnly(device: number): void {
     this.layerFrame = null
-    this.layer?.retain((id) => id.startsWith(`${device}/`))
+    this.layer.retain((id) => id.startsWith(`${device}/`))
   }
-}
 
-let prepared: Picture | null = null
+  private readonly run = (): void => {
+    this.frame = 0
+    this.onFrame()
+  }
 
-/**
- * Makes the picture ahead of its use. Setting up WebGL takes a third of a second where graphics are emulated, and may
- * as well happen while the worker reads the report.
- */
-export function preparePicture(): void {
-  if (prepared) return
-  prepared = new Picture()
-  prepared.compile()
-}
+  /** Sets WebGL up once what was just drawn is on the screen. */
+  private raise(): void {
+    this.setState('rising')
+    whenPresented(() => {
+      performance.mark('snapreport:on-screen') // 'first-picture' is when it was drawn
+      this.makeGl()
+    })
+  }
 
-/** The prepared picture, or a new one. */
-export function takePicture(): Picture {
-  const picture = prepared ?? new Picture()
-  prepared = null
-  return picture
+  private makeGl(): void {
+    const gl = GlContext.create(this.glCanvas)
+    if (!gl) {
+      this.setState('none')
+      this.requestFrame()
+      return
+    }
+    this.gl = gl
+    gl.onRestored = () => this.requestFrame()
+    const stage = new GlStage(gl)
+    stage.prepare()
+    this.rectPainter = new RectPainter(gl)
+    this.rectPainter.prepare()
+    if (this.colours) stage.setColours(this.colours, this.background)
+    this.layer.promote(stage)
+    this.rise()
+  }
+
+  /** A little per frame, and the plain pixels are not drawn again for it. */
+  private readonly rise = (): void => {
+    if (this.state !== 'rising') return
+    if (this.layer.rise() && this.rectPainter!.isReady()) this.requestFrame()
+    requestAnimationFrame(this.rise)
+  }
+
+  private showGl(): void {
+    this.glCanvas.classList.remove('waiting')
+    this.setState('gl')
+    // The plain one lies under it until WebGL's first frame is on the screen.
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      this.flatCanvas.classList.add('waiting')
+      this.flatCanvas.width = this.flatCanvas.height = 1
+    }))
+  }
+
+  private setState(state: Picture['state']): void {
+    this.state = state
+    this.onState()
+  }
 }

@@ -15,7 +15,7 @@ import { describeMark, markAt } from './marks'
 import { Minimap } from './minimap'
 import { Navigator } from './navigator'
 import { Overlay } from './overlay'
-import { takePicture } from './picture'
+import { Picture } from './picture'
 import { type Box, PointerInput } from './pointer'
 import { Scene } from './scene'
 import { tileProvider } from './tiles'
@@ -27,13 +27,15 @@ export class TimelineView {
   boxMode = false
   onDrawn: () => void = () => {}
   onError: (error: unknown) => void = () => {}
+  /** Whether there is WebGL is now known. */
+  onPictureState: () => void = () => {}
 
   readonly navigator: Navigator
   private readonly client: DataClient
   private readonly store: Store
   private readonly plotElement: HTMLElement
   private readonly overlay = new Overlay()
-  private readonly picture = takePicture()
+  private readonly picture = new Picture(() => this.draw(), (error) => this.onError(error))
   private readonly tooltip = new Tooltip()
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
@@ -49,14 +51,14 @@ export class TimelineView {
     this.client = client
     this.store = store
     this.navigator = new Navigator(store, () => this.limits(), () => this.overlay.frame?.plot ?? null)
-    this.picture.connect(() => this.draw(), (error) => this.onError(error))
+    this.picture.onState = () => this.onPictureState()
     this.plotElement = h(
       'div',
       {
         class: 'plot', tabindex: 0, role: 'application', 'aria-roledescription': 'timeline',
         'aria-label': 'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
       },
-      this.picture.canvas, ...this.overlay.elements, this.tooltip.element,
+      ...this.picture.canvases, ...this.overlay.elements, this.tooltip.element,
     )
     this.minimap = new Minimap((x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
     this.element = h('div', { class: 'timeline' }, this.minimap.element, this.plotElement)
@@ -102,23 +104,24 @@ export class TimelineView {
     return this.picture.drawn
   }
 
-  /** False where the browser has no WebGL2: curves and marks are there, the allocations are not. */
-  get hasPicture(): boolean {
-    return this.picture.gl !== null
+  /** The browser has no WebGL2: everything is shown, but drawn by the processor alone. */
+  get isFlat(): boolean {
+    return this.picture.state === 'none'
   }
 
   testContextLoss(): void {
-    this.picture.gl?.testContextLoss()
+    this.picture.testContextLoss()
   }
 
   get currentScene(): Scene | null {
     return this.scene
   }
 
-  /** The last frame showed the whole window, from the columns, with every tile sharp. */
+  /** The last frame showed the whole window, from the columns, with every tile sharp, by what will draw the next ones too. */
   get isComplete(): boolean {
+    const { state, isLost } = this.picture
     return this.scene?.data != null && this.scene.info.index === this.store.state.device
-      && this.drawn.pending === 0 && !this.picture.gl?.isLost
+      && this.drawn.pending === 0 && (state === 'gl' || state === 'none') && !isLost
   }
 
   requestFrame(): void {
@@ -192,7 +195,7 @@ export class TimelineView {
     const plot = layOut(width, height)
     const window = resolveWindow(state, limits)
     const { scale } = limits
-    this.picture.place(plot)
+    this.picture.place(plot, window)
     this.picture.drawTiles(this.providerFor(limits), window)
     const { rects } = this.overlay
     const frame: Frame = { rects, strips: this.overlay.begin(plot, width), scene: this.scene, axis: scale.axis, scale, window, plot, inks }

@@ -1,0 +1,107 @@
+"""What a report can do without, in the order in which it goes when a size limit asks for it.
+
+The stored picture goes first, since the page makes it from the columns. Then go columns, those first that tell least. What
+stays always: every allocation with its size, birth, end, stack and category, and so every total, the peak, and the stacks
+that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from snapreport.packing.columns import Encoded, varints_of_zero
+from snapreport.report.text import size_text
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that can be left out. ``words``: what it is, for readers.
+
+    ``sections``: sections that go, by the end of their name. ``columns``: columns whose values become 0, by their name without
+    the device. ``keys``: the device's manifest entries that go with them, and what they become.
+    """
+
+    words: str
+    sections: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    keys: tuple[tuple[str, object], ...] = ()
+
+
+PARTS = (
+    Part("the stored first picture", sections=(".tiles",), keys=(("levels", []), ("stored_rows", None))),
+    Part("who freed each allocation", columns=("free_stack",)),
+    Part(
+        "compile contexts and user metadata",
+        columns=("context", "metadata"),
+        keys=(("contexts", [""]), ("metadata", [""])),
+    ),
+    Part("when each free was requested", columns=("requested",)),
+    Part("the time of each event", sections=(".times",), keys=(("time0", None),)),
+    Part("memory pools and streams of allocations", columns=("pool", "stream")),
+    Part("addresses of allocations", columns=("addr_hi", "addr_lo")),
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A choice of parts to leave out. ``limit``, ``full``: bytes allowed, and of the report with everything."""
+
+    parts: tuple[Part, ...] = ()
+    limit: int = 0
+    full: int = 0
+
+    def has_section(self, name: str) -> bool:
+        """Whether a section stays."""
+        return not any(name.endswith(section) for part in self.parts for section in part.sections)
+
+    def column(self, encoded: list[Encoded]) -> list[Encoded]:
+        """A column's parts as they are, or a constant 0 of the same length."""
+        head = encoded[0]
+        if head.name.partition(".")[2] not in self._columns:
+            return encoded
+        return [Encoded(head.name, head.dtype, head.count, "n", "c" if head.count else "v", varints_of_zero(head.count))]
+
+    def device(self, manifest: dict[str, object]) -> dict[str, object]:
+        """A device's entry that says what is missing of it: ``left_out``, names of columns and sections."""
+        if not self.parts:
+            return manifest
+        gone = [name.removeprefix(".") for part in self.parts for name in (*part.sections, *part.columns)]
+        return {**manifest, **{key: value for part in self.parts for key, value in part.keys}, "left_out": gone}
+
+    @property
+    def sentence(self) -> str:
+        """What is missing and what would bring it back; "" where nothing is."""
+        if not self.parts:
+            return ""
+        *others, last = [part.words for part in self.parts]
+        words = f"{', '.join(others)} and {last}" if others else last
+        return f"left out to fit {size_text(self.limit)}: {words}; all of it takes {size_text(self.full)} (--max-size {self.full})"
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        """What the report says of itself."""
+        words = [part.words for part in self.parts]
+        return {"left_out": {"limit": self.limit, "full_bytes": self.full, "words": words}} if words else {}
+
+    @property
+    def _columns(self) -> set[str]:
+        return {column for part in self.parts for column in part.columns}
+
+
+def worth_leaving_out(part: Part, columns: dict[str, list[list[Encoded]]]) -> bool:
+    """Whether a report is smaller without it. ``columns``: section to encoded columns."""
+    if any(name.endswith(section) for name in columns for section in part.sections):
+        return True
+    return any(_takes_room(encoded) for encoded in _named(columns, part.columns))
+
+
+def _named(columns: dict[str, list[list[Encoded]]], names: tuple[str, ...]) -> Iterable[list[Encoded]]:
+    for section in columns.values():
+        for encoded in section:
+            if encoded[0].name.partition(".")[2] in names:
+                yield encoded
+
+
+def _takes_room(encoded: list[Encoded]) -> bool:
+    return encoded[0].count > 0 and encoded[0].layout != "c"

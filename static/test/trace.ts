@@ -27,7 +27,7 @@ export interface TraceShape {
 export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   index: 0, device: 0, kind: 'cuda', snapshot: 0, section: 'd0', events: 0, allocations: 0, ghosts: 0, freed: 0, startReserved: 0,
   peakBytes: 0, peakEvent: -1, time0: 1_700_000_000_000_000, levels: [], actions: [], streams: [''], pools: [''], categories: ['a', 'b', 'c'],
-  contexts: [''], metadata: [''], stats: { top_stacks_at_peak: [] } as never, ...over,
+  contexts: [''], metadata: [''], stats: { top_stacks_at_peak: [] } as never, leftOut: [], ...over,
 })
 
 /** Mostly young allocations go; many that live long lie above early frees, which slides everything. */

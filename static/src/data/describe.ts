@@ -5,9 +5,9 @@ import type { DeviceData } from './model'
 
 export interface AllocationRecord {
   id: number
-  /** Exact below 2**53, which covers every GPU's addresses; `addr_hex` is exact always. */
-  addr: number
-  addr_hex: string
+  /** Exact below 2**53, which covers every GPU's addresses; `addr_hex` is exact always. Null where the report leaves them out. */
+  addr: number | null
+  addr_hex: string | null
   size: number
   /** -1: not in the trace */
   alloc_event: number
@@ -36,17 +36,18 @@ export function describeAllocation(d: DeviceData, id: number): AllocationRecord 
   const timeOf = (event: number): number | null =>
     event < 0 || !d.timeUs || info.time0 === null ? null : info.time0 + d.timeUs[event]
   const before = info.ghosts + info.freed
+  const hasAddress = !info.leftOut.includes('addr_lo')
   return {
     id,
-    addr: d.addrHi[id] * 2 ** 32 + d.addrLo[id],
-    addr_hex: formatAddress(d.addrHi[id], d.addrLo[id]),
+    addr: hasAddress ? d.addrHi[id] * 2 ** 32 + d.addrLo[id] : null,
+    addr_hex: hasAddress ? formatAddress(d.addrHi[id], d.addrLo[id]) : null,
     size: d.size[id],
     alloc_event: d.allocEvent[id],
     free_requested_event: d.freeRequestedEvent[id],
     free_event: d.freeEvent[id],
     alloc_us: timeOf(d.allocEvent[id]),
     free_us: timeOf(d.freeEvent[id]),
-    stream: streamNumber(info.streams[d.stream[id]]),
+    stream: info.leftOut.includes('stream') ? null : streamNumber(info.streams[d.stream[id]]),
     pool: info.pools[d.pool[id]] || null,
     stack: d.stack[id],
     free_stack: d.freeStack[id],

@@ -27,6 +27,7 @@ interface RawDevice {
   contexts: string[]
   metadata: string[]
   stats: StatsJson
+  left_out?: string[]
 }
 
 interface RawManifest {
@@ -75,5 +76,6 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     contexts: raw.contexts,
     metadata: raw.metadata,
     stats: raw.stats,
+    leftOut: raw.left_out ?? [],
   }
 }

@@ -86,6 +86,8 @@ export interface DeviceInfo {
   contexts: string[]
   metadata: string[]
   stats: StatsJson
+  /** Columns that a size limit (--max-size) kept out of the report: their values read as 0. */
+  leftOut: string[]
 }
 
 /** Events that are no allocation's alloc, free_requested or free event. */

@@ -1,8 +1,8 @@
 // Puts parts of pictures on the canvas, crisp at every scale.
 
 import type { GlContext } from './context'
-import type { Texture } from './gl-stage'
 import { Program } from './program'
+import type { Texture } from './texture'
 import type { Part } from './tile-stage'
 
 const VERTEX = `

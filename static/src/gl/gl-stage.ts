@@ -2,16 +2,9 @@
 
 import { Blitter } from './blit'
 import type { GlContext } from './context'
+import type { Texture } from './texture'
 import { TilePainter } from './tile-painter'
-import { type Part, type QuadSource, type Surface, TileStage } from './tile-stage'
-
-/** A picture as a texture, painted through its framebuffer. */
-export interface Texture extends Surface {
-  texture: WebGLTexture
-  framebuffer: WebGLFramebuffer
-  generation: number
-  paletteVersion: number
-}
+import { type Part, type QuadSource, TileStage } from './tile-stage'
 
 /** Quads painted in one frame. Without a graphics card 12,000 take about 15 ms; while the view moves, its frames come first. */
 const QUADS_PER_FRAME = { card: { still: 30_000, moving: 30_000 }, software: { still: 12_000, moving: 5_000 } }

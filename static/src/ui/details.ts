@@ -80,6 +80,8 @@ export class DetailsPanel {
   }
 }
 
+const LEFT_OUT = 'not in this report (left out to fit its size)'
+
 function checkbox(on: boolean, onChange: (on: boolean) => void): HTMLInputElement {
   const box = h('input', { type: 'checkbox', checked: on })
   box.addEventListener('change', () => onChange(box.checked))
@@ -91,21 +93,22 @@ function rowsOf(scene: Scene, data: DeviceData, id: number, onShow: (event: numb
   const peakPosition = info.peakEvent + 1
   const atPeak = data.start[id] <= peakPosition && data.end[id] > peakPosition
   const address = formatAddress(data.addrHi[id], data.addrLo[id])
+  const kept = <T>(column: string, value: T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value)
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, onShow))
   return [
-    ['Address', h('span', { class: 'mono' }, address, ' ', copyButton('Copy', () => address, 'Copy the address'))],
+    ['Address', kept('addr_lo', h('span', { class: 'mono' }, address, ' ', copyButton('Copy', () => address, 'Copy the address')))],
     ['Origin', originOf(data, id)],
     ['Allocated at', moment(data.allocEvent[id])],
-    ['Free requested', data.freeRequestedEvent[id] === data.freeEvent[id] ? null : moment(data.freeRequestedEvent[id])],
+    ['Free requested', kept('requested', data.freeRequestedEvent[id] === data.freeEvent[id] ? null : moment(data.freeRequestedEvent[id]))],
     ['Freed at', moment(data.freeEvent[id]) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
-    ['Stream', info.streams[data.stream[id]] ?? null],
-    ['Pool', info.pools[data.pool[id]] || null],
+    ['Stream', kept('stream', info.streams[data.stream[id]] ?? null)],
+    ['Pool', kept('pool', info.pools[data.pool[id]] || null)],
     ['Category', info.categories[data.category[id]] ?? null],
-    ['Compile context', info.contexts[data.context[id]] || null],
-    ['Metadata', info.metadata[data.metadata[id]] || null],
+    ['Compile context', kept('context', info.contexts[data.context[id]] || null)],
+    ['Metadata', kept('metadata', info.metadata[data.metadata[id]] || null)],
     ['Number', formatCount(id)],
   ]
 }

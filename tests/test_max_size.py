@@ -67,7 +67,7 @@ def test_totals_stay_exact_at_the_least(snapshot: Path, whole: Path, tmp_path: P
         np.testing.assert_array_equal(kept.device(0)[name], full.device(0)[name])
     assert kept.manifest["devices"][0]["stats"] == full.manifest["devices"][0]["stats"]
     assert kept.manifest["devices"][0]["peak_bytes"] == timeline.peak_bytes
-    assert set(kept.manifest["devices"][0]["left_out"]) >= {"addr_lo", "free_stack"}
+    assert "addr_lo" in kept.manifest["devices"][0]["left_out"], "addresses weigh most: they cannot be there"
 
 
 @pytest.mark.parametrize("size", ["", "ten", "-5MB", "0", "10 QB", "nan"])

@@ -163,6 +163,7 @@ class App implements Controller {
   private showDevice(): void {
     const { info } = this
     if (!info) {
+      this.workspace.classList.add('nothing')
       this.tell('This report holds no device: the snapshot has neither events nor segments.')
       return
     }

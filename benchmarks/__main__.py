@@ -1,8 +1,12 @@
-"""``python -m benchmarks``: times and sizes of the installed package on real and generated snapshots, as a table.
+"""``python -m benchmarks [sizes|peers|growth]``: times, memory and sizes of the installed package, as tables.
 
-Real snapshots are taken from ``../shared/snapshots`` where there are any. The bare load, an unpickling of the same file
-that refuses globals and keeps nothing, is measured in the same run: seconds mean little on a shared machine, their
-relation more. Wall-clock medians of whole processes.
+sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of the
+        whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
+peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
+        report, in turns in one run; then how the report opens and moves in Chromium
+growth  10 thousand to 3 million events in two families: time, memory and bytes per event
+
+Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
 """
 
 from __future__ import annotations
@@ -14,40 +18,19 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Row, empty_report, measure
-
-ROOT = Path(__file__).resolve().parent.parent
-REAL = ROOT.parent / "shared" / "snapshots"
-PRESETS = ("small", "training", "oom", "multi-gpu")
-
-
-def real() -> list[Path]:
-    return sorted(REAL.glob("*.pickle"))
-
-
-def generated(folder: Path, presets: list[str]) -> list[Path]:
-    """Write samples by preset, or by preset:events (``large:920183``)."""
-    from snapreport import samples
-
-    paths = []
-    for given in presets:
-        preset, _, events = given.partition(":")
-        paths.append(folder / f"{given.replace(':', '-')}.pickle")
-        samples.write(paths[-1], preset, **({"events": int(events)} if events else {}))
-    return paths
+from benchmarks import growth, peers, sizes
+from benchmarks.inputs import ROOT, generated, real
+from benchmarks.measure import empty_report
 
 
 @contextlib.contextmanager
 def chromium(wanted: bool) -> Iterator[Any]:
     """A running Chromium, found as the tests find it; None where none is wanted or playwright is not installed."""
     if not wanted or importlib.util.find_spec("playwright") is None:
-        print(
-            "first picture: not measured (no playwright)" if wanted else "first picture: not asked for", file=sys.stderr
-        )
+        print("browser figures: not measured" + (" (no playwright)" if wanted else ""), file=sys.stderr)
         yield None
         return
     sys.path.insert(0, str(ROOT / "tests"))
@@ -57,41 +40,60 @@ def chromium(wanted: bool) -> Iterator[Any]:
         yield running
 
 
-def table(rows: list[Row], empty: int) -> str:
-    lines = [
-        f"{'snapshot':34} {'pickle':>9} {'load':>7} {'report':>7} {'html':>9} {'data':>9} "
-        f"{'xz -9':>9} {'ratio':>6} {'picture':>8}"
-    ]
-    for row in rows:
-        picture = f"{row.picture:.2f} s" if row.picture is not None else "-"
-        lines.append(
-            f"{row.name:34} {row.pickle:9,} {row.load:5.2f} s {row.report:5.2f} s {row.html:9,} {row.data:9,} {row.xz:9,} "
-            f"{row.ratio:6.2f} {picture:>8}"
-        )
-    return "\n".join([*lines, f"empty report: {empty:,} bytes"])
+def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
+    """Lines "figure: then → now (ratio)" for every number that both runs have."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        for key in now.keys() & then.keys():
+            yield from changes(now[key], then[key], f"{path}.{key}".strip("."))
+    elif isinstance(now, list) and isinstance(then, list):
+        for number, (new, old) in enumerate(zip(now, then, strict=False)):
+            name = next(
+                (str(new[key]) for key in ("name", "file", "family") if isinstance(new, dict) and key in new),
+                str(number),
+            )
+            yield from changes(new, old, f"{path}.{name}")
+    elif isinstance(now, (int, float)) and isinstance(then, (int, float)) and then and now != then:
+        yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead of the real ones and samples")
+    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "growth"), default="sizes")
+    parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers)")
     parser.add_argument(
-        "--samples", nargs="*", default=list(PRESETS), metavar="PRESET[:EVENTS]", help="samples to generate and measure"
+        "--samples", nargs="*", metavar="PRESET[:EVENTS]", help="samples to generate and measure (sizes, peers)"
     )
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement (median); default 3")
-    parser.add_argument("--no-browser", action="store_true", help="leave the first picture out")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; default 3")
+    parser.add_argument("--most", type=int, default=growth.EVENTS[-1], metavar="EVENTS", help="where growth stops")
+    parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, chromium(not options.no_browser) as browser:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        chromium(not options.no_browser and options.what != "growth") as browser,
+    ):
         folder = Path(scratch)
         empty = empty_report(folder)
-        paths = options.snapshots or [*real(), *generated(folder, options.samples)]
-        rows = [measure(path, folder, empty, browser, options.runs) for path in paths]
-    print(table(rows, empty))
+        document: dict[str, Any] = {"what": options.what, "empty_html": empty}
+        if options.what == "growth":
+            document["rows"] = growth.grow(folder, empty, options.most)
+            print(growth.table(document["rows"]))
+        elif options.what == "peers":
+            paths = options.snapshots or generated(folder, options.samples or ["large", "huge"])
+            document["rows"] = [peers.compare(path, folder, browser, options.runs) for path in paths]
+            print(peers.table(document["rows"]))
+        else:
+            paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
+            document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)
+            print(sizes.table(document["rows"], empty))
     if options.json:
-        document = {"empty_html": empty, "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.compare:
+        print("\nagainst the earlier run:")
+        print("\n".join(sorted(changes(document, json.loads(options.compare.read_text())))))
 
 
 if __name__ == "__main__":

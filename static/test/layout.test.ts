@@ -89,22 +89,23 @@ test('a mesh lies where the spans do, to half a row, and stored spans give the s
       for (let q = 0; q < mesh.quads; q++) {
         const [xa, xb, ya, yb] = mesh.rects.subarray(4 * q, 4 * q + 4)
         const id = mesh.rep[q]
+        let low = Infinity
+        let high = -Infinity
         for (let c = xa / width; c < xb / width; c++) {
           covered[c] += mesh.bytes[q]
-          const s = mesh.samples[c]
-          if (mesh.count[q] > 1 || c !== xa / width) continue
-          // A lone allocation's piece begins exactly where the allocation lies in its first column.
-          const offset = offsetOf(d, id, s) - mesh.y0
-          const error = Math.max(1, Math.abs(offset)) * 2 ** -22
-          assert.ok(Math.abs(ya - Math.max(offset, -mesh.ySpan)) <= error, `${ya} ${offset}`)
-          if (offset >= -mesh.ySpan && offset + d.size[id] <= 2 * mesh.ySpan) assert.ok(Math.abs(yb - (offset + d.size[id])) <= error * 2 + d.size[id] * 2 ** -22)
+          if (mesh.count[q] > 1) continue
+          const offset = offsetOf(d, id, mesh.samples[c]) - mesh.y0
+          low = Math.min(low, offset)
+          high = Math.max(high, offset)
         }
-        if (mesh.count[q] === 1) {
-          for (let c = xa / width; c < xb / width; c++) {
-            const offset = offsetOf(d, id, mesh.samples[c]) - mesh.y0
-            assert.ok(offset < -mesh.ySpan || Math.abs(ya - offset) <= row / 2 + Math.max(1, Math.abs(offset)) * 2 ** -22)
-          }
-        }
+        if (mesh.count[q] > 1) continue
+        // A lone allocation's piece reaches from where it lies lowest to where it lies highest, so that no slit is left,
+        // and the two are within a row of each other.
+        const error = (y: number): number => Math.max(1, Math.abs(y)) * 2 ** -22
+        assert.ok(Math.abs(ya - Math.max(low, -mesh.ySpan)) <= error(low), `${ya} ${low}`)
+        const top = high + d.size[id]
+        assert.ok(Math.abs(yb - Math.min(top, 2 * mesh.ySpan)) <= 2 * error(top), `${yb} ${top}`)
+        assert.ok(high - low <= row + error(high), `${high} ${low}`)
       }
       if (key.yLevel === 0) for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
       if (key.yLevel === 0 && key.axis === 'event') {

@@ -80,16 +80,21 @@ export class Mesher implements SpanSink, Band {
     const end = first + length
     let from = first
     let level = base[from]
+    // A piece reaches from its lowest bottom to its highest top: what lies above is drawn later and covers the excess,
+    // while a piece of constant height would leave slits of up to `cut` where the stack below it moved.
+    let low = level
+    let high = level
     for (let c = first; c < end; c++) {
       const here = base[c]
       if (here - level > cut || level - here > cut) {
-        if (level < top && level + bytes > y0) this.quad(from, c, level, rep, stack, members, bytes)
+        if (low < top && high + bytes > y0) this.quad(from, c, low, high + bytes, rep, stack, members, bytes)
         from = c
-        level = here
-      }
+        level = low = high = here
+      } else if (here < low) low = here
+      else if (here > high) high = here
       base[c] = here + bytes
     }
-    if (level < top && level + bytes > y0) this.quad(from, end, level, rep, stack, members, bytes)
+    if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack, members, bytes)
   }
 
   /** The mesh. `samples` may be null when the device is not decoded yet. */
@@ -121,7 +126,7 @@ export class Mesher implements SpanSink, Band {
   }
 
   /** y is kept within one tile height of the tile, so that float32 stays sharp where it is seen. */
-  private quad(from: number, end: number, level: number, rep: number, stack: number, members: number, bytes: number): void {
+  private quad(from: number, end: number, low: number, high: number, rep: number, stack: number, members: number, bytes: number): void {
     const q = this.quads
     if (q === this.maxQuads) {
       this.full = true
@@ -131,8 +136,8 @@ export class Mesher implements SpanSink, Band {
     const { rects, y0, ySpan, width } = this
     rects[4 * q] = from * width
     rects[4 * q + 1] = end * width
-    rects[4 * q + 2] = Math.max(-ySpan, level - y0)
-    rects[4 * q + 3] = Math.min(2 * ySpan, level - y0 + bytes)
+    rects[4 * q + 2] = Math.max(-ySpan, low - y0)
+    rects[4 * q + 3] = Math.min(2 * ySpan, high - y0)
     this.rep[q] = rep
     this.stack[q] = stack
     this.count[q] = members

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snapreport.errors import SnapshotError
+from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:
     from snapreport.report.build import write_report
-    from snapreport.timeline.build import Snapshot, load
+    from snapreport.search.snapshot import Snapshot, load
 
 __version__ = "0.1.0"
-__all__ = ["Snapshot", "SnapshotError", "__version__", "load", "write_report"]
+__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "load", "write_report"]
 
 _LAZY = {
-    "Snapshot": "snapreport.timeline.build",
-    "load": "snapreport.timeline.build",
+    "Snapshot": "snapreport.search.snapshot",
+    "load": "snapreport.search.snapshot",
     "write_report": "snapreport.report.build",
 }
 

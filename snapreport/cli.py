@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,37 +11,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from snapreport import __version__, progress
+from snapreport.commands.shared import BROKEN_PIPE, SizeType, check_output, load_all, pipe_safe, quiet_stdout
 from snapreport.errors import SnapshotError, one_line
 
 if TYPE_CHECKING:
-    from snapreport.timeline.build import Snapshot
+    from snapreport.search.snapshot import Snapshot
 
 BAD_INPUT = 2
-INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells count
+INTERRUPTED = 130  # 128 + the signal's number, as shells count
 _SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".json")
 
 # name → (module, attribute, one line of help): what other modules define is imported when called, not for --help.
 _LAZY_COMMANDS = {
+    "stats": ("snapreport.commands.stats", "stats", "Print a snapshot's numbers, as a table, as JSON or as Markdown."),
+    "diff": ("snapreport.commands.diff", "diff", "Compare two snapshots, or follow a series."),
+    "check": ("snapreport.commands.check", "check", "Fail when a snapshot breaks a rule, for continuous integration."),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
-
-_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
-
-
-class SizeType(click.ParamType):
-    """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmg]i?)b?\s*", value, re.IGNORECASE | re.ASCII)
-        size = int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else 0
-        if size < 1:
-            self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
-        return size
-
 
 class _Commands(click.Group):
     """A group whose first argument need not be a command: ``snapreport SNAP...`` makes a report."""
@@ -92,7 +75,7 @@ class _Commands(click.Group):
         except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            _quiet_stdout()
+            quiet_stdout()
             sys.exit(BROKEN_PIPE)
         except OSError as error:
             _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
@@ -104,11 +87,6 @@ class _Commands(click.Group):
 def _fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     click.echo(f"snapreport: {one_line(message)}", err=True)
     sys.exit(code)
-
-
-def _quiet_stdout() -> None:
-    """Nobody reads on: let the interpreter's last flush go nowhere instead of failing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -135,48 +113,35 @@ def main() -> None:
     help="Leave out what the report can do without until it is no larger, e.g. 10MB or 800KiB. Totals, the peak and the top "
     "stacks always stay; the report and the last line on standard error say what is missing.",
 )
-def report(snaps: tuple[str, ...], output: str | None, title: str | None, max_size: int | None) -> None:
+@click.option(
+    "--source",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(),
+    help="Quote the source lines that frames name, from files under DIR (may be given several times). The report then holds that "
+    "text, and says so.",
+)
+@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+def report(
+    snaps: tuple[str, ...],
+    output: str | None,
+    title: str | None,
+    max_size: int | None,
+    source: tuple[str, ...],
+    rules: str | None,
+) -> None:
     """Write a report over one or several snapshots."""
     output = output or _default_output(snaps[0])
-    _check_output(output, snaps)
+    check_output(output, snaps)
     with progress.shown():
-        snapshots = _load(snaps)
+        snapshots = load_all(snaps, rules)
         from snapreport.report.build import write_fitting
 
-        written = _pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size))
+        written = pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source))
     if output != "-":
         click.echo(f"{output}: {_headline(snapshots, written.size)}", err=True)
     if written.left_out:
         click.echo(f"{output}: {written.left_out}", err=True)
-
-
-@main.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
-def stats(snaps: tuple[str, ...], as_json: bool) -> None:
-    """Print a snapshot's numbers, as a table or as JSON."""
-    files = [snapshot.stats() for snapshot in _load(snaps)]
-    if as_json:
-        from snapreport.timeline.stats import stats_document
-
-        # ASCII: the same bytes whatever the terminal's encoding.
-        text = json.dumps(stats_document(files), indent=1)
-    else:
-        from snapreport.report.text import bytes_text
-        from snapreport.timeline.stats import stats_table
-
-        text = stats_table(files, bytes_text)
-    _pipe_safe(lambda: click.echo(text))
-
-
-def _load(snaps: Sequence[str]) -> list[Snapshot]:
-    if list(snaps).count("-") > 1:
-        raise click.UsageError("standard input can be read once only")
-    # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from snapreport import load
-
-    return [load(snap) for snap in snaps]
 
 
 def _default_output(snap: str) -> str:
@@ -186,46 +151,14 @@ def _default_output(snap: str) -> str:
     return f"{name or 'report'}.html"
 
 
-def _check_output(output: str, snaps: Sequence[str]) -> None:
-    """Refuse before the work what would be refused after it."""
-    if output == "-":
-        return
-    path = Path(output)
-    try:
-        if path.is_dir():
-            raise SnapshotError(f"{output}: cannot write the report: is a directory")
-        if not path.parent.is_dir():
-            raise SnapshotError(f"{output}: cannot write the report: no such directory")
-        if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
-            raise SnapshotError(f"{output}: cannot write the report: this is the snapshot itself")
-        target = path if path.exists() and not path.is_file() else path.resolve().parent
-        if not os.access(target, os.W_OK):
-            raise SnapshotError(f"{output}: cannot write the report: permission denied")
-    except (OSError, ValueError) as error:
-        if isinstance(error, SnapshotError):
-            raise
-        raise SnapshotError(f"{output}: cannot write the report: {error}") from None
-
-
-def _pipe_safe(write: Any) -> Any:
-    """``write()``, where a reader that has gone away is no error worth telling."""
-    try:
-        result = write()
-        sys.stdout.flush()
-        return result
-    except BrokenPipeError:
-        _quiet_stdout()
-        sys.exit(BROKEN_PIPE)
-
-
 def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
-    from snapreport.report.text import bytes_text, count_text
+    from snapreport.words import bytes_text, count_text, device_name
 
     timelines = [snapshot.timeline(device) for snapshot in snapshots for device in snapshot.devices]
     if not any(t.peak_bytes or len(t.events) for t in timelines):
         return f"{bytes_text(size)}; no allocations and no events recorded"
     top = max(timelines, key=lambda t: t.peak_bytes)
-    name = "pinned host memory" if top.kind == "host" else f"{top.kind}:{top.device}"
+    name = device_name(top.kind, top.device)
     when = "before the first event"
     if top.peak_event >= 0:
         when = f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"

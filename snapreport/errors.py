@@ -1,4 +1,4 @@
-"""The one error that bad input, bad usage and unwritable output end in."""
+"""The errors that bad input, bad usage and unwritable output end in."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ class SnapshotError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
+
+
+class QueryError(SnapshotError):
+    """A query that cannot be read. ``position``, ``length``: the bad part of it, in characters; ``reason``: without the place."""
+
+    def __init__(self, reason: str, position: int, length: int) -> None:
+        super().__init__(f"the query is bad at character {position + 1}: {reason}")
+        self.reason, self.position, self.length = reason, position, length
 
 
 def one_line(text: str, limit: int = 1000) -> str:

@@ -241,6 +241,8 @@ def test_no_holes(
         event = view["x"][0] + (min(view["x"][1], n) - view["x"][0]) * i / 80
         near = device.allocated[max(0, int(event - column)) : int(event + column) + 2]
         for share in (0.03, 0.2, 0.4, 0.6, 0.8, 0.96):
+            if still.pixel_of(event, min(near) * share)[1] > still.plot["top"] + still.plot["height"] - 4:
+                continue  # on the axis
             places += 1
             if far(still.color(event, min(near) * share), background) <= 8:
                 holes.append((event, share))

@@ -18,12 +18,12 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"errors", "ordering", "progress"},
+    {"errors", "ordering", "progress", "words"},
     {"reading", "packing"},
     {"timeline"},
     {"findings", "mesh", "search"},
     {"report"},
-    {"samples"},
+    {"samples", "commands"},
     {"cli"},
     {"__main__"},
 ]
@@ -128,6 +128,8 @@ class References(HTMLParser):
             for k, v in attrs
             if k in ("src", "href", "data", "srcset", "poster", "action", "xlink:href")
             and not (v or "").startswith(("data:", "#", "blob:"))
+            # A link that the reader may follow is not fetched; advice names PyTorch's own pages.
+            and not (tag == "a" and (v or "").startswith("https://docs.pytorch.org/"))
         ]
         self.handlers += [k for k, _ in attrs if k.startswith("on")]
         self.scripts += tag == "script" and given.get("type") != "application/octet-stream"

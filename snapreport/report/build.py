@@ -6,15 +6,19 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapreport.errors import SnapshotError
+from snapreport.findings.diff import SnapshotDiff
+from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
 from snapreport.report.payload import build_sections
-from snapreport.report.summary import summarise
-from snapreport.report.text import size_text
+from snapreport.report.source_lines import source_lines
+from snapreport.report.summary import Summary, summarise
+from snapreport.words import size_text
 from snapreport.timeline.build import Snapshot
 
 
@@ -26,13 +30,20 @@ class Written:
     left_out: str
 
 
-def build_report(snapshots: Sequence[Snapshot], *, title: str | None = None, max_size: int | None = None) -> bytes:
+def build_report(
+    snapshots: Sequence[Snapshot],
+    *,
+    title: str | None = None,
+    max_size: int | None = None,
+    source: Sequence[str | os.PathLike[str]] = (),
+) -> bytes:
     """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes.
 
     ``max_size``: bytes it may have; what it can do without is left out for that (see ``leave_out.py``). Raises
-    :class:`SnapshotError` where that is not enough.
+    :class:`SnapshotError` where that is not enough. ``source``: folders whose files are quoted around the lines that frames
+    name (see ``source_lines.py``).
     """
-    return _fitting(snapshots, title, max_size)[0]
+    return _fitting(snapshots, title, max_size, source)[0]
 
 
 def write_report(
@@ -41,37 +52,69 @@ def write_report(
     *,
     title: str | None = None,
     max_size: int | None = None,
+    source: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
     """Write a report and return its size in bytes.
 
     ``path``: the HTML file, or ``-`` for standard output. The file appears whole or not at all: it is written beside
-    its place and moved there, so an older report stays until the new one is complete. ``max_size``: as for
-    :func:`build_report`.
+    its place and moved there, so an older report stays until the new one is complete. ``max_size``,
+    ``source``: as for :func:`build_report`.
 
     Raises :class:`SnapshotError` where the output cannot be written, or cannot be as small as ``max_size``.
     """
-    return write_fitting(snapshots, path, title=title, max_size=max_size).size
+    return write_fitting(snapshots, path, title=title, max_size=max_size, source=source).size
 
 
 def write_fitting(
-    snapshots: Sequence[Snapshot] | Snapshot, path: str | os.PathLike[str], *, title: str | None, max_size: int | None
+    snapshots: Sequence[Snapshot] | Snapshot,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None,
+    max_size: int | None,
+    source: Sequence[str | os.PathLike[str]] = (),
 ) -> Written:
     """:func:`write_report`, telling also what was left out."""
-    document, left_out = _fitting([snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size)
-    if os.fspath(path) == "-":
-        sys.stdout.buffer.write(document)
-        sys.stdout.buffer.flush()
-    else:
-        _replace(Path(path), document)
+    document, left_out = _fitting([snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source)
+    _write(path, document)
     return Written(len(document), left_out.sentence)
 
 
-def _fitting(snapshots: Sequence[Snapshot], title: str | None, max_size: int | None) -> tuple[bytes, LeftOut]:
+def write_diff(results: Sequence[SnapshotDiff], path: str | os.PathLike[str], *, title: str | None = None) -> int:
+    """Write a report that compares snapshots, and return its size in bytes.
+
+    ``results``: of ``findings.diff.diff``, the first snapshot against each of the others; the last one is shown, and with
+    more than one the growth over the series. ``path`` and errors: as for :func:`write_report`.
+    """
+    comparison = Comparison(results)
+    document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison)
+    _write(path, document)
+    return len(document)
+
+
+def _fitting(
+    snapshots: Sequence[Snapshot],
+    title: str | None,
+    max_size: int | None,
+    source: Sequence[str | os.PathLike[str]] = (),
+    comparison: Comparison | None = None,
+) -> tuple[bytes, LeftOut]:
     """The document, and what had to be left out of it to fit ``max_size``."""
     title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
-    sections, summary = build_sections(snapshots, title), summarise(snapshots, title)
+    quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
+    # The summary's findings take a quarter of a second on a million events, beside which columns are made and packed.
+    with ThreadPoolExecutor(1, thread_name_prefix="snapreport-summary") as pool:
+        coming = pool.submit(summarise, snapshots, title)
+        sections = build_sections(snapshots, title, quoted, comparison)
+        summary = coming.result()
+    if comparison:
+        summary = replace(summary, headline=comparison.headline, diff=comparison.tables)
+
+    def told(left_out: LeftOut) -> Summary:
+        sentences = [quoted.sentence if left_out.has_section("source") else "", left_out.sentence]
+        return replace(summary, notes=[*summary.notes, *filter(None, sentences)])
+
     left_out = LeftOut()
-    document = render_page(summary, sections.payload(left_out))
+    document = render_page(told(left_out), sections.payload(left_out))
     full = least = len(document)
     if max_size is None:
         return document, left_out
@@ -79,8 +122,7 @@ def _fitting(snapshots: Sequence[Snapshot], title: str | None, max_size: int | N
 
     def without(gone: Sequence[Part]) -> tuple[bytes, LeftOut]:
         left_out = LeftOut(tuple(gone), max_size, full)
-        told = replace(summary, notes=[*summary.notes, left_out.sentence])
-        return render_page(told, sections.payload(left_out)), left_out
+        return render_page(told(left_out), sections.payload(left_out)), left_out
 
     while len(document) > max_size:
         if len(left_out.parts) == len(parts):
@@ -94,6 +136,14 @@ def _fitting(snapshots: Sequence[Snapshot], title: str | None, max_size: int | N
         if len(candidate[0]) <= max_size:
             document, left_out = candidate
     return document, left_out
+
+
+def _write(path: str | os.PathLike[str], document: bytes) -> None:
+    if os.fspath(path) == "-":
+        sys.stdout.buffer.write(document)
+        sys.stdout.buffer.flush()
+    else:
+        _replace(Path(path), document)
 
 
 def _replace(path: Path, document: bytes) -> None:

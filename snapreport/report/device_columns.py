@@ -11,6 +11,7 @@ import polars as pl
 from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
+from snapreport.report.span_columns import span_entries
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.categories import CATEGORIES
 
@@ -97,6 +98,7 @@ def device_tables(
         "categories": list(CATEGORIES),
         **{key: value.values for key, value in names.items()},
         "stats": stats,
+        **span_entries(timeline, time0),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from snapreport.packing.columns import Encoded, varints_of_zero
-from snapreport.report.text import size_text
+from snapreport.words import size_text
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Part:
 
 PARTS = (
     Part("the stored first picture", sections=(".tiles",), keys=(("levels", []), ("stored_rows", None))),
+    Part("lines of source", sections=("source",)),
     Part("who freed each allocation", columns=("free_stack",)),
     Part(
         "compile contexts and user metadata",

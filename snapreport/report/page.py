@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from functools import cache
 from pathlib import Path
@@ -11,9 +12,11 @@ import jinja2
 from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
+from snapreport.packing import base85
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
+APPLICATION = "app.js.gz"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -24,12 +27,11 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     (the blobs by their alphabet, the application by a check). Lone surrogates, which UTF-8 cannot hold, become
     U+FFFD in the static text; the blobs keep them.
     """
-    script, style = _asset("app.js"), _asset("app.css")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    boot, style = _asset("boot.js"), _asset("app.css")
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src 'sha256-{digest}' blob: 'wasm-unsafe-eval'",
+            f"script-src 'sha256-{_digest(boot.encode('utf-8'))}' 'sha256-{_application_digest()}' blob: 'wasm-unsafe-eval'",
             "worker-src blob:",
             "style-src 'unsafe-inline'",
             "img-src data: blob:",
@@ -38,7 +40,12 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
         )
     )
     text = _environment().get_template("report.html.j2").render(
-        summary=summary, payload=payload, policy=policy, script=Markup(script), style=Markup(style)
+        summary=summary,
+        payload=payload,
+        policy=policy,
+        style=Markup(style),
+        code={name: Markup(_code(file)) for name, file in (("application", APPLICATION), ("views", "views.js.br"))},
+        boot=Markup(boot),
     )
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode("utf-8")
 
@@ -61,14 +68,34 @@ def _folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent
 
 
+def _digest(text: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(text).digest()).decode("ascii")
+
+
 @cache
-def _asset(name: str) -> str:
+def _application_digest() -> str:
+    """Of the application as the boot script unpacks it: the policy lets nothing else run."""
+    return _digest(gzip.decompress(_built(APPLICATION)))
+
+
+@cache
+def _code(name: str) -> str:
+    """A compressed bundle as text."""
+    return base85.encode(_built(name))
+
+
+def _built(name: str) -> bytes:
     folder = _folder()
     path = folder / name if folder.name == "_page" else folder / "static" / "dist" / name
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError:
         raise SnapshotError(f"{name}: the page's application is not built; install the package, or run node static/build.mjs") from None
+
+
+@cache
+def _asset(name: str) -> str:
+    text = _built(name).decode("utf-8")
     # What ends or reopens a script element early (HTML standard, "restrictions for contents of script elements").
     if any(stop in text.lower() for stop in ("</script", "</style", "<!--")):
         raise SnapshotError(f"{name}: the built page holds text that would end its own element")

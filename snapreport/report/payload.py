@@ -17,8 +17,10 @@ from snapreport.packing import base85
 from snapreport.packing.blob import pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
 from snapreport.packing.prime import Prime
+from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
 from snapreport.report.leave_out import LeftOut
+from snapreport.report.source_lines import SourceLines
 from snapreport.report.stack_columns import stack_columns
 from snapreport.timeline.build import Snapshot
 
@@ -49,12 +51,15 @@ class Sections:
     columns: dict[str, list[list[Encoded]]]
     place: dict[str, str]
     prime: Prime | None
+    comparison: Comparison | None = None
     _packed: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
     def payload(self, left_out: LeftOut) -> Payload:
         """The blobs without what is left out. Blobs that this does not touch are packed once only."""
         place = {name: blob for name, blob in self.place.items() if left_out.has_section(name)}
         manifest = _manifest(self.snapshots, self.tables, place, self.title, left_out)
+        if self.comparison:
+            manifest["diff"] = self.comparison.manifest
         blobs: dict[str, list[Encoded]] = {MAIN: []}
         for name, blob in place.items():
             blobs.setdefault(blob, []).extend(p for parts in self.columns[name] for p in left_out.column(parts))
@@ -82,8 +87,13 @@ class Sections:
         return Payload(head, {name: texts[name] for name in blobs})
 
 
-def build_sections(snapshots: Sequence[Snapshot], title: str) -> Sections:
-    """Everything the page reads of ``snapshots``. Columns are encoded while the next ones are made."""
+def build_sections(
+    snapshots: Sequence[Snapshot], title: str, source: SourceLines | None = None, comparison: Comparison | None = None
+) -> Sections:
+    """Everything the page reads of ``snapshots``. Columns are encoded while the next ones are made.
+
+    ``source``: lines to hold; ``comparison``: of the first with the last of them.
+    """
     tables: list[DeviceTables] = []
     coming: dict[str, list[Future[list[Encoded]]]] = {}
     devices = [(number, snapshot, device) for number, snapshot in enumerate(snapshots) for device in snapshot.devices]
@@ -98,6 +108,10 @@ def build_sections(snapshots: Sequence[Snapshot], title: str) -> Sections:
         prime = pool.submit(_prime) if rows <= ONE_BLOB_UP_TO else None
         numbering = stack_columns(snapshots)
         add("stacks", numbering.columns)
+        if source and source.files:
+            add("source", [Column("files", source.files, "json")])
+        if comparison:
+            add("diff", comparison.columns(numbering.base, sum(len(s.recording.stack_offsets) - 1 for s in snapshots)))
         for number, snapshot, device in devices:
             table = device_tables(
                 snapshot, number, device, prefix=f"d{len(tables)}", stack_base=numbering.base[number], add=add
@@ -108,7 +122,7 @@ def build_sections(snapshots: Sequence[Snapshot], title: str) -> Sections:
     small = sum(table.rows for table in tables) <= ONE_BLOB_UP_TO
     first = next((index for index, table in enumerate(tables) if table.rows), 0)
     place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in columns}
-    return Sections(title, snapshots, tables, columns, place, prime.result() if small and prime else None)
+    return Sections(title, snapshots, tables, columns, place, prime.result() if small and prime else None, comparison)
 
 
 def _prime() -> Prime:

@@ -17,6 +17,10 @@ from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import Snapshot
+from snapreport.timeline.own_code import is_library
+
+LIBRARY_FLAG = 4
+"""Beside the flags of ``reading/noise.py``: code that the reader did not write."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         Column("frame_file", file_index, "u32"),
         Column("frame_name", name_index, "u32"),
         Column("frame_line", table["line"].clip(-(1 << 31), (1 << 31) - 1).to_numpy(), "i32"),
-        Column("frame_flags", frame_flags(table).to_numpy(), "u8"),
+        Column("frame_flags", frame_flags(table).to_numpy() + LIBRARY_FLAG * is_library(table).to_numpy(), "u8"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
         Column("stack_new", coded, "u32"),

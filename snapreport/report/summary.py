@@ -10,14 +10,22 @@ import numpy as np
 from markupsafe import Markup
 
 from snapreport.reading.noise import NOISE, PYTHON, frame_flags
+from snapreport.findings.basis import basis_of
+from snapreport.findings.model import SEVERITIES
+from snapreport.findings.run import findings
+from snapreport.report.comparison import DiffTable
+from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
-from snapreport.report.text import bytes_text, count_text, plural, share_text
+from snapreport.report.span_columns import broken_sentence
+from snapreport.words import bytes_text, count_text, device_name, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.own_code import LIBRARY
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3
-# Code that the reader did not write and cannot change.
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/torch/|/lib/python3|^<frozen")
+_LIBRARY = re.compile(LIBRARY)
+# Of what is wrong, told at the top of the page; all of it stands in the summary.
+HEADLINE_FINDINGS = 2
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class StackLine:
 
 @dataclass(frozen=True)
 class Card:
-    """One device with data. ``cells`` follow the table's heading in the template."""
+    """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak is made of, in
+    sentences."""
 
     name: str
     cells: list[str]
@@ -47,6 +56,7 @@ class Card:
     trust: list[str]
     preview: Markup
     stacks: list[StackLine]
+    peak: list[str]
 
 
 @dataclass
@@ -56,6 +66,9 @@ class Summary:
     title: str
     headline: list[str]
     files: list[str]
+    diff: list[DiffTable] = field(default_factory=list)
+    findings: list[FindingCard] = field(default_factory=list)
+    rests: list[str] = field(default_factory=list)
     cards: list[Card] = field(default_factory=list)
     empty_devices: list[str] = field(default_factory=list)
     settings: list[tuple[str, str]] = field(default_factory=list)
@@ -66,6 +79,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     """Build the summary of a report over ``snapshots``."""
     summary = Summary(title, [], [])
     worst: tuple[int, str] | None = None
+    first = 0
     for snapshot in snapshots:
         recording = snapshot.recording
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
@@ -73,18 +87,38 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         summary.notes += _notes(recording.notes)
         flags = frame_flags(recording.frames).to_numpy()
         frames = recording.frames.select("name", "filename", "line").rows()
+        found = findings(snapshot)
+        # The page numbers devices through all files.
+        index = {device: first + place for place, device in enumerate(snapshot.devices)}
+        first += len(index)
+        # What all findings of a device rest on is said once, above them.
+        several = len(snapshots) > 1 or len([d for d in snapshot.devices if len(snapshot.events(d))]) > 1
+        common = {d: basis_of(snapshot.timeline(d)) for d in dict.fromkeys(f.device for f in found if f.kind != "peak")}
+        for device, lines in common.items():
+            name = _device_name(snapshot.timeline(device), snapshot if len(snapshots) > 1 else None)
+            summary.rests.append(f"{name}: {' '.join(lines)}" if several else " ".join(lines))
+        told = [line for lines in common.values() for line in lines]
+        file = recording.name if len(snapshots) > 1 else ""
+        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, told, file)
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
             name = _device_name(timeline, snapshot if len(snapshots) > 1 else None)
             if not len(timeline.events) and not len(timeline.allocations) and not timeline.reserved.any():
                 summary.empty_devices.append(name)
                 continue
-            card = _card(snapshot, timeline, name, frames, flags)
+            # Without a moving peak it is the final state, and the headline has said it.
+            peaks = [f for f in found if f.kind == "peak" and f.device == device] if timeline.peak_event >= 0 else []
+            peak = [line for f in peaks for line in (f"{f.title}.", *f.detail)]
+            card = _card(snapshot, timeline, name, frames, flags, peak)
             summary.cards.append(card)
             if worst is None or timeline.peak_bytes > worst[0]:
                 worst = (timeline.peak_bytes, _headline(timeline, card))
-            summary.headline += [_oom_sentence(timeline, name, event) for event in timeline.oom_events[:3]]
-    summary.headline.insert(0, worst[1] if worst else "No allocations and no events were recorded in this snapshot.")
+    summary.findings.sort(key=lambda card: SEVERITIES.index(card.severity))
+    # Why it ran out first, then how much it was, then what else is wrong.
+    wrong = [f"{card.title}." for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
+    errors = sum(card.severity == "error" for card in summary.findings[:HEADLINE_FINDINGS])
+    peak = worst[1] if worst else "No allocations and no events were recorded in this snapshot."
+    summary.headline += [*wrong[:errors], peak, *wrong[errors:]]
     return summary
 
 
@@ -107,11 +141,11 @@ def _notes(notes: dict[str, object]) -> list[str]:
 
 
 def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
-    name = "pinned host memory" if timeline.kind == "host" else f"{timeline.kind}:{timeline.device}"
+    name = device_name(timeline.kind, timeline.device)
     return f"{snapshot.recording.name} {name}" if snapshot else name
 
 
-def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray) -> Card:
+def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray, peak: list[str]) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     doubts, unknown, trust = _trust(timeline)
     cells = [
@@ -128,7 +162,7 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[
         for row in timeline.top_stacks
     ]
     preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
-    return Card(name, cells, doubts, unknown, trust, preview, stacks)
+    return Card(name, cells, doubts, unknown, trust, preview, stacks, peak)
 
 
 def _stack_line(
@@ -174,15 +208,6 @@ def _headline(timeline: DeviceTimeline, card: Card) -> str:
     return text
 
 
-def _oom_sentence(timeline: DeviceTimeline, name: str, event: int) -> str:
-    row = timeline.events.row(event, named=True)
-    free = row["device_free"]
-    allocated, reserved = int(timeline.allocated[event + 1]), int(timeline.reserved[event + 1])
-    text = f"{name} ran out of memory at event {count_text(event)}: asked for {bytes_text(row['size'] or 0)}"
-    text += f" with {bytes_text(free)} free on the device" if free is not None else ""
-    return f"{text}, {bytes_text(allocated)} allocated and {bytes_text(max(0, reserved - allocated))} reserved but not allocated."
-
-
 def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
     """(doubts, what is not known, assurances): how far the record can be trusted."""
     doubts, unknown, trust = [], [], []
@@ -204,6 +229,9 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
         before = int((timeline.allocations["alloc_event"] < 0).sum())
         if before:
             trust.append(f"{plural(before, 'allocation')} of {bytes_text(int(timeline.allocated[0]))} from before the trace.")
+    broken = broken_sentence(timeline.annotated.broken)
+    if broken:
+        unknown.append(broken)
     if timeline.peak_bytes and timeline.peak_stackless_bytes:
         share = share_text(timeline.peak_stackless_bytes, timeline.peak_bytes)
         (doubts if timeline.peak_stackless_bytes * 10 > timeline.peak_bytes else trust).append(f"{share} of the peak has no frames.")

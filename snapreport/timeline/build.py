@@ -14,11 +14,15 @@ from snapreport.errors import SnapshotError
 from snapreport.reading.events import enum_series
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
-from snapreport.timeline.categories import StackCategories, categorise, stack_categories
+from snapreport.timeline.annotations import Annotated, annotated
+from snapreport.timeline.blocks import Blocks, blocks_of
+from snapreport.timeline.categories import Rules, StackCategories, categorise, load_rules, stack_categories
 from snapreport.timeline.curves import allocated_curve, reserved_curve
+from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at
+from snapreport.timeline.steps import device_steps
 
 
 @dataclass
@@ -59,6 +63,16 @@ class DeviceTimeline:
         return int(self.allocated[self.peak_event + 1])
 
     @cached_property
+    def blocks(self) -> Blocks:
+        """What the allocator really reserved for each allocation, and the segments over time."""
+        return blocks_of(self.recording.devices[self.device], self.recording.settings, self.allocations)
+
+    @cached_property
+    def fragmentation(self) -> Fragmentation:
+        """The parts of what is reserved but not allocated, at every position."""
+        return fragmentation_of(self)
+
+    @cached_property
     def stacks_at_peak(self) -> pl.DataFrame:
         """``stack`` Int32, ``bytes`` Int64, ``count``: what is live at the peak, most bytes first, then lowest stack."""
         return stacks_at(self.allocations, self.peak_event)
@@ -74,6 +88,16 @@ class DeviceTimeline:
         return int(self.stacks_at_peak.filter(pl.col("stack") == 0)["bytes"].sum())
 
     @cached_property
+    def annotated(self) -> Annotated:
+        """The spans that the program annotated, and how many annotations are broken."""
+        return annotated(self.recording, self.device, self.events, self.allocations)
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """Training steps: ``step``, ``name``, ``first_event``, ``last_event``, ``source``; see ``steps.py``."""
+        return device_steps(self.recording, self.events, self.annotated.spans)
+
+    @cached_property
     def stats(self) -> dict[str, Any]:
         """The device's entry in ``snapreport stats --json``."""
         return device_stats(self)
@@ -82,8 +106,9 @@ class DeviceTimeline:
 class Snapshot:
     """A snapshot file, read. Timelines are built when first asked for."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, rules: Rules | None = None) -> None:
         self.recording = recording
+        self._rules = rules
         self._timelines: dict[int, DeviceTimeline] = {}
 
     def __repr__(self) -> str:
@@ -91,7 +116,7 @@ class Snapshot:
 
     @cached_property
     def _categories(self) -> StackCategories:
-        return stack_categories(self.recording)
+        return stack_categories(self.recording, self._rules)
 
     @property
     def devices(self) -> list[int]:
@@ -106,6 +131,14 @@ class Snapshot:
 
     def allocations(self, device: int) -> pl.DataFrame:
         return self.timeline(device).allocations
+
+    def steps(self, device: int) -> pl.DataFrame:
+        """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``, ``source``."""
+        return self.timeline(device).steps
+
+    def spans(self, device: int) -> pl.DataFrame:
+        """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``, ``starts``, ``ends``."""
+        return self.timeline(device).annotated.spans
 
     def timeline(self, device: int) -> DeviceTimeline:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
@@ -127,9 +160,13 @@ class Snapshot:
             raise KeyError(f"no device {device} in this snapshot; it has {self.devices}") from None
 
 
-def load(path: str | os.PathLike[str]) -> Snapshot:
-    """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one."""
-    return Snapshot(open_recording(path))
+def load(path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None) -> Snapshot:
+    """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
+
+    rules: a TOML file of categories that are asked before the built-in ones, see :func:`categories.load_rules`.
+    """
+    own = None if rules is None else load_rules(rules)
+    return Snapshot(open_recording(path), own)
 
 
 def build_timeline(recording: Recording, record: DeviceRecord, categories: StackCategories) -> DeviceTimeline:
@@ -176,7 +213,8 @@ def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCatego
     stack = both("stack", blocks["stack"].gather(block_rows))
     traced = alloc >= 0
     lifetime = np.where(traced & (free >= 0), free - alloc, 0)
-    category = categorise(categories, stack.to_numpy(), lifetime, both("category", nothing))
+    free_stack = _free_stacks(events, requested, free)
+    category = categorise(categories, stack.to_numpy(), free_stack, lifetime, both("category", nothing))
     from_alloc = pl.Series(~traced)
     return pl.DataFrame([
         pl.Series("id", np.arange(len(alloc), dtype=np.int32)),
@@ -190,7 +228,7 @@ def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCatego
         both("stream", segments["stream"].gather(segment_of)),
         pools_of(record, address.to_numpy(), own_pool).alias("pool"),
         stack,
-        pl.Series("free_stack", _free_stacks(events, requested, free)),
+        pl.Series("free_stack", free_stack),
         category,
         enum_series("origin", pairing.origin, ORIGINS),
         both("compile_context", nothing).set(from_alloc, None),

@@ -8,6 +8,8 @@ import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
 import { tileSpans } from './layout/spans'
+import { parse } from './search/grammar'
+import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
   /** Settled once the first view is painted from real data. */
@@ -20,11 +22,12 @@ export interface PublicApi {
   pick(device: number, event: number, byte: number): AllocationRecord | null
   allocation(device: number, id: number): AllocationRecord | null
   frames(device: number, stack: number): FrameJson[]
-  search(device: number, query: string): Promise<never>
+  /** The allocations that match, in birth order. Rejects with QueryError, which says where a query is bad. */
+  search(device: number, query: string): Promise<{ count: number; bytes: number; ids: number[] }>
   drawn(): Drawn
   testContextLoss(): void
-  /** For the tests, which compare both layouts. */
-  debug: { spans(device: number, level: number, tile: number): SpanRecord[] }
+  /** For the tests: both layouts are compared, and what a view shows is compared with an oracle. */
+  debug: { spans(device: number, level: number, tile: number): SpanRecord[]; view(): unknown }
 }
 
 /** A span of the page's own layout of a tile (event axis, rows of the full height), as the file stores it. */
@@ -80,7 +83,17 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       indexOf(client, device)
       return frameRecords(client, stack)
     },
-    search: () => Promise.reject(new Error('search comes with a later version of the report')),
+    async search(device, query) {
+      const { client } = await opened
+      const index = indexOf(client, device)
+      if (typeof query !== 'string') throw new TypeError('a query is a text')
+      parse(query) // before anything is read for it
+      const [data, stacks] = await Promise.all([client.device(index), client.stacks(), client.times(index)])
+      const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query, client.manifest.annotations)
+      const ids: number[] = []
+      for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
+      return { count, bytes, ids }
+    },
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),
     debug: {
@@ -88,9 +101,11 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
         const { client } = now()
         return spanRecords(client.deviceNow(indexOf(client, device)), level, tile)
       },
+      view: () => now().controller.debugView(),
     },
   }
-  target.snapreport = api
+  // The object that the boot script has put there stays the same one: whoever holds it already gets the rest.
+  target.snapreport = Object.assign(target.snapreport ?? {}, api)
   return api
 }
 
@@ -133,7 +148,7 @@ function frameRecords(client: DataClient, stack: number): FrameJson[] {
     .map(({ filename, line, name }) => ({ filename, line, name }))
 }
 
-const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query'])
+const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query', 'at', 'colour', 'options'])
 
 /** The patch with the device as an index. Throws on what the app should not have to face. */
 function checked(client: DataClient, patch: ViewPatch): ViewPatch {
@@ -143,7 +158,13 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
   if (patch.device !== undefined) out.device = indexOf(client, patch.device)
   for (const key of ['x', 'y'] as const) if (patch[key] !== undefined) out[key] = range(key, patch[key])
   if (patch.axis !== undefined && patch.axis !== 'event' && patch.axis !== 'time') throw new TypeError(`axis is "event" or "time", not "${patch.axis}"`)
-  if (patch.query) throw new Error('queries come with a later version of the report')
+  if (patch.query !== undefined) {
+    if (typeof patch.query !== 'string') throw new TypeError('a query is a text')
+    parse(patch.query)
+  }
+  if (patch.at !== undefined && patch.at !== null && !(Number.isInteger(patch.at) && patch.at >= -1)) {
+    throw new RangeError(`at is an event, -1 for before the first, or null for the peak, not ${JSON.stringify(patch.at)}`)
+  }
   if (patch.select === -1) out.select = null
   if (typeof patch.select === 'number' && patch.select >= 0) {
     const info = client.devices[out.device ?? -1]

@@ -11,6 +11,11 @@ export interface ViewPatch {
   axis?: Axis
   select?: number | null
   query?: string
+  /** The moment of the views that show one: an event, -1 before the first; null: the peak. */
+  at?: number | null
+  colour?: string
+  /** Choices of single views by "view.choice"; merged into those in force, null takes one back. */
+  options?: Record<string, string | null>
 }
 
 export interface ViewState {
@@ -21,6 +26,9 @@ export interface ViewState {
   axis: Axis
   select: number | null
   query: string
+  at: number | null
+  colour: string
+  options: Record<string, string>
 }
 
 /** What the last frame showed. */
@@ -43,4 +51,6 @@ export interface Controller {
   /** Settled once the first view is painted from real data. */
   firstPaint: Promise<void>
   testContextLoss(): void
+  /** What the view on screen shows, as plain values, for the tests. */
+  debugView(): unknown
 }

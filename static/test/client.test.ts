@@ -8,7 +8,7 @@ import { eventGrid } from '../src/layout/grid'
 import { offsetOf } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
 import { reportOf } from './report'
-import { randomDevice } from './trace'
+import { randomDevice, trainingDevice } from './trace'
 
 const device = randomDevice({ events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9), times: true }, 11)
 
@@ -28,9 +28,10 @@ test('a device comes back as it was, both ways', async () => {
   assert.equal(await client.device(0), now)
   const later = await (await open()).device(0)
   assert.deepEqual(columnsOf(later), columnsOf(now))
-  for (const name of ['size', 'start', 'end', 'allocEvent', 'freeEvent', 'freeRequestedEvent', 'stack', 'category', 'addrLo', 'allocated', 'timeUs'] as const) {
+  for (const name of ['size', 'start', 'end', 'allocEvent', 'freeEvent', 'freeRequestedEvent', 'stack', 'category', 'addrLo', 'allocated'] as const) {
     assert.deepEqual(now[name], device[name], name)
   }
+  assert.deepEqual(now.timeUs, Uint32Array.from(device.timeUs!))
   assert.deepEqual([...now.reserved.subarray(0, 4)], [4096, 4608, 4608, 4608])
   assert.deepEqual([...now.other.free], [NaN, 4])
   assert.throws(() => client.deviceNow(1), RangeError)
@@ -48,6 +49,33 @@ test('tiles, laid out or stored, are those of the device', async () => {
   const exact = { ...key, level: eventGrid(device.info).depth, tile: 1, yLevel: 2, yTile: 1 }
   assert.deepEqual(await client.tile(exact), layOutTile({ ...device.info, ...device }, exact))
   await assert.rejects(client.tile({ ...key, device: 4 }))
+})
+
+test('the times of a large device are read when first looked at', async () => {
+  const large = trainingDevice(270_000, 20, 5)
+  const blobs = reportOf(large)
+  const texts = { names: () => Object.keys(blobs), text: (name: string) => blobs[name] }
+  const client = await openClient(texts, '')
+  const d = await client.device(0)
+  const told = new Promise<number>((resolve) => (client.onTimes = resolve))
+  assert.equal(d.timeUs, null)
+  assert.equal(await told, 0)
+  assert.deepEqual(d.timeUs, Uint32Array.from(large.timeUs!))
+  assert.equal(d.clockUs, d.timeUs)
+  const timed: TileKey = { ...key, axis: 'time' }
+  assert.deepEqual(await client.tile(timed), layOutTile({ ...large.info, ...large }, timed))
+  // A tile of the time axis alone needs them too, and whoever must answer at once reads them here.
+  const other = await openClient(texts, '')
+  assert.deepEqual(await other.tile(timed), await client.tile(timed))
+  assert.deepEqual(other.deviceNow(0).timeUs, d.timeUs)
+  await other.times(0)
+  // Damaged times are told, to whoever waits for them and to the page.
+  blobs['d0.times'] = blobs['d0.times'].slice(0, 40) + '<' + blobs['d0.times'].slice(41)
+  const damaged = await openClient(texts, '')
+  const error = new Promise<unknown>((resolve) => (damaged.onTimes = (_, reason) => resolve(reason)))
+  await assert.rejects(damaged.times(0), /damaged/)
+  assert.match(String(await error), /damaged/)
+  assert.equal((await damaged.device(0)).timeUs, null)
 })
 
 test('the latest tile is served first, and a cancelled one not at all', async () => {
@@ -75,10 +103,11 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
   return {
     patches,
     setView: async (patch) => void patches.push(patch),
-    getView: () => ({ device: 0, view: 'timeline', x: [0, 1], y: [0, 1], axis: 'event', select: null, query: '' }),
+    getView: () => ({ device: 0, view: 'timeline', x: [0, 1], y: [0, 1], axis: 'event', select: null, query: '', at: null, colour: 'stack', options: {} }),
     drawn: () => ({ level: 0, triangles: 2, exact: true, tiles: 1, pending: 0 }),
     firstPaint: Promise.resolve(),
     testContextLoss: () => {},
+    debugView: () => null,
   }
 }
 
@@ -86,7 +115,7 @@ test('window.snapreport answers exactly and refuses what is wrong', async () => 
   const target: { snapreport?: PublicApi } = {}
   const controller = fakeController()
   const api = installApi(target, open().then((client) => ({ client, controller })))
-  assert.equal(target.snapreport, api)
+  assert.equal(target.snapreport!.pick, api.pick)
   assert.throws(() => api.devices(), /still opening/)
   await api.ready
   assert.deepEqual(api.devices(), [3])
@@ -111,8 +140,12 @@ test('window.snapreport answers exactly and refuses what is wrong', async () => 
   assert.deepEqual(api.stats(3).top_stacks_at_peak[0].frames, [{ filename: '</script><b>.py', line: 0, name: 'f1' }])
   await api.setView({ device: 3, x: [5, 5], select: -1 })
   assert.deepEqual(controller.patches, [{ device: 0, x: [5, 6], select: null }])
-  for (const bad of [{ device: 9 }, { x: [3, 1] }, { y: ['a', 2] }, { colour: 1 }, { axis: 'z' }, { device: 3, select: 1e9 }, { query: 'size>1' }]) {
+  for (const bad of [{ device: 9 }, { x: [3, 1] }, { y: ['a', 2] }, { color: 1 }, { axis: 'z' }, { device: 3, select: 1e9 }, { query: 'size>' }, { query: 1 }]) {
     await assert.rejects(api.setView(bad as never), JSON.stringify(bad))
   }
-  await assert.rejects(api.search(3, 'x'), /later version/)
+  const large = await api.search(3, 'size>1KiB')
+  const want = Array.from({ length: device.N }, (_, id) => id).filter((id) => device.size[id] > 1024)
+  assert.deepEqual(large, { count: want.length, bytes: want.reduce((sum, id) => sum + device.size[id], 0), ids: want })
+  await assert.rejects(api.search(3, 'a size>x'), /character 8/)
+  await assert.rejects(api.search(0, 'a'), /no device 0/)
 })

@@ -3,7 +3,8 @@ import { test } from 'node:test'
 import { decodeBase85 } from '../src/data/base85'
 import { brotliNow } from '../src/data/brotli'
 import { DecodedBlob, type Dtype } from '../src/data/columns'
-import { ascending, lifetimes } from '../src/data/device'
+import { lifetimes } from '../src/data/device'
+import { ascending, complete, setTimes } from '../src/data/on-demand'
 import { readStacks } from '../src/data/stacks'
 import { encodeBase85, encodeBlob, encodeText } from './encode'
 import { info, random } from './trace'
@@ -59,14 +60,36 @@ test('the bundled brotli decoder reads what brotli writes, static dictionary inc
   assert.deepEqual(blob.json('s'), ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'])
 })
 
-test('lifetimes: pre-existing, never freed, pending free', () => {
+/** A device of five allocations in ten events, as the file tells it. */
+function fewLives() {
   const i = info({ events: 10, allocations: 5, ghosts: 1, freed: 1 })
-  const l = lifetimes(i, Int32Array.of(2, 3, 5), Uint32Array.of(0, 5, 3, 0, 0), Int32Array.of(0, 2, 3, -9, 0))
-  assert.deepEqual([...l.allocEvent], [-1, -1, 2, 3, 5])
-  assert.deepEqual([...l.freeEvent], [-1, 4, 5, -1, -1])
+  return lifetimes(i, Int32Array.of(2, 3, 5), Uint32Array.of(0, 5, 3, 0, 0), Int32Array.of(0, 2, 3, -9, 0))
+}
+
+test('lifetimes: pre-existing, never freed, pending free', () => {
+  const l = fewLives()
   assert.deepEqual([...l.freeRequestedEvent], [-1, 3, 3, 8, -1])
   assert.deepEqual([...l.start], [0, 0, 3, 4, 6])
   assert.deepEqual([...l.end], [11, 5, 6, 11, 11])
+})
+
+test('what follows from other columns is made once, and times are asked for when first looked at', () => {
+  let asked = 0
+  const d = complete({ ...fewLives(), P: 11 } as never, () => asked++)
+  assert.deepEqual([...d.allocEvent], [-1, -1, 2, 3, 5])
+  assert.deepEqual([...d.freeEvent], [-1, 4, 5, -1, -1])
+  assert.equal(d.freeEvent, d.freeEvent)
+  assert.equal(asked, 0)
+  assert.equal(d.timeUs, null)
+  assert.equal(d.clockUs, null)
+  assert.equal(asked, 2)
+  const sorted = Float64Array.of(0, 1)
+  setTimes(d, sorted)
+  assert.equal(d.timeUs, sorted)
+  assert.equal(d.clockUs, sorted)
+  setTimes(d, Float64Array.of(3, 1))
+  assert.deepEqual([...d.clockUs!], [3, 3])
+  assert.equal(asked, 2)
 })
 
 test('times that go back are held', () => {

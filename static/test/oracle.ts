@@ -56,7 +56,9 @@ export function oracleSpans(l: Lifetimes, samples: Int32Array, tolerance: number
 
 function heaviest(l: Lifetimes, ids: number[]): { rep: number; stack: number; members: number; bytes: number } {
   const held = new Map<number, number>()
-  for (const id of ids) held.set(l.stack[id], (held.get(l.stack[id]) ?? 0) + l.size[id])
-  const stack = [...held.keys()].sort((a, b) => held.get(b)! - held.get(a)! || a - b)[0]
-  return { rep: ids.find((id) => l.stack[id] === stack)!, stack, members: ids.length, bytes: ids.reduce((sum, id) => sum + l.size[id], 0) }
+  const keys = l.bandKeys?.keys ?? l.stack
+  const isAhead = (key: number): number => (l.bandKeys?.matched ? key % 2 : 0)
+  for (const id of ids) held.set(keys[id], (held.get(keys[id]) ?? 0) + l.size[id])
+  const stack = [...held.keys()].sort((a, b) => isAhead(b) - isAhead(a) || held.get(b)! - held.get(a)! || a - b)[0]
+  return { rep: ids.find((id) => keys[id] === stack)!, stack, members: ids.length, bytes: ids.reduce((sum, id) => sum + l.size[id], 0) }
 }

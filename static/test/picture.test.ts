@@ -66,7 +66,7 @@ test('RangeMax finds the first greatest value of any range', () => {
 })
 
 test('a view survives its address, and nonsense in an address is passed over', () => {
-  const start: State = { device: 0, view: 'timeline', axis: 'event', x: null, y: null, select: null, query: '', theme: 'system', noise: false }
+  const start: State = { device: 0, view: 'timeline', axis: 'event', x: null, y: null, select: null, query: '', at: null, colour: 'stack', options: {}, theme: 'system', noise: false }
   assert.equal(writeHash(start, start), '')
   const state: State = {
     ...start, device: 2, view: 'summary', axis: 'time', x: [-1, 22.5], y: [0, 2 ** 40], select: 0, query: 'file:"a b" size>1MiB&x=1', theme: 'dark', noise: true,

@@ -24,7 +24,7 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
     u('seg_addr_hi', []), u('seg_addr_lo', []), u('seg_size', [], 'f64'), u('seg_stream', [], 'u16'), u('seg_pool', [], 'u16'),
     u('seg_large', [], 'u8'), u('seg_expandable', [], 'u8'), u('seg_stack', []),
   ]
-  const stacks = Math.max(...d.stack) + 1
+  const stacks = d.stack.reduce((most, stack) => Math.max(most, stack), 0) + 1
   const table: TestColumn[] = [
     { name: 'filenames', dtype: 'json', values: ['</script><b>.py'] },
     { name: 'names', dtype: 'json', values: Array.from({ length: stacks }, (_, i) => `f${i}`) },

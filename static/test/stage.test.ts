@@ -10,7 +10,7 @@ import { type Part, type QuadSource, type Surface, TileStage } from '../src/gl/t
 const RGBA = Uint8Array.from({ length: 4 * 256 }, (_, i) => (i % 4 === 0 ? i / 4 : i % 4 === 3 ? 255 : 0))
 
 function source(rects: number[], keys: number[], xSpan: number, ySpan: number): QuadSource {
-  return { quads: keys.length, rects: Float32Array.from(rects), xSpan, ySpan, keyOf: (quad) => ((keys[quad] << 8) | 128) >>> 0 }
+  return { quads: keys.length, rects: Float32Array.from(rects), xSpan, ySpan, version: 0, keyOf: (quad) => ((keys[quad] << 8) | 128) >>> 0 }
 }
 
 test('a pixel belongs to the quad that holds its middle, upper rows first, later quads over earlier ones', () => {

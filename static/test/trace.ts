@@ -1,7 +1,8 @@
 // Random traces for tests: allocations in birth order as the file's columns describe them.
 
 import type { DeviceData, DeviceInfo } from '../src/data/model'
-import { allocatedCurve, ascending } from '../src/data/device'
+import { allocatedCurve } from '../src/data/device'
+import { ascending } from '../src/data/on-demand'
 
 /** mulberry32: the same numbers in every run. */
 export function random(seed: number): () => number {
@@ -11,6 +12,12 @@ export function random(seed: number): () => number {
     t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296
   }
+}
+
+/** Its times are doubles, as the layout of tiles takes them. */
+export interface TestDevice extends DeviceData {
+  timeUs: Float64Array | null
+  clockUs: Float64Array | null
 }
 
 export interface TraceShape {
@@ -31,7 +38,7 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
 })
 
 /** Mostly young allocations go; many that live long lie above early frees, which slides everything. */
-export function randomDevice(shape: TraceShape, seed: number): DeviceData {
+export function randomDevice(shape: TraceShape, seed: number): TestDevice {
   const r = random(seed)
   const { events: n, older } = shape
   const lives = new Lives(n)
@@ -49,7 +56,7 @@ export function randomDevice(shape: TraceShape, seed: number): DeviceData {
 }
 
 /** Steps of forward, backward and optimizer over `layers`, with short-lived temporaries between. */
-export function trainingDevice(events: number, layers: number, seed: number): DeviceData {
+export function trainingDevice(events: number, layers: number, seed: number): TestDevice {
   const r = random(seed)
   const lives = new Lives(events)
   const older = 4 * layers
@@ -101,7 +108,7 @@ class Lives {
   }
 }
 
-function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number, times: boolean, r: () => number): DeviceData {
+function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number, times: boolean, r: () => number): TestDevice {
   const N = size.length
   const P = n + 1
   const starts = Int32Array.from(start)
@@ -121,7 +128,7 @@ function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number,
     freeRequestedEvent: ends.map((s) => (s === P ? -1 : s - 1)),
     addrHi: u32(() => 0x7f12), addrLo: u32((id) => id * 512), stream: new Uint16Array(N), pool: new Uint16Array(N),
     stack: u32(() => 1 + Math.floor(r() * stacks)), freeStack: u32(() => 0), category: Uint8Array.from({ length: N }, () => Math.floor(r() * 3)),
-    context: u32(() => 0), metadata: u32(() => 0), allocated, reserved: allocated.slice(), timeUs, clockUs: timeUs && ascending(timeUs),
+    context: u32(() => 0), metadata: u32(() => 0), allocated, reserved: allocated.slice(), timeUs, clockUs: timeUs && Float64Array.from(ascending(timeUs)),
     other: { event: new Int32Array(0), action: new Uint8Array(0), size: new Float64Array(0), addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), stack: new Uint32Array(0), stream: new Uint16Array(0), free: new Float64Array(0) },
     segments: { addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), size: new Float64Array(0), stream: new Uint16Array(0), pool: new Uint16Array(0), large: new Uint8Array(0), expandable: new Uint8Array(0), stack: new Uint32Array(0) },
   }

@@ -40,6 +40,11 @@ export class BlobStore {
     return pending
   }
 
+  /** The text in a blob that holds no columns. */
+  async plainText(name: string): Promise<string> {
+    return new TextDecoder().decode(await brotli(this.bytes(name).bytes))
+  }
+
   /** Forget the bytes of a blob that will not be asked for again. */
   release(name: string): void {
     this.decoded.delete(name)

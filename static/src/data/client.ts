@@ -3,10 +3,13 @@
 import { tileName } from '../layout/grid'
 import { BlobStore } from './blobs'
 import { DecodedBlob } from './columns'
-import { ascending, readDevice } from './device'
+import { type DeviceColumns, readDevice, readTimes } from './device'
+import { MAIN } from './engine'
 import { type Link, openLink } from './link'
-import type { DataClient, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from './model'
+import type { BandKeys, DataClient, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh, Times } from './model'
+import { complete, setTimes } from './on-demand'
 import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
+import { readSource, type SourceLines } from './source'
 import { readStacks } from './stacks'
 
 /** Where the blobs lie: their names, and the text of each. */
@@ -55,6 +58,10 @@ class RequestTable {
     return { id, reply: reply as Promise<Requests[K]['reply']> }
   }
 
+  setKeys(device: number, keys: BandKeys): void {
+    this.link.send({ type: 'keys', device, keys })
+  }
+
   cancel(id: number): void {
     const waiting = this.waiting.get(id)
     if (!waiting) return
@@ -66,11 +73,16 @@ class RequestTable {
 
 class LinkedClient implements DataClient {
   readonly devices: DeviceInfo[]
+  onTimes: DataClient['onTimes'] = () => {}
   private readonly devicesHere = new Map<number, DeviceData>()
   private readonly devicesComing = new Map<number, Promise<DeviceData>>()
+  /** Devices whose times are there or were found not to be. */
+  private readonly timesHere = new Set<number>()
+  private readonly timesComing = new Map<number, Promise<void>>()
   private readonly tilesComing = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
   private stacksHere: Stacks | undefined
   private stacksComing: Promise<Stacks> | undefined
+  private sourceComing: Promise<SourceLines | null> | undefined
   private readonly local: BlobStore
 
   constructor(
@@ -89,19 +101,23 @@ class LinkedClient implements DataClient {
     return this.stacksComing
   }
 
+  source(): Promise<SourceLines | null> {
+    this.sourceComing ??= 'source' in this.manifest.sections
+      ? this.requests.ask('bytes', 'source').reply.then((bytes) => readSource(new DecodedBlob(bytes)))
+      : Promise.resolve(null)
+    return this.sourceComing
+  }
+
   device(index: number): Promise<DeviceData> {
     const here = this.devicesHere.get(index)
     if (here) return Promise.resolve(here)
     let coming = this.devicesComing.get(index)
     if (!coming) {
-      coming = this.requests.ask('device', index).reply.then((d) => {
-        // Someone may have needed it at once meanwhile: there is one object per device.
-        const had = this.devicesHere.get(index)
-        if (had) return had
-        d.info = this.devices[index]
-        d.clockUs = d.timeUs && ascending(d.timeUs)
-        this.devicesHere.set(index, d)
+      coming = this.requests.ask('device', index).reply.then(({ columns, timeUs }) => {
         this.devicesComing.delete(index)
+        // Someone may have needed it at once meanwhile: there is one object per device.
+        const d = this.devicesHere.get(index) ?? this.addDevice(columns)
+        if (timeUs !== undefined) this.addTimes(d, timeUs)
         return d
       })
       this.devicesComing.set(index, coming)
@@ -109,19 +125,45 @@ class LinkedClient implements DataClient {
     return coming
   }
 
+  times(index: number): Promise<void> {
+    let coming = this.timesComing.get(index)
+    if (!coming) {
+      coming = this.fetchTimes(index)
+      this.timesComing.set(index, coming)
+    }
+    return coming
+  }
+
+  async identity(): Promise<Uint32Array> {
+    return new DecodedBlob(await this.requests.ask('bytes', 'diff').reply).u32('identity')
+  }
+
+  code(blob: string): Promise<string> {
+    return this.requests.ask('code', blob).reply
+  }
+
   tile(key: TileKey): Promise<TileMesh> {
     const name = tileName(key)
     const coming = this.tilesComing.get(name)
     if (coming) return coming.mesh
     const { id, reply } = this.requests.ask('tile', key)
-    const mesh = reply.finally(() => this.tilesComing.delete(name))
+    const mesh = reply.finally(() => {
+      if (this.tilesComing.get(name)?.id === id) this.tilesComing.delete(name)
+    })
     this.tilesComing.set(name, { id, mesh })
     return mesh
   }
 
   cancel(key: TileKey): void {
-    const coming = this.tilesComing.get(tileName(key))
-    if (coming) this.requests.cancel(coming.id)
+    const name = tileName(key)
+    const coming = this.tilesComing.get(name)
+    if (!coming) return
+    this.tilesComing.delete(name) // at once: the same tile may be asked for again before the rejection is heard
+    this.requests.cancel(coming.id)
+  }
+
+  setKeys(device: number, keys: BandKeys): void {
+    this.requests.setKeys(device, keys)
   }
 
   deviceNow(index: number): DeviceData {
@@ -129,11 +171,41 @@ class LinkedClient implements DataClient {
     if (!d) {
       const info = this.devices[index]
       if (!info) throw new RangeError(`device ${index} of ${this.devices.length}`)
-      const times = this.manifest.sections[`${info.section}.times`]
-      d = readDevice(info, this.sectionNow(info.section), times === undefined ? null : this.local.now(times))
-      this.devicesHere.set(index, d)
+      d = this.addDevice(readDevice(info, this.sectionNow(info.section)))
+      this.release(info.section)
+    }
+    if (!this.timesHere.has(index)) {
+      const section = `${d.info.section}.times`
+      this.addTimes(d, readTimes(d.info, section in this.manifest.sections ? this.sectionNow(section) : null))
+      this.release(section)
     }
     return d
+  }
+
+  private addDevice(columns: DeviceColumns): DeviceData {
+    const info = this.devices[columns.info.index]
+    // Whoever looks cannot be told what went wrong; onTimes is.
+    const d = complete({ ...columns, info }, () => void this.times(info.index).catch(() => {}))
+    this.devicesHere.set(info.index, d)
+    return d
+  }
+
+  private addTimes(d: DeviceData, timeUs: Times | null): void {
+    if (this.timesHere.has(d.info.index)) return
+    this.timesHere.add(d.info.index)
+    setTimes(d, timeUs)
+  }
+
+  private async fetchTimes(index: number): Promise<void> {
+    const d = await this.device(index)
+    if (this.timesHere.has(index)) return
+    try {
+      this.addTimes(d, await this.requests.ask('times', index).reply)
+    } catch (error) {
+      this.onTimes(index, error)
+      throw error
+    }
+    this.onTimes(index)
   }
 
   stacksNow(): Stacks {
@@ -144,5 +216,11 @@ class LinkedClient implements DataClient {
     const blob = this.manifest.sections[section]
     if (blob === undefined) throw new Error(`the report holds no section ${section}`)
     return this.local.now(blob)
+  }
+
+  /** Bytes of a blob of its own are not kept here once read. */
+  private release(section: string): void {
+    const blob = this.manifest.sections[section]
+    if (blob !== undefined && blob !== MAIN) this.local.release(blob)
   }
 }

@@ -1,10 +1,13 @@
-// Columns of one device section → DeviceData: everything that the file leaves out because it follows from the rest.
+// Columns of one device section → the device: everything that the file leaves out because it follows from the rest.
 
 import type { DecodedBlob } from './columns'
-import type { DeviceData, DeviceInfo, OtherEvents, Segments } from './model'
+import type { DeviceData, DeviceInfo, OtherEvents, Segments, Small, Times } from './model'
 
-/** `columns` holds the device's own section; `times` the section with its times, where there is one. */
-export function readDevice(info: DeviceInfo, columns: DecodedBlob, times: DecodedBlob | null): DeviceData {
+/** A device without what is made when first read (see on-demand.ts). */
+export type DeviceColumns = Omit<DeviceData, 'allocEvent' | 'freeEvent' | 'timeUs' | 'clockUs'>
+
+/** `columns` holds the device's own section. */
+export function readDevice(info: DeviceInfo, columns: DecodedBlob): DeviceColumns {
   const p = `d${info.index}.`
   const n = info.events
   const P = n + 1
@@ -12,7 +15,6 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob, times: Decode
   const size = columns.f64(p + 'size')
   const events = lifetimes(info, columns.i32(p + 'alloc_event'), columns.u32(p + 'lifetime'), columns.i32(p + 'requested'))
   const other = otherEvents(columns, p)
-  const timeUs = times?.has(p + 'time') ? times.f64(p + 'time') : null
   return {
     info,
     n,
@@ -20,27 +22,42 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob, times: Decode
     N,
     size,
     ...events,
-    addrHi: columns.u32(p + 'addr_hi'),
+    addrHi: small(columns.u32(p + 'addr_hi')),
     addrLo: columns.u32(p + 'addr_lo'),
-    stream: columns.u16(p + 'stream'),
-    pool: columns.u16(p + 'pool'),
+    stream: small(columns.u16(p + 'stream')),
+    pool: small(columns.u16(p + 'pool')),
     stack: columns.u32(p + 'stack'),
-    freeStack: columns.u32(p + 'free_stack'),
+    freeStack: small(columns.u32(p + 'free_stack')),
     category: columns.u8(p + 'category'),
-    context: columns.u32(p + 'context'),
-    metadata: columns.u32(p + 'metadata'),
+    context: small(columns.u32(p + 'context')),
+    metadata: small(columns.u32(p + 'metadata')),
     allocated: allocatedCurve(events.start, events.end, size, P),
     reserved: reservedCurve(info, other, P),
-    timeUs,
-    clockUs: timeUs && ascending(timeUs),
     other,
     segments: segments(columns, p),
   }
 }
 
-type Lifetimes = Pick<DeviceData, 'start' | 'end' | 'allocEvent' | 'freeRequestedEvent' | 'freeEvent'>
+/** µs per event since the first, from the section with a device's times; null where they were not recorded. */
+export function readTimes(info: DeviceInfo, times: DecodedBlob | null): Times | null {
+  const name = `d${info.index}.time`
+  if (!times?.has(name)) return null
+  const values = times.f64(name)
+  for (let event = 0; event < values.length; event++) if (values[event] !== values[event] >>> 0) return values
+  return Uint32Array.from(values)
+}
 
-/** The stored differences → events and positions. Those from before the trace come first and have no alloc event. */
+/** The values themselves or a copy in a smaller type. Most reports hold few contexts, pools or streams. */
+function small(values: Small): Small {
+  let most = 0
+  for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i]
+  if (most < 1 << 8) return Uint8Array.from(values)
+  return most < 1 << 16 ? Uint16Array.from(values) : values
+}
+
+type Lifetimes = Pick<DeviceData, 'start' | 'end' | 'freeRequestedEvent'>
+
+/** The stored differences → positions, and events. Those from before the trace come first and have no alloc event. */
 export function lifetimes(info: DeviceInfo, traced: Int32Array, lifetime: Uint32Array, requested: Int32Array): Lifetimes {
   const N = info.allocations
   const P = info.events + 1
@@ -50,20 +67,16 @@ export function lifetimes(info: DeviceInfo, traced: Int32Array, lifetime: Uint32
   }
   const start = new Int32Array(N)
   const end = new Int32Array(N)
-  const allocEvent = new Int32Array(N)
-  const freeEvent = new Int32Array(N)
   const freeRequestedEvent = new Int32Array(N)
   for (let id = 0; id < N; id++) {
     const alloc = id < before ? -1 : traced[id - before]
     const free = lifetime[id] === 0 ? -1 : alloc + lifetime[id]
     const back = requested[id]
-    allocEvent[id] = alloc
-    freeEvent[id] = free
     freeRequestedEvent[id] = back === 0 ? -1 : back > 0 ? free - back + 1 : -back - 1
     start[id] = alloc + 1
     end[id] = free < 0 ? P : free + 1
   }
-  return { start, end, allocEvent, freeRequestedEvent, freeEvent }
+  return { start, end, freeRequestedEvent }
 }
 
 /** Bytes allocated at every position: differences, then their running sum. Exact: all are whole numbers below 2**53. */
@@ -114,17 +127,4 @@ function segments(columns: DecodedBlob, p: string): Segments {
     expandable: columns.u8(p + 'seg_expandable'),
     stack: columns.u32(p + 'seg_stack'),
   }
-}
-
-/**
- * The times themselves where they never go back, else their running maximum: several threads may stamp their events a
- * few µs out of order, and an axis has to be monotone. The recorded times are still what is shown.
- */
-export function ascending(times: Float64Array): Float64Array {
-  let sorted = true
-  for (let i = 1; i < times.length && sorted; i++) sorted = times[i] >= times[i - 1]
-  if (sorted) return times
-  const out = times.slice()
-  for (let i = 1; i < out.length; i++) if (!(out[i] >= out[i - 1])) out[i] = out[i - 1]
-  return out
 }

@@ -4,16 +4,24 @@
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
 import { BlobStore } from './blobs'
 import type { DecodedBlob } from './columns'
-import { readDevice } from './device'
+import { readDevice, readTimes } from './device'
 import { readManifest } from './manifest'
-import type { DeviceData, Manifest, TileKey, TileMesh } from './model'
+import type { BandKeys, DeviceInfo, Manifest, TileKey, TileMesh, Times } from './model'
+import { ascending } from './on-demand'
+import type { Requests } from './protocol'
 import { storedSpans } from './stored'
 
 export const MAIN = 'main'
 
+/** A device of up to so many events is read with its times at once: 1 MB of them, in a few ms. */
+const EVENTS_WITH_TIMES = 1 << 18
+
 export class Engine {
   private loaded: Manifest | undefined
   private readonly sources = new Map<number, TileSource>()
+  /** As recorded; null: the snapshot has none. */
+  private readonly timesRead = new Map<number, Times | null>()
+  private readonly keys = new Map<number, BandKeys>()
 
   constructor(private readonly blobs: BlobStore) {}
 
@@ -35,47 +43,83 @@ export class Engine {
     return blob.bytes
   }
 
-  /** Decode a device whole. Tiles are laid out from some of its arrays (see KEPT in protocol.ts): the caller may give only the others away. */
-  async device(index: number): Promise<DeviceData> {
-    const info = (await this.manifest()).devices[index]
-    if (!info) throw new RangeError(`device ${index} of ${this.loaded!.devices.length}`)
-    const [columns, times] = await Promise.all([this.section(info.section), this.section(`${info.section}.times`)])
-    if (!columns) throw new Error(`the report holds no section ${info.section}`)
-    const d = readDevice(info, columns, times)
+  /**
+   * Decode the columns of a device, and its times if they are few. Tiles are laid out from some of these arrays (see KEPT
+   * in protocol.ts): the caller may give only the others away.
+   */
+  async device(index: number): Promise<Requests['device']['reply']> {
+    const info = await this.info(index)
+    const blob = await this.section(info.section)
+    if (!blob) throw new Error(`the report holds no section ${info.section}`)
+    const columns = readDevice(info, blob)
     if (!this.sources.has(index)) {
-      const { start, end, size, stack, category, allocated, clockUs } = d
-      this.sources.set(index, { ...info, start, end, size, stack, category, allocated, clockUs })
+      const { start, end, size, stack, category, allocated } = columns
+      this.sources.set(index, { ...info, start, end, size, stack, category, allocated, clockUs: null })
     }
-    // A large device has blobs of its own; their bytes have served.
-    for (const section of [info.section, `${info.section}.times`]) this.release(section)
-    return d
+    this.release(info.section)
+    return { columns, timeUs: info.events <= EVENTS_WITH_TIMES ? await this.times(index) : undefined }
+  }
+
+  /** Text of a blob that is no section: the code of views that are not shown at first. */
+  code(blob: string): Promise<string> {
+    return this.blobs.plainText(blob)
+  }
+
+  /** Times of a device as recorded. They stay here for tiles of the time axis: the caller may not give them away. */
+  async times(index: number): Promise<Times | null> {
+    let timeUs = this.timesRead.get(index)
+    if (timeUs === undefined) {
+      const info = await this.info(index)
+      const section = `${info.section}.times`
+      timeUs = readTimes(info, await this.section(section))
+      this.timesRead.set(index, timeUs)
+      this.release(section)
+    }
+    return timeUs
+  }
+
+  /** Tiles of a device are named by these keys from now on. */
+  setKeys(index: number, keys: BandKeys): void {
+    this.keys.set(index, keys)
   }
 
   /** Whether a tile can be made without decoding a device first. */
   isReady(key: TileKey): boolean {
-    return this.sources.has(key.device) || this.isStored(key)
+    const isRead = key.axis === 'event' || this.timesRead.has(key.device)
+    return (this.sources.has(key.device) && isRead) || this.isStored(key)
   }
 
   async tile(key: TileKey): Promise<TileMesh> {
     await this.manifest()
-    const source = this.sources.get(key.device)
-    if (source) return layOutTile(source, key)
     const info = this.loaded!.devices[key.device]
-    if (this.isStored(key)) {
+    if (this.isStored(key) && !this.sources.has(key.device)) {
       const blob = await this.section(`${info.section}.tiles`)
       const spans = blob && storedSpans(blob, key)
       if (spans) return meshStored(info, key, spans)
     }
-    await this.device(key.device)
-    return layOutTile(this.sources.get(key.device)!, key)
+    if (!this.sources.has(key.device)) await this.device(key.device)
+    const source = this.sources.get(key.device)!
+    if (key.axis === 'time' && !source.clockUs) {
+      const timeUs = await this.times(key.device)
+      source.clockUs = timeUs && Float64Array.from(ascending(timeUs))
+    }
+    source.bandKeys = this.keys.get(key.device)
+    return layOutTile(source, key)
   }
 
-  /** Stored tiles are of the event axis and the whole height. */
+  /** Stored tiles are of the event axis and the whole height, and named by stacks. */
   isStored(key: TileKey): boolean {
     const info = this.loaded?.devices[key.device]
-    return !!info && key.axis === 'event' && key.yLevel === 0 && info.levels.includes(key.level)
+    return !!info && !this.keys.get(key.device)?.version && key.axis === 'event' && key.yLevel === 0 && info.levels.includes(key.level)
   }
 
+  private async info(index: number): Promise<DeviceInfo> {
+    const { devices } = await this.manifest()
+    if (!devices[index]) throw new RangeError(`device ${index} of ${devices.length}`)
+    return devices[index]
+  }
+
+  /** A large device has blobs of its own: once read, their bytes have served. */
   private release(section: string): void {
     const blob = this.loaded?.sections[section]
     if (blob !== undefined && blob !== MAIN) this.blobs.release(blob)

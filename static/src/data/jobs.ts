@@ -5,7 +5,7 @@
 
 import type { Engine } from './engine'
 import type { TileKey } from './model'
-import { type FromWorker, outgoingDevice, outgoingMesh, type RequestKind, type ToWorker } from './protocol'
+import { type FromWorker, outgoingDevice, outgoingMesh, outgoingTimes, type RequestKind, type ToWorker } from './protocol'
 
 interface Job {
   id: number
@@ -23,7 +23,8 @@ export class JobList {
   ) {}
 
   accept(message: ToWorker): void {
-    if (message.type === 'cancel') {
+    if (message.type === 'keys') this.engine.setKeys(message.device, message.keys)
+    else if (message.type === 'cancel') {
       const at = this.jobs.findIndex((job) => job.id === message.id)
       if (at >= 0) this.jobs.splice(at, 1)
     } else if (message.type === 'request') {
@@ -75,8 +76,12 @@ export class JobList {
         return { value: await this.engine.manifest(), transfer: [] }
       case 'device':
         return outgoingDevice(await this.engine.device(job.argument as number))
+      case 'times':
+        return outgoingTimes(await this.engine.times(job.argument as number))
       case 'tile':
         return outgoingMesh(await this.engine.tile(job.argument as TileKey))
+      case 'code':
+        return { value: await this.engine.code(job.argument as string), transfer: [] }
       case 'bytes':
         return { value: await this.engine.bytes(job.argument as string), transfer: [] }
     }

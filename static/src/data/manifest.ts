@@ -1,7 +1,7 @@
 // The manifest in the header of blob "main" → what the page knows before it decodes any column.
 
 import type { DecodedBlob } from './columns'
-import type { Annotation, DeviceInfo, Manifest, SnapshotInfo, StatsJson } from './model'
+import type { Annotation, DeviceInfo, DiffInfo, Manifest, SnapshotInfo, StatsJson } from './model'
 
 /** The format this page reads; a report carries its own page, so another number means a damaged or hand-made file. */
 export const FORMAT = 1
@@ -28,6 +28,9 @@ interface RawDevice {
   metadata: string[]
   stats: StatsJson
   left_out?: string[]
+  steps?: DeviceInfo['steps']
+  spans?: DeviceInfo['spans']
+  broken_annotations?: DeviceInfo['broken']
 }
 
 interface RawManifest {
@@ -37,6 +40,14 @@ interface RawManifest {
   sections: Record<string, string>
   devices: RawDevice[]
   annotations?: Annotation[]
+  diff?: RawDiff
+}
+
+interface RawDiff {
+  devices: [device: number, before: number, after: number, moments: [name: string, before: number, after: number][]][]
+  only_before: number[]
+  only_after: number[]
+  series: DiffInfo['series']
 }
 
 export function readManifest(main: DecodedBlob): Manifest {
@@ -50,6 +61,18 @@ export function readManifest(main: DecodedBlob): Manifest {
     sections: raw.sections,
     annotations: raw.annotations ?? [],
     devices: raw.devices.map(deviceInfo),
+    diff: raw.diff ? diffInfo(raw.diff) : null,
+  }
+}
+
+function diffInfo(raw: RawDiff): DiffInfo {
+  return {
+    devices: raw.devices.map(([device, before, after, moments]) => ({
+      device, before, after, moments: moments.map(([name, b, a]) => ({ name, before: b, after: a })),
+    })),
+    onlyBefore: raw.only_before,
+    onlyAfter: raw.only_after,
+    series: raw.series,
   }
 }
 
@@ -77,5 +100,8 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     metadata: raw.metadata,
     stats: raw.stats,
     leftOut: raw.left_out ?? [],
+    steps: raw.steps ?? null,
+    spans: raw.spans ?? null,
+    broken: raw.broken_annotations ?? null,
   }
 }

@@ -6,6 +6,9 @@
 //   id        allocation, in birth order, 0 … N-1
 // An allocation is live at s iff start[id] <= s < end[id].
 
+import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
+import type { SourceLines } from './source'
+
 /** One frame of `stats --json`. */
 export interface FrameJson {
   filename: string
@@ -55,6 +58,37 @@ export interface Manifest {
   /** section name → name of the blob that holds it */
   sections: Record<string, string>
   annotations: Annotation[]
+  /** What is compared with what; null in a report that compares nothing. */
+  diff: DiffInfo | null
+}
+
+/** The comparison of two snapshots of the report. */
+export interface DiffInfo {
+  devices: DiffDevice[]
+  onlyBefore: number[]
+  onlyAfter: number[]
+  /** Growth over more than two snapshots, per device. */
+  series: SeriesRow[]
+}
+
+/** One device of both. `before`, `after`: DeviceInfo.index. */
+export interface DiffDevice {
+  device: number
+  before: number
+  after: number
+  /** Moments that belong together: events, -1 for before the first. */
+  moments: { name: string; before: number; after: number }[]
+}
+
+export interface SeriesRow {
+  device: number
+  kind: string
+  files: string[]
+  peak_allocated_bytes: number[]
+  end_allocated_bytes: number[]
+  peak_reserved_bytes: number[]
+  end_reserved_bytes: number[]
+  growth: number
 }
 
 /** What is known of a device before any of its columns is decoded. */
@@ -88,6 +122,10 @@ export interface DeviceInfo {
   stats: StatsJson
   /** Columns that a size limit (--max-size) kept out of the report: their values read as 0. */
   leftOut: string[]
+  /** Training steps and annotated spans, where there are any; read by the room `steps`. */
+  steps?: RawSteps | null
+  spans?: RawSpans | null
+  broken?: BrokenAnnotations | null
 }
 
 /** Events that are no allocation's alloc, free_requested or free event. */
@@ -116,6 +154,12 @@ export interface Segments {
   stack: Uint32Array
 }
 
+/** Whole numbers in the smallest type that holds the column's greatest. */
+export type Small = Uint8Array | Uint16Array | Uint32Array
+
+/** Whole µs: traces of less than 71 minutes fit into 32 bits. */
+export type Times = Uint32Array | Float64Array
+
 /** Every allocation of a device, as columns. Rows are ids. */
 export interface DeviceData {
   info: DeviceInfo
@@ -127,29 +171,32 @@ export interface DeviceData {
   start: Int32Array
   /** first position at which it is no longer live; P when alive at the end */
   end: Int32Array
-  /** -1: not in the trace */
-  allocEvent: Int32Array
+  /** -1: not in the trace. Made from `start` when first read: of single allocations `start[id] - 1` says the same. */
+  readonly allocEvent: Int32Array
   /** -1: none recorded */
   freeRequestedEvent: Int32Array
-  /** -1: alive at the end */
-  freeEvent: Int32Array
-  addrHi: Uint32Array
+  /** -1: alive at the end. Made from `end` when first read. */
+  readonly freeEvent: Int32Array
+  addrHi: Small
   addrLo: Uint32Array
-  stream: Uint16Array
-  pool: Uint16Array
+  stream: Small
+  pool: Small
   stack: Uint32Array
-  freeStack: Uint32Array
+  freeStack: Small
   category: Uint8Array
-  context: Uint32Array
-  metadata: Uint32Array
+  context: Small
+  metadata: Small
   /** bytes allocated, by position (length P) */
   allocated: Float64Array
   /** bytes reserved, by position (length P) */
   reserved: Float64Array
-  /** µs since info.time0 per event (length n) as recorded; null when the snapshot has no times */
-  timeUs: Float64Array | null
+  /**
+   * µs since info.time0 per event (length n) as recorded; null when the snapshot has no times. Of a large device also
+   * null until they have been read: the first look asks for them, and DataClient.onTimes says when they are there.
+   */
+  readonly timeUs: Times | null
   /** timeUs made non-decreasing, for the time axis (equal to timeUs in nearly every file) */
-  clockUs: Float64Array | null
+  readonly clockUs: Times | null
   other: OtherEvents
   segments: Segments
 }
@@ -159,11 +206,28 @@ export interface Frame extends FrameJson {
   noise: boolean
   /** A frame of the program's own language, not of C++. */
   python: boolean
+  /** In code that the reader did not write: installed packages, PyTorch, Python's own. */
+  library: boolean
   fx?: Record<string, unknown>
+}
+
+/** All stacks as columns: a node is one frame under its caller, a stack is the node it ends at. A caller comes before those it calls. */
+export interface StackTrie {
+  /** per node: its frame */
+  frameOf: Int32Array
+  /** per node: the node of its caller; -1 for an outermost frame */
+  caller: Int32Array
+  /** per stack: the node of its innermost frame; -1 for a stack without frames */
+  leaf: Int32Array
+  /** per frame: indices into names and filenames, and the line */
+  frames: { names: readonly string[]; filenames: readonly string[]; name: Uint32Array; file: Uint32Array; line: Int32Array }
+  isNoise(frame: number): boolean
+  frame(frame: number): Frame
 }
 
 export interface Stacks {
   count: number
+  readonly trie: StackTrie
   /** Innermost first, noise included. Frames are shared objects: do not change them. */
   frames(stack: number): Frame[]
   /** The frame that says most to a reader: the innermost Python frame that is not noise; null for an empty stack. */
@@ -194,6 +258,16 @@ export interface TileKey {
   yTile: number
 }
 
+/** What bands are named by in place of their stacks: what colours stand for, and what a query matches. */
+export interface BandKeys {
+  /** Grows with every change; 0: stacks, as the file's own tiles have them. */
+  version: number
+  /** Key of each allocation (length N); null: its stack. */
+  keys: Uint32Array | null
+  /** Keys are 2 * key + 1 for what a query matches, 2 * key for the rest: a band with any match is named by its matches. */
+  matched: boolean
+}
+
 /** One tile as rectangles, ready for a vertex buffer. Quads are in stacking order within a column, bottom first. */
 export interface TileMesh {
   key: TileKey
@@ -213,8 +287,10 @@ export interface TileMesh {
   rects: Float32Array
   /** Allocation that stands for the quad. */
   rep: Int32Array
-  /** Stack with most bytes in the quad. */
+  /** Stack, or other key (see BandKeys), with most bytes in the quad. */
   stack: Int32Array
+  /** BandKeys.version of the keys in `stack`. */
+  version: number
   category: Uint8Array
   /** Allocations in the quad. */
   count: Int32Array
@@ -229,11 +305,23 @@ export interface DataClient {
   readonly manifest: Manifest
   readonly devices: DeviceInfo[]
   stacks(): Promise<Stacks>
+  /** Per stack of the report the number of its code, equal for stacks that are the same before and after; 0: of neither. */
+  identity(): Promise<Uint32Array>
+  /** Text of a blob that holds code. */
+  code(blob: string): Promise<string>
+  /** Lines of source that the report was asked to hold; null where it was not. */
+  source(): Promise<SourceLines | null>
   device(index: number): Promise<DeviceData>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void
-  /** The same at once, for window.snapreport; decodes on this thread when it has to. */
+  /** Tiles of a device that are asked for from now on are named by these keys. */
+  setKeys(device: number, keys: BandKeys): void
+  /** Settled when the times of a device are there, if it has any. */
+  times(index: number): Promise<void>
+  /** The times of a device, which were not read with it, are there, or cannot be read: draw again. */
+  onTimes: (index: number, error?: unknown) => void
+  /** The same at once and with its times, for window.snapreport; decodes on this thread when it has to. */
   deviceNow(index: number): DeviceData
   stacksNow(): Stacks
 }

@@ -1,13 +1,18 @@
 // What page and worker say to each other, and which arrays move over whole.
 
-import type { DeviceData, Manifest, TileKey, TileMesh } from './model'
+import type { DeviceColumns } from './device'
+import type { BandKeys, Manifest, TileKey, TileMesh, Times } from './model'
 
 export interface Requests {
   manifest: { argument: null; reply: Manifest }
-  device: { argument: number; reply: DeviceData }
+  /** Its times come with a small device; undefined: they have to be asked for. */
+  device: { argument: number; reply: { columns: DeviceColumns; timeUs: Times | null | undefined } }
+  times: { argument: number; reply: Times | null }
   tile: { argument: TileKey; reply: TileMesh }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
+  /** Text of a blob with code. */
+  code: { argument: string; reply: string }
 }
 export type RequestKind = keyof Requests
 
@@ -15,6 +20,8 @@ export type ToWorker =
   | { type: 'start'; texts: Record<string, string> }
   | { type: 'request'; id: number; kind: RequestKind; argument: unknown }
   | { type: 'cancel'; id: number }
+  /** Taken at once, ahead of every request that waits. */
+  | { type: 'keys'; device: number; keys: BandKeys }
 
 export type FromWorker =
   | { type: 'up' }
@@ -28,21 +35,29 @@ export class TileCancelled extends Error {
   }
 }
 
-/** The worker lays tiles out from these and keeps them; the page gets copies. All else moves. */
-const KEPT = new Set(['size', 'start', 'end', 'stack', 'category', 'allocated', 'clockUs'])
-
-/** A device as it is sent: what the worker keeps is copied, the clock is left for the page to derive again. */
-export function outgoingDevice(d: DeviceData): { value: DeviceData; transfer: ArrayBuffer[] } {
-  const value: Record<string, unknown> = {}
-  for (const [name, part] of Object.entries(d)) {
-    if (name === 'clockUs') value[name] = null
-    else if (name === 'timeUs') value[name] = part === d.clockUs ? copied(part) : part
-    else value[name] = KEPT.has(name) ? copied(part) : part
-  }
-  return { value: value as unknown as DeviceData, transfer: buffersOf(value) }
+interface Outgoing<T> {
+  value: T
+  transfer: ArrayBuffer[]
 }
 
-export function outgoingMesh(mesh: TileMesh): { value: TileMesh; transfer: ArrayBuffer[] } {
+/** The worker lays tiles out from these and keeps them; the page gets copies. All else moves. */
+const KEPT = new Set(['size', 'start', 'end', 'stack', 'category', 'allocated'])
+
+/** A device as it is sent: what the worker keeps is copied. */
+export function outgoingDevice({ columns, timeUs }: Requests['device']['reply']): Outgoing<Requests['device']['reply']> {
+  const sent: Record<string, unknown> = {}
+  for (const [name, part] of Object.entries(columns)) sent[name] = KEPT.has(name) ? copied(part) : part
+  const times = timeUs && timeUs.slice()
+  return { value: { columns: sent as unknown as DeviceColumns, timeUs: times }, transfer: buffersOf({ ...sent, times }) }
+}
+
+/** Times as they are sent: the worker keeps its own. */
+export function outgoingTimes(timeUs: Times | null): Outgoing<Times | null> {
+  const value = timeUs && timeUs.slice()
+  return { value, transfer: value ? [value.buffer as ArrayBuffer] : [] }
+}
+
+export function outgoingMesh(mesh: TileMesh): Outgoing<TileMesh> {
   return { value: mesh, transfer: buffersOf(mesh) }
 }
 

@@ -3,12 +3,13 @@
 // stacks of a hundred frames are then some hundred thousand nodes, and walking up yields innermost first.
 
 import type { DecodedBlob } from './columns'
-import type { Frame, Stacks } from './model'
+import type { Frame, StackTrie, Stacks } from './model'
 
 const NONE = -1
 /** Bits of the column frame_flags; the rules are in snapreport/reading/noise.py alone. */
 const NOISE = 1
 const PYTHON = 2
+const LIBRARY = 4
 
 export function readStacks(blob: DecodedBlob): Stacks {
   const lcp = blob.u32('stack_lcp')
@@ -39,12 +40,12 @@ export function readStacks(blob: DecodedBlob): Stacks {
 /** Frames are made into objects when first asked for: most stacks are never looked at. */
 class FrameTable {
   private readonly made: (Frame | undefined)[] = []
-  private readonly filenames: string[]
-  private readonly names: string[]
-  private readonly file: Uint32Array
-  private readonly name: Uint32Array
-  private readonly line: Int32Array
-  private readonly flags: Uint8Array
+  readonly filenames: string[]
+  readonly names: string[]
+  readonly file: Uint32Array
+  readonly name: Uint32Array
+  readonly line: Int32Array
+  readonly flags: Uint8Array
   private readonly fx: Record<string, Record<string, unknown>>
 
   constructor(blob: DecodedBlob) {
@@ -63,7 +64,7 @@ class FrameTable {
       const filename = this.filenames[this.file[id]]
       const name = this.names[this.name[id]]
       const line = this.line[id]
-      frame = { filename, line, name, noise: (this.flags[id] & NOISE) !== 0, python: (this.flags[id] & PYTHON) !== 0 }
+      frame = { filename, line, name, noise: (this.flags[id] & NOISE) !== 0, python: (this.flags[id] & PYTHON) !== 0, library: (this.flags[id] & LIBRARY) !== 0 }
       const fx = this.fx[id]
       if (fx) frame.fx = fx
       this.made[id] = frame
@@ -83,6 +84,11 @@ class StackTable implements Stacks {
     private readonly leaf: Int32Array,
   ) {
     this.count = leaf.length
+  }
+
+  get trie(): StackTrie {
+    const { table, frameOf, caller, leaf } = this
+    return { frameOf, caller, leaf, frames: table, isNoise: (frame) => (table.flags[frame] & NOISE) !== 0, frame: (frame) => table.get(frame) }
   }
 
   frames(stack: number): Frame[] {

@@ -1,8 +1,8 @@
-// Puts parts of pictures on the canvas, crisp at every scale.
+// Puts parts of pictures on the canvas or another picture, crisp at every scale.
 
 import type { GlContext } from './context'
 import { Program } from './program'
-import type { Texture } from './texture'
+import type { Target, Texture } from './texture'
 import type { Part } from './tile-stage'
 
 const VERTEX = `
@@ -79,11 +79,10 @@ export class Blitter {
     return this.programs.smooth.isReady()
   }
 
-  /** Draws onto the canvas in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
-  draw(parts: readonly Part[], textureOf: (id: string) => Texture | null, fast: boolean): void {
-    const { gl, generation, canvas } = this.context
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null)
-    gl.viewport(0, 0, canvas.width, canvas.height)
+  /** Draws in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
+  draw(target: Target, parts: readonly Part[], textureOf: (id: string) => Texture | null, fast: boolean): void {
+    const { gl, generation } = this.context
+    this.context.bind(target)
     if (this.generation !== generation) {
       this.array = gl.createVertexArray() // no inputs, but a vertex array must be bound
       this.generation = generation
@@ -105,10 +104,10 @@ export class Blitter {
       gl.uniform2f(program.at('scale'), scaleX, scaleY)
       gl.uniform4f(
         program.at('place'),
-        (2 * blit.x0) / canvas.width - 1,
-        (2 * blit.y0) / canvas.height - 1,
-        (2 * blit.x1) / canvas.width - 1,
-        (2 * blit.y1) / canvas.height - 1,
+        (2 * blit.x0) / target.width - 1,
+        (2 * blit.y0) / target.height - 1,
+        (2 * blit.x1) / target.width - 1,
+        (2 * blit.y1) / target.height - 1,
       )
       gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4)
     }

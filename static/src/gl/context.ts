@@ -5,6 +5,8 @@
 // 3.2 KB, and all that draws by WebGL here 14.9 KB. None of them makes lost objects again when they are next needed, which
 // is what a report left open overnight needs.
 
+import type { Target } from './texture'
+
 export class GlContext {
   readonly canvas: HTMLCanvasElement
   readonly gl: WebGL2RenderingContext
@@ -49,11 +51,20 @@ export class GlContext {
     return this.lost || this.gl.isContextLost()
   }
 
-  /** Binds the canvas as target and fills it with one colour (0…1 each). */
-  clear(color: readonly [number, number, number]): void {
-    const gl = this.gl
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null)
-    gl.viewport(0, 0, this.canvas.width, this.canvas.height)
+  /** The canvas as something to draw on. */
+  get screen(): Target {
+    return { framebuffer: null, width: this.canvas.width, height: this.canvas.height }
+  }
+
+  bind({ framebuffer, width, height }: Target): void {
+    this.gl.bindFramebuffer(this.gl.FRAMEBUFFER, framebuffer)
+    this.gl.viewport(0, 0, width, height)
+  }
+
+  /** Binds a target and fills it with one colour (0…1 each). Opaque, so that nothing below needs blending. */
+  clear(target: Target, color: readonly [number, number, number]): void {
+    const { gl } = this
+    this.bind(target)
     gl.clearColor(color[0], color[1], color[2], 1)
     gl.clear(gl.COLOR_BUFFER_BIT)
   }

@@ -1,26 +1,44 @@
-// Tiles as textures of WebGL.
+// Tiles as textures of WebGL. Without a graphics card the processor paints them here rather than through WebGL: that takes
+// a third of the time, since an emulated card spends most of it on setting up triangles that are a few pixels large.
 
 import { Blitter } from './blit'
 import type { GlContext } from './context'
-import type { Texture } from './texture'
+import { fillQuads, packColour } from './raster'
+import { freeTexture, makeTexture, type Target, type Texture } from './texture'
 import { TilePainter } from './tile-painter'
 import { type Part, type QuadSource, TileStage } from './tile-stage'
 
-/** Quads painted in one frame. Without a graphics card 12,000 take about 15 ms; while the view moves, its frames come first. */
-const QUADS_PER_FRAME = { card: { still: 30_000, moving: 30_000 }, software: { still: 12_000, moving: 5_000 } }
+/** Quads painted in one frame. Without a graphics card 12,000 take about 4 ms; while the view moves, its frames come first. */
+const QUADS_PER_FRAME = { card: { still: 30_000, moving: 30_000 }, software: { still: 36_000, moving: 12_000 } }
+/** Filling 4 MB with the background and moving them to a texture. */
+const QUADS_PER_UPLOAD = 10_000
 const TEXTURE_BUDGET_BYTES = 144 * 2 ** 20
+
+/** What a frame shows of the tiles. */
+export interface Shown {
+  parts: readonly Part[]
+  pictures: readonly (Texture | null)[]
+  fast: boolean
+  background: readonly [number, number, number]
+}
 
 export class GlStage extends TileStage<Texture> {
   readonly quadsPerFrame
   readonly isSoftware
+  protected override readonly quadsPerPicture
+  shown: Shown = { parts: [], pictures: [], fast: false, background: [1, 1, 1] }
   private readonly context: GlContext
   private readonly painter: TilePainter
   private readonly blitter: Blitter
+  private rgba: Uint8Array = new Uint8Array(4)
+  /** Pixels of the last picture, for the next. */
+  private spare: Uint32Array | null = null
 
   constructor(context: GlContext) {
     super(TEXTURE_BUDGET_BYTES)
     this.context = context
     this.isSoftware = context.isSoftware
+    this.quadsPerPicture = context.isSoftware ? QUADS_PER_UPLOAD : 1000
     this.quadsPerFrame = QUADS_PER_FRAME[context.isSoftware ? 'software' : 'card']
     this.painter = new TilePainter(context)
     this.blitter = new Blitter(context)
@@ -28,12 +46,12 @@ export class GlStage extends TileStage<Texture> {
 
   /** Starts to compile what the first picture needs. */
   prepare(): void {
-    this.painter.prepare()
+    if (!this.isSoftware) this.painter.prepare()
     this.blitter.prepare()
   }
 
   isReady(): boolean {
-    return !this.context.isLost && this.painter.isReady() && this.blitter.isReady()
+    return !this.context.isLost && (this.isSoftware || this.painter.isReady()) && this.blitter.isReady()
   }
 
   prepareAll(): void {
@@ -41,12 +59,29 @@ export class GlStage extends TileStage<Texture> {
   }
 
   setColours(rgba: Uint8Array, background: readonly [number, number, number]): void {
+    this.rgba = rgba
     this.painter.palette.set(rgba, background)
   }
 
+  /** Only notes what the frame shows: it is drawn together with the rectangles over it (see backdrop.ts). */
   draw(parts: readonly Part[], fast: boolean): void {
-    this.context.clear(this.painter.palette.background)
-    this.blitter.draw(parts, (id) => this.picture(id), fast)
+    const { background } = this.painter.palette
+    this.shown = { parts, pictures: parts.map(({ id }) => this.picture(id)), fast, background }
+  }
+
+  /** Draws what the frame shows. */
+  drawShown(target: Target): void {
+    const { parts, pictures, fast, background } = this.shown
+    const pictureOf = new Map(parts.map(({ id }, i) => [id, pictures[i]]))
+    this.context.clear(target, background)
+    this.blitter.draw(target, parts, (id) => pictureOf.get(id) ?? null, fast)
+  }
+
+  /** Copies a picture of the same size. */
+  copy(target: Target, picture: Texture): void {
+    const { width, height } = picture
+    const whole = { id: '', u0: 0, u1: width, v0: 0, v1: height, x0: 0, x1: width, y0: 0, y1: height }
+    this.blitter.draw(target, [whole], () => picture, true)
   }
 
   protected isCurrent(texture: Texture): boolean {
@@ -57,36 +92,35 @@ export class GlStage extends TileStage<Texture> {
     return texture.generation === this.context.generation
   }
 
-  protected paintQuads({ framebuffer, width, height }: Texture, source: QuadSource, from: number, count: number, xScale: number): void {
-    const { gl } = this.context
-    gl.bindFramebuffer(gl.FRAMEBUFFER, framebuffer)
-    gl.viewport(0, 0, width, height)
-    this.painter.paint(source, from, count, xScale, height)
+  protected paintQuads(texture: Texture, source: QuadSource, from: number, count: number, xScale: number): void {
+    if (texture.pixels) return fillQuads(texture.pixels, this.rgba, source, from, count, xScale)
+    this.context.bind(texture)
+    this.painter.paint(source, from, count, xScale, texture.height)
   }
 
   protected make(width: number, height: number): Texture | null {
-    const { gl, generation } = this.context
-    const texture = gl.createTexture()
-    const framebuffer = gl.createFramebuffer()
-    if (!texture || !framebuffer) return null
-    gl.activeTexture(gl.TEXTURE0)
-    gl.bindTexture(gl.TEXTURE_2D, texture)
-    gl.texStorage2D(gl.TEXTURE_2D, 1, gl.RGBA8, width, height)
-    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.LINEAR)
-    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.LINEAR)
-    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_WRAP_S, gl.CLAMP_TO_EDGE)
-    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_WRAP_T, gl.CLAMP_TO_EDGE)
-    gl.bindFramebuffer(gl.FRAMEBUFFER, framebuffer)
-    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, texture, 0)
-    gl.viewport(0, 0, width, height)
-    // Opaque, so that blits need no blending and a finer tile hides the coarser one under it whole.
-    gl.clearColor(...this.painter.palette.background, 1)
-    gl.clear(gl.COLOR_BUFFER_BIT)
-    return { texture, framebuffer, width, height, generation, paletteVersion: this.painter.palette.version }
+    const { palette } = this.painter
+    const texture = makeTexture(this.context, width, height, palette.version)
+    if (texture && this.isSoftware) {
+      const words = this.spare?.length === width * height ? this.spare : new Uint32Array(width * height)
+      this.spare = null
+      texture.pixels = { words: words.fill(packColour(palette.background)), width, height, bottomUp: true }
+    } else if (texture) this.context.clear(texture, palette.background)
+    return texture
   }
 
-  protected free({ framebuffer, texture }: Texture): void {
-    this.context.gl.deleteFramebuffer(framebuffer)
-    this.context.gl.deleteTexture(texture)
+  protected override finish(picture: Texture): void {
+    const { texture, pixels, width, height } = picture
+    if (!pixels) return
+    const { gl } = this.context
+    gl.activeTexture(gl.TEXTURE0)
+    gl.bindTexture(gl.TEXTURE_2D, texture)
+    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(pixels.words.buffer))
+    this.spare = pixels.words
+    picture.pixels = null
+  }
+
+  protected free(texture: Texture): void {
+    freeTexture(this.context, texture)
   }
 }

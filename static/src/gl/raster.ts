@@ -3,11 +3,13 @@
 
 import type { QuadSource } from './tile-stage'
 
-/** Pixels, upper row first. `words` is RGBA in memory order, as ImageData has it. */
+/** Pixels. `words` is RGBA in memory order, as ImageData has it. */
 export interface Raster {
   words: Uint32Array
   width: number
   height: number
+  /** The lowest row is first, as in textures; else the upper one. */
+  bottomUp?: boolean
 }
 
 /** How much darker the lowest row of a band is at most. */
@@ -15,7 +17,7 @@ const EDGE = 0.34
 
 /** Fills quads [from, from + count) so that xScale × source.ySpan units are the whole raster. rgba: 4 bytes per key. */
 export function fillQuads(out: Raster, rgba: Uint8Array, source: QuadSource, from: number, count: number, xScale: number): void {
-  const { words, width, height } = out
+  const { words, width, height, bottomUp } = out
   const { rects } = source
   const perX = width / xScale
   const perY = height / source.ySpan
@@ -37,7 +39,7 @@ export function fillQuads(out: Raster, rgba: Uint8Array, source: QuadSource, fro
     const edge = fade > 0 ? pack(rgba, at, bright, 1 - EDGE * fade) : inside
     for (let row = low; row < high; row++) {
       const color = row + 0.5 - bottom < 1 ? edge : inside
-      const line = (height - 1 - row) * width
+      const line = (bottomUp ? row : height - 1 - row) * width
       if (x1 - x0 > 32) words.fill(color, line + x0, line + x1)
       else for (let i = line + x0; i < line + x1; i++) words[i] = color
     }

@@ -3,6 +3,7 @@
 
 import type { GlContext } from './context'
 import { Program } from './program'
+import type { Target, Texture } from './texture'
 import { cornerIndices, MAX_BATCH } from './tile-painter'
 
 /** Red, green, blue, alpha: 0…255 each, alpha not multiplied in. */
@@ -11,12 +12,35 @@ export type Colour = readonly [number, number, number, number]
 /** Collects rectangles in CSS pixels, y down, in drawing order. */
 export class RectList {
   count = 0
+  /** So many of them, the first, change only with the window. */
+  fixed = 0
   coordinates = new Float32Array(4 * 1024)
   colours = new Uint32Array(1024)
   private packed = 0
 
   clear(): void {
-    this.count = 0
+    this.count = this.fixed = 0
+  }
+
+  /** What follows comes and goes with the pointer and the selection. */
+  endFixed(): void {
+    this.fixed = this.count
+  }
+
+  /** Rectangles [from, to) on their own. */
+  slice(from: number, to: number): RectList {
+    const part = new RectList()
+    part.count = to - from
+    part.coordinates = this.coordinates.slice(4 * from, 4 * to)
+    part.colours = this.colours.slice(from, to)
+    return part
+  }
+
+  /** Whether these begin with all of the others. */
+  startsWith(others: RectList): boolean {
+    for (let i = 0; i < others.count; i++) if (this.colours[i] !== others.colours[i]) return false
+    for (let i = 0; i < 4 * others.count; i++) if (this.coordinates[i] !== others.coordinates[i]) return false
+    return true
   }
 
   /** Colour of the rectangles that follow. */
@@ -65,9 +89,18 @@ void main() {
   color = fill;
 }`
 
+/** Shows a picture of the target's size wherever there is a rectangle. */
+const UNCOVER = `
+uniform sampler2D picture;
+out vec4 color;
+void main() {
+  color = texelFetch(picture, ivec2(gl_FragCoord.xy), 0);
+}`
+
 export class RectPainter {
   private readonly context: GlContext
   private readonly program: Program
+  private readonly uncovering: Program
   private generation = 0
   private array: WebGLVertexArrayObject | null = null
   private vertices: WebGLBuffer | null = null
@@ -77,6 +110,7 @@ export class RectPainter {
   constructor(context: GlContext) {
     this.context = context
     this.program = new Program(context, VERTEX, FRAGMENT)
+    this.uncovering = new Program(context, VERTEX, UNCOVER)
   }
 
   /** Compiles ahead. */
@@ -89,20 +123,31 @@ export class RectPainter {
     return this.program.isReady()
   }
 
-  /** Draws onto the canvas, which is width × height CSS pixels. Edges fall on whole device pixels. */
-  draw(list: RectList, width: number, height: number): void {
-    if (list.count === 0) return
-    const { gl, canvas } = this.context
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null)
-    gl.viewport(0, 0, canvas.width, canvas.height)
-    this.program.use()
+  /** Draws rectangles [from, to) onto a target that is width × height CSS pixels. Edges fall on whole device pixels. */
+  draw(target: Target, list: RectList, from: number, to: number, width: number, height: number): void {
+    this.run(this.program, target, list, from, to, width, height)
+  }
+
+  /** Takes away what all of a list have drawn: there the target shows the picture, which is of its size, again. */
+  uncover(target: Target, list: RectList, picture: Texture, width: number, height: number): void {
+    const { gl } = this.context
+    gl.activeTexture(gl.TEXTURE0)
+    gl.bindTexture(gl.TEXTURE_2D, picture.texture)
+    this.run(this.uncovering, target, list, 0, list.count, width, height)
+  }
+
+  private run(program: Program, target: Target, list: RectList, first: number, to: number, width: number, height: number): void {
+    if (to <= first) return
+    const { gl } = this.context
+    this.context.bind(target)
+    program.use()
     this.bindBuffers()
-    gl.uniform2f(this.program.at('scale'), 2 / canvas.width, 2 / canvas.height)
+    gl.uniform2f(program.at('scale'), 2 / target.width, 2 / target.height)
     gl.enable(gl.BLEND)
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA)
-    for (let from = 0; from < list.count; from += MAX_BATCH) {
-      const count = Math.min(MAX_BATCH, list.count - from)
-      this.fillVertices(list, from, count, canvas.width / width, canvas.height / height)
+    for (let from = first; from < to; from += MAX_BATCH) {
+      const count = Math.min(MAX_BATCH, to - from)
+      this.fillVertices(list, from, count, target.width / width, target.height / height)
       gl.bufferSubData(gl.ARRAY_BUFFER, 0, this.floats, 0, count * 4 * WORDS_PER_VERTEX)
       gl.drawElements(gl.TRIANGLES, count * 6, gl.UNSIGNED_SHORT, 0)
     }

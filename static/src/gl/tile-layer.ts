@@ -72,9 +72,20 @@ export class TileLayer {
     return this.isComplete(next, ids)
   }
 
-  /** Colours for the stage of now and of later. */
-  setColours(rgba: Uint8Array, background: readonly [number, number, number]): void {
-    for (const stage of this.stages) stage.setColours(rgba, background)
+  /**
+   * Colours for the stage of now and of later. version: of the keys that they are for. Tiles of other keys are asked for
+   * again; until those are there the old pictures show on.
+   */
+  setColours(rgba: Uint8Array, background: readonly [number, number, number], version: number): void {
+    const isOther = version !== this.stage.keysVersion
+    for (const stage of this.stages) {
+      stage.setColours(rgba, background)
+      stage.keysVersion = version
+    }
+    if (!isOther) return
+    for (const { provider, address } of this.requests.values()) provider.cancel(address)
+    this.requests.clear()
+    this.failed.clear()
   }
 
   /**
@@ -91,7 +102,9 @@ export class TileLayer {
     const order = this.stage.picture(rootId) ? [...wanted, root] : [root, ...wanted]
     const ids = order.map((address) => provider.id(address))
     for (const stage of this.stages) for (const id of ids) stage.touch(id)
-    this.request(provider, order, wantedTiles(grid, window, level, yLevel, 1))
+    // Where the coarsest has a picture, be it an old one, it may wait until the wanted ones are there.
+    const canWait = this.stage.picture(rootId) !== null && wanted.some((address) => !this.stage.has(provider.id(address)))
+    this.request(provider, canWait ? wanted : order, [root, ...wantedTiles(grid, window, level, yLevel, 1)])
     const moving = this.moves(window)
     this.ids = ids
     if (this.next && this.isComplete(this.next, ids)) this.takeOver(this.next)
@@ -150,7 +163,7 @@ export class TileLayer {
 
   /** Nothing would have to stand in for what is missing, so that a change of stages is not seen. */
   private isComplete(stage: TileStage, ids: readonly string[]): boolean {
-    return stage.isReady() && ids.every((id) => this.failed.has(id) || (stage.picture(id) !== null && !stage.needsPaint(id)))
+    return stage.isReady() && ids.every((id) => this.failed.has(id) || (stage.has(id) && stage.picture(id) !== null && !stage.needsPaint(id)))
   }
 
   private takeOver(next: TileStage): void {
@@ -205,16 +218,20 @@ export class TileLayer {
   private load(provider: TileProvider, address: Address): void {
     const id = provider.id(address)
     if (this.requests.has(id) || this.stage.has(id) || this.failed.has(id)) return
-    this.requests.set(id, { provider, address })
+    const request = { provider, address }
+    this.requests.set(id, request)
     provider.load(address).then(
       (source) => {
+        if (this.requests.get(id) !== request) return // for keys of before
         this.requests.delete(id)
+        if (source.version !== this.stage.keysVersion) return this.requestFrame() // asks again
         const rows = provider.grid.rows
         const width = Math.max(1, source.columns)
         for (const stage of this.stages) stage.add(id, source, width, rows, (source.xSpan * width) / provider.grid.columns)
         this.requestFrame(!this.showsAny)
       },
       (error: unknown) => {
+        if (this.requests.get(id) !== request) return
         this.requests.delete(id)
         if (!(error instanceof Error && error.name === 'TileCancelled')) {
           this.failed.add(id)

@@ -10,6 +10,8 @@ export interface QuadSource {
   rects: Float32Array
   xSpan: number
   ySpan: number
+  /** Of the palette's keys: only a palette for the same version can paint it. */
+  version: number
   /** Palette key of a quad (24 bits) << 8 | shade (0…255, 128 = as in the palette). Unsigned. */
   keyOf(quad: number): number
 }
@@ -42,6 +44,8 @@ interface Tile<S> {
   xScale: number
   /** Complete: what is copied, also while a newer one is being painted. */
   front: S | null
+  /** The front shows an older source. */
+  isOld: boolean
   back: S | null
   painted: number
   lastUsed: number
@@ -52,6 +56,10 @@ export abstract class TileStage<S extends Surface = Surface> {
   abstract readonly quadsPerFrame: { still: number; moving: number }
   /** Every pixel costs processor time. */
   abstract readonly isSoftware: boolean
+  /** To clear a picture and to put it where it is copied from costs about as much as so many quads, also when it holds none. */
+  protected readonly quadsPerPicture: number = 1000
+  /** Which keys the colours are for: a source of others keeps its picture, but is not painted and counts as not there. */
+  keysVersion = 0
   private readonly tiles = new Map<string, Tile<S>>()
   private clock = 0
 
@@ -78,17 +86,20 @@ export abstract class TileStage<S extends Surface = Surface> {
   protected abstract free(surface: S): void
 
   has(id: string): boolean {
-    return this.tiles.has(id)
+    return this.tiles.get(id)?.source.version === this.keysVersion
   }
 
-  /** Takes a tile to be painted: width × height texels that cover xScale × source.ySpan units. */
+  /** Takes a tile to be painted: width × height texels that cover xScale × source.ySpan units. Its picture of before shows on until then. */
   add(id: string, source: QuadSource, width: number, height: number, xScale: number): void {
-    this.drop(id)
-    this.tiles.set(id, { source, width, height, xScale, front: null, back: null, painted: 0, lastUsed: ++this.clock })
+    const before = this.tiles.get(id)
+    this.release(before?.back ?? null)
+    const front = before?.front ?? null
+    this.tiles.set(id, { source, width, height, xScale, front, isOld: front !== null, back: null, painted: 0, lastUsed: ++this.clock })
   }
 
   /** Takes the tiles of another stage over, to be painted here too. */
   adopt(other: TileStage): void {
+    this.keysVersion = other.keysVersion
     for (const [id, { source, width, height, xScale }] of other.tiles) this.add(id, source, width, height, xScale)
   }
 
@@ -113,7 +124,7 @@ export abstract class TileStage<S extends Surface = Surface> {
   /** True when a tile is known and its picture is missing or was painted with older colours. */
   needsPaint(id: string): boolean {
     const tile = this.tiles.get(id)
-    return tile !== undefined && !this.isDone(tile)
+    return tile !== undefined && tile.source.version === this.keysVersion && !this.isDone(tile)
   }
 
   /** Paints tiles in the given order until the quads of this frame are spent; true when any of them is left unfinished. */
@@ -121,7 +132,7 @@ export abstract class TileStage<S extends Surface = Surface> {
     let left = quadBudget
     for (const id of ids) {
       const tile = this.tiles.get(id)
-      if (!tile || this.isDone(tile)) continue
+      if (!tile || tile.source.version !== this.keysVersion || this.isDone(tile)) continue
       if (left <= 0) return true
       left -= this.paintTile(tile, left)
       if (!this.isDone(tile)) return true
@@ -157,7 +168,7 @@ export abstract class TileStage<S extends Surface = Surface> {
   }
 
   private isDone(tile: Tile<S>): boolean {
-    return tile.front !== null && this.isAlive(tile.front) && this.isCurrent(tile.front)
+    return tile.front !== null && !tile.isOld && this.isAlive(tile.front) && this.isCurrent(tile.front)
   }
 
   /** Paints up to `limit` quads into the back picture; when it is complete it becomes the front. Returns what was spent. */
@@ -175,10 +186,10 @@ export abstract class TileStage<S extends Surface = Surface> {
       this.finish(tile.back)
       this.release(tile.front)
       tile.front = tile.back
+      tile.isOld = false
       tile.back = null
     }
-    // Clearing and filling a picture costs about as much as a thousand quads, also when it holds none.
-    return count + 1000
+    return count + this.quadsPerPicture
   }
 
   private release(surface: S | null): void {

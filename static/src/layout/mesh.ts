@@ -97,14 +97,15 @@ export class Mesher implements SpanSink, Band {
     if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack, members, bytes)
   }
 
-  /** The mesh. `samples` may be null when the device is not decoded yet. */
-  mesh(category: (rep: number) => number, samples: Samples | null, coarsened: number): TileMesh {
+  /** The mesh. `samples` may be null when the device is not decoded yet. version: of the keys that the spans are named by. */
+  mesh(category: (rep: number) => number, samples: Samples | null, coarsened: number, version = 0): TileMesh {
     const { quads, key, x0, y0, xSpan, ySpan } = this
     const mesh: TileMesh = {
       key,
       exact: samples ? samples.exact : this.width === 1,
       merged: 0,
       coarsened,
+      version,
       x0,
       y0,
       xSpan,

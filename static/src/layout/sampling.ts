@@ -1,7 +1,7 @@
 // Which position each column of a tile shows: the first of the greatest allocated within the column, so that a peak
 // never vanishes when zoomed out and every column is the true live set of one true moment.
 
-import type { DeviceData, TileKey } from '../data/model'
+import type { DeviceData, TileKey, Times } from '../data/model'
 import { COLUMNS, columnWidth, type Grid, gridOf } from './grid'
 
 export interface Samples {
@@ -33,7 +33,7 @@ export function eventSamples(allocated: Float64Array, grid: Grid, level: number,
  * Samples of a time tile: a column's positions run from the state in force at its start to the last event inside it.
  * `clockUs` must not descend. Neighbours may show the same position.
  */
-export function timeSamples(allocated: Float64Array, clockUs: Float64Array, grid: Grid, level: number, tile: number): Samples {
+export function timeSamples(allocated: Float64Array, clockUs: Times, grid: Grid, level: number, tile: number): Samples {
   const width = columnWidth(grid, level)
   const begin = tile * COLUMNS * width
   const count = Math.max(0, Math.min(COLUMNS, Math.ceil((grid.extent - begin) / width)))

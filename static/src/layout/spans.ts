@@ -29,7 +29,8 @@ export interface Band {
  * span; what is younger than something else in a column lies above it there, so this disturbs only what is below too.
  */
 export function layOut(lives: Lifetimes, visible: Visible, tolerance: number, sink: SpanSink, band: Band | null): number {
-  const { size, stack } = lives
+  const { size } = lives
+  const stack = lives.bandKeys?.keys ?? lives.stack
   const { count, id, c0, c1, birth } = visible
   // A thin one is born below row + 1 and is thinner than a row: its group lies below row + 2. Whole groups are left out,
   // or those that stay would be cut otherwise.

@@ -1,7 +1,8 @@
 // A group of thin allocations → its spans: a sweep over the columns where members start or end.
 //
 // Members come in id order and start in that order too, so that starts need no sorting; ends are bucketed by column. What
-// is live is kept per stack, so that a stretch costs as much as changes there, not as many as live.
+// is live is kept per stack, so that a stretch costs as much as changes there, not as many as live. Where other keys are
+// set (BandKeys), they take the place of the stacks throughout.
 
 import { COLUMNS } from './grid'
 import type { SpanSink } from './span-sink'
@@ -20,7 +21,9 @@ export class GroupSweep {
   // Live members of a stack in id order, as doubly linked lists: the first one is the stretch's representative.
   private next = new Int32Array(1024)
   private previous = new Int32Array(1024)
-  private readonly stacks = new LiveStacks()
+  private readonly stacks: LiveStacks
+  /** Stack or other key of each allocation. */
+  private readonly keys: Uint32Array
   // The stretch before, which may yet grow; length 0: none.
   private first = 0
   private length = 0
@@ -32,7 +35,10 @@ export class GroupSweep {
   constructor(
     private readonly lives: Lifetimes,
     private readonly out: SpanSink,
-  ) {}
+  ) {
+    this.keys = lives.bandKeys?.keys ?? lives.stack
+    this.stacks = new LiveStacks(lives.bandKeys?.matched ?? false)
+  }
 
   /** Ids come in order, and so do their first columns. */
   add(id: number, c0: number, c1: number): void {
@@ -46,14 +52,14 @@ export class GroupSweep {
   close(): void {
     if (this.count === 1) {
       const id = this.id[0]
-      this.out.add(this.c0[0], this.c1[0] - this.c0[0], id, this.lives.stack[id], 1, this.lives.size[id])
+      this.out.add(this.c0[0], this.c1[0] - this.c0[0], id, this.keys[id], 1, this.lives.size[id])
     } else if (this.count > 1) this.sweep()
     this.count = 0
   }
 
   private sweep(): void {
-    const { count, id, c0, c1, endsAt, endBits, nextEnd, stacks } = this
-    const { size, stack } = this.lives
+    const { count, id, c0, c1, endsAt, endBits, nextEnd, stacks, keys: stack } = this
+    const { size } = this.lives
     let lastEnd = 0
     for (let m = 0; m < count; m++) {
       const c = c1[m]
@@ -153,6 +159,9 @@ export class GroupSweep {
   }
 }
 
+/** More than all bytes of a group: what an odd key has ahead of any even one. Sums with it stay whole numbers below 2**53. */
+const AHEAD = 2 ** 52
+
 /** Bytes per stack of the live members of a group, and which stack has most (ties: the lowest number). */
 class LiveStacks {
   /** First and last live member of a stack; -1: none. */
@@ -164,6 +173,9 @@ class LiveStacks {
   private best = -1
   private stale = false
 
+  /** matched: any odd number comes before every even one. */
+  constructor(private readonly matched: boolean) {}
+
   /** Returns the last live member before this one, or -1. */
   add(stack: number, bytes: number, member: number): number {
     if (stack >= this.head.length) this.grow(stack + 1)
@@ -172,7 +184,7 @@ class LiveStacks {
       this.place[stack] = this.live.length
       this.live.push(stack)
       this.head[stack] = member
-      this.bytes[stack] = 0
+      this.bytes[stack] = this.matched && stack & 1 ? AHEAD : 0
     }
     this.tail[stack] = member
     const total = (this.bytes[stack] += bytes)

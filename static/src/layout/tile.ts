@@ -43,7 +43,7 @@ export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUAD
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
     const mesher = new Mesher(grid, key, { columns: samples.s.length, cut: tolerance / 2, maxQuads: limit })
     const done = layOut(source, visible, tolerance, mesher, mesher)
-    if (!mesher.full) return mesher.mesh((rep) => source.category[rep], samples, coarsened)
+    if (!mesher.full) return mesher.mesh((rep) => source.category[rep], samples, coarsened, source.bandKeys?.version)
     coarsened = coarser(coarsened, visible.count / Math.max(1, done))
   }
 }

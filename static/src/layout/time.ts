@@ -1,10 +1,11 @@
 // The two x axes: event index and µs since the first event. Time is a monotone map of the event index; between two
 // events it is taken as linear, so that a window survives a change of axis and back.
 
+import type { Times } from '../data/model'
 import { lowerBound } from './sampling'
 
 /** µs of a point on the event axis. Outside the trace an event counts as one µs. `clockUs` must not descend. */
-export function eventToUs(clockUs: Float64Array, x: number): number {
+export function eventToUs(clockUs: Times, x: number): number {
   const last = clockUs.length - 1
   if (last < 0) return x
   if (x <= 0) return clockUs[0] + x
@@ -14,7 +15,7 @@ export function eventToUs(clockUs: Float64Array, x: number): number {
 }
 
 /** The point on the event axis of a time; of several events in one µs, the last. */
-export function usToEvent(clockUs: Float64Array, us: number): number {
+export function usToEvent(clockUs: Times, us: number): number {
   const last = clockUs.length - 1
   if (last < 0) return us
   if (us < clockUs[0]) return us - clockUs[0]
@@ -24,7 +25,7 @@ export function usToEvent(clockUs: Float64Array, us: number): number {
 }
 
 /** The position s in force at a time: the state after every event up to and at it. */
-export function positionAtUs(clockUs: Float64Array, us: number): number {
+export function positionAtUs(clockUs: Times, us: number): number {
   // Times are whole µs in every recorder, but the search does not lean on it.
   let low = lowerBound(clockUs, us)
   let high = clockUs.length

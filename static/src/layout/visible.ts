@@ -1,5 +1,6 @@
 // The allocations that a tile's columns show, in birth order, with the columns each lives in.
 
+import type { BandKeys } from '../data/model'
 import { lowerBound } from './sampling'
 
 /** What stacking needs of a device; rows are ids in birth order, so that `start` never descends. */
@@ -11,6 +12,8 @@ export interface Lifetimes {
   category: Uint8Array
   /** bytes by position */
   allocated: Float64Array
+  /** Absent: bands are named by their stacks. */
+  bandKeys?: BandKeys
 }
 
 /** Columns of the visible allocations; the arrays may be longer than `count`. */

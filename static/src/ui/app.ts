@@ -6,13 +6,18 @@ import { FONT } from '../views/timeline/overlay'
 import { warmPicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
 import { describeHeadline, describeWindow } from '../views/timeline/describe'
+import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
 import { deviceName, explain, firstDevice, hasData } from './devices'
 import { fill, h } from './dom'
-import { bindHash, readHash } from './hash'
+import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
-import { type State, Store, VIEWS, type ViewName } from './state'
+import { Legend } from './legend'
+import { PageTools } from './page-tools'
+import { SearchBox } from './search-box'
+import { dataOf, Stage } from './stage'
+import { COLOURS, type ColourBy, type State, Store, VIEWS, type ViewName } from './state'
 import { bindTheme, isDark } from './theme'
 import { Toolbar } from './toolbar'
 
@@ -38,8 +43,12 @@ class App implements Controller {
   private readonly client: DataClient
   private readonly store: Store
   private readonly timeline: TimelineView
+  private readonly stage: Stage
   private readonly toolbar: Toolbar
+  private readonly search: SearchBox
   private readonly details: DetailsPanel
+  private readonly legend: Legend
+  private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
   private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
   private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
@@ -52,15 +61,24 @@ class App implements Controller {
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
     const start: State = {
-      device: firstDevice(client), view: 'timeline', axis: 'event', x: null, y: null,
-      select: null, query: '', theme: 'system', noise: false,
+      device: client.manifest.diff?.devices[0]?.after ?? firstDevice(client), view: client.manifest.diff ? 'diff' : 'timeline', axis: 'event', x: null, y: null,
+      select: null, at: null, query: '', colour: 'stack', options: {}, theme: 'system', noise: false,
     }
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
     this.timeline.onPictureState = () => this.tellWhatIsMissing()
     this.timeline.onError = (error) => this.tell(`A part of the picture is missing: ${messageOf(error)}`)
-    this.details = new DetailsPanel(this.store, (event) => this.timeline.navigator.centreOn(event))
+    client.onTimes = (index, error) => this.timesCame(index, error)
+    const centreOn = (event: number): void => {
+      this.store.set({ view: 'timeline' })
+      this.timeline.navigator.centreOn(event)
+    }
+    this.stage = new Stage({ client, store: this.store, centreOn, announce: (text) => (this.live.textContent = text) },
+      (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`))
+    this.legend = new Legend(this.store)
+    this.details = new DetailsPanel(this.store, centreOn, () => location.href.split('#')[0] + writeHash(this.store.state, start), () => client.source())
+    this.pageTools = new PageTools({ client, store: this.store, start, timeline: this.timeline, stage: this.stage, tell: (text) => this.tell(text) })
     const actions = {
       store: this.store,
       timeline: this.timeline,
@@ -68,24 +86,38 @@ class App implements Controller {
       goToPeak: () => this.goToPeak(),
       goToOom: () => this.goToOom(),
       toggleBox: () => this.toggleBox(),
+      toggleRuler: () => this.toggleRuler(),
+      clearRuler: () => this.clearRuler(),
+      toggleMarks: () => this.pageTools.bookmarks.toggle(),
+      focusSearch: () => this.search.focus(),
       toggleHelp: () => this.help.toggle(),
       closeHelp: () => this.help.close(),
       toggleAxis: () => this.setAxis(this.store.state.axis === 'event' ? 'time' : 'event'),
       setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
+      nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
       step: (by: number) => this.step(by),
+      compares: client.manifest.diff !== null,
+      viewKey: (event: KeyboardEvent) => this.stage.key(event),
     }
-    this.toolbar = new Toolbar(client, this.store, actions)
-    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.details.element)
-    fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.live)
+    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, this.pageTools.element)
+    this.search = new SearchBox({
+      client, store: this.store, scene: () => this.timeline.currentScene,
+      matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene), reveal: (event) => this.reveal(event),
+    })
+    this.toolbar.element.insertBefore(this.search.element, this.pageTools.element)
+    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.details.element)
+    fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.live)
     root.hidden = false
     document.body.classList.add('with-app')
     const themeButton = h('button', { type: 'button', class: 'theme-button' })
     ;(document.getElementById('top') ?? root).append(themeButton)
-    bindTheme(this.store, themeButton, () => this.timeline.themeChanged())
+    bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
     this.firstPaint = this.settled()
+    // The other views' code comes once the first picture is there, so that a switch finds it ready.
+    void this.firstPaint.then(() => setTimeout(() => void this.stage.load().catch(() => {}), 300))
     this.showDevice()
     this.render()
   }
@@ -94,13 +126,16 @@ class App implements Controller {
 
   async setView(patch: ViewPatch): Promise<void> {
     const { view, device, axis } = patch
-    if (view !== undefined && !VIEWS.includes(view as ViewName)) {
+    if (view !== undefined && (!VIEWS.includes(view as ViewName) || (view === 'diff' && !this.client.manifest.diff))) {
       throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
     }
     const info = this.client.devices[device ?? this.store.state.device]
     if (!info) throw new Error(`this report has no device ${device}`)
     if (axis === 'time' && info.time0 === null) throw new Error('this snapshot was recorded without times')
-    const { x, y, select } = patch
+    if (patch.colour !== undefined && !COLOURS.includes(patch.colour as ColourBy)) {
+      throw new Error(`colour is one of ${COLOURS.join(', ')}, not "${patch.colour}"`)
+    }
+    const { x, y, select, at, colour, query, options } = patch
     this.store.set({
       ...(view !== undefined && { view: view as ViewName }),
       ...(device !== undefined && { device }),
@@ -108,17 +143,21 @@ class App implements Controller {
       ...(x !== undefined && { x }),
       ...(y !== undefined && { y }),
       ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
+      ...(at !== undefined && { at }),
+      ...(colour !== undefined && { colour: colour as ColourBy }),
+      ...(query !== undefined && { query }),
+      ...(options !== undefined && { options: merged(this.store.state.options, options) }),
     })
     await this.settled()
   }
 
   getView(): ReturnType<Controller['getView']> {
-    const { device, view, select, query, axis } = this.store.state
+    const { device, view, select, query, axis, at, colour, options } = this.store.state
     const window = this.timeline.navigator.window()
     const scale = this.timeline.currentScene?.scale(axis)
     const { x, y } = this.store.state
     return {
-      device, view, select, query, axis: scale?.axis ?? axis,
+      device, view, select, query, at, colour, options: { ...options }, axis: scale?.axis ?? axis,
       // What was asked for where it is kept as it was; after clamping otherwise.
       x: window && scale ? [scale.toEvent(window.x0), scale.toEvent(window.x1)] : [x?.[0] ?? -1, x?.[1] ?? this.info.events],
       y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info.peakBytes],
@@ -131,6 +170,11 @@ class App implements Controller {
 
   testContextLoss(): void {
     this.timeline.testContextLoss()
+  }
+
+  debugView(): unknown {
+    const { view } = this.store.state
+    return view === 'timeline' ? { ...this.timeline.debug(), legend: this.legend.debug() } : this.stage.debug()
   }
 
   // State to page
@@ -152,12 +196,34 @@ class App implements Controller {
       hasTimes: this.info?.time0 != null && this.info.events > 0,
       hasOom: (this.info?.stats.oom_events.length ?? 0) > 0,
       boxMode: this.timeline.boxMode,
+      rulerMode: this.timeline.ruler.isOn,
     })
+    this.pageTools.render(state)
     const summary = document.getElementById('summary')
     if (summary) summary.hidden = state.view !== 'summary'
-    this.workspace.hidden = state.view !== 'timeline'
+    this.workspace.hidden = state.view === 'summary'
+    this.timeline.element.hidden = state.view !== 'timeline'
     document.body.dataset.view = state.view
+    this.colour()
+    this.stage.show(state, this.timeline.currentScene)
+    this.search.render(state)
     this.details.render(this.timeline.currentScene, state.select === null ? null : this.timeline.colourOf(state.select))
+  }
+
+  /** Gives colours and matches to the timeline, and the legend its colours. */
+  private colour(): void {
+    const { state } = this.store
+    const scene = this.timeline.currentScene
+    this.timeline.setColouring(this.stage.colouringOf(state, scene), this.stage.matchesOf(state, scene))
+    this.showLegend()
+  }
+
+  private showLegend(): void {
+    const { state } = this.store
+    const scene = this.timeline.currentScene
+    const colouring = scene?.info.index === state.device ? this.stage.colouringOf(state, scene) : null
+    const shown = scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
+    this.legend.render(state, shown, state.view === 'timeline' ? this.timeline.hoveredPosition : null)
   }
 
   private showDevice(): void {
@@ -181,6 +247,14 @@ class App implements Controller {
       },
       (error: unknown) => this.tell(`This device cannot be read: ${messageOf(error)}`),
     )
+  }
+
+  /** The times of a large device are read when something first shows them. */
+  private timesCame(index: number, error: unknown): void {
+    if (index !== this.store.state.device) return
+    if (error !== undefined) this.tell(`The times of this device cannot be read: ${messageOf(error)}`)
+    this.timeline.requestFrame()
+    this.render()
   }
 
   private tellWhatIsMissing(): void {
@@ -211,12 +285,34 @@ class App implements Controller {
 
   private toggleBox(): void {
     this.timeline.boxMode = !this.timeline.boxMode
-    this.timeline.element.classList.toggle('box-mode', this.timeline.boxMode)
+    this.showDragMode()
+  }
+
+  private toggleRuler(): void {
+    this.timeline.ruler.toggle()
+    this.showDragMode()
+  }
+
+  private clearRuler(): boolean {
+    const cleared = this.timeline.ruler.clear()
+    this.showDragMode()
+    return cleared
+  }
+
+  private showDragMode(): void {
+    const { boxMode, ruler, element } = this.timeline
+    element.classList.toggle('box-mode', boxMode || ruler.isOn)
     this.render()
   }
 
   private setAxis(axis: 'event' | 'time'): void {
     if (axis === 'event' || this.info?.time0 != null) this.store.set({ axis })
+  }
+
+  /** Brings an event into the timeline's window where it lies outside; other views show what is selected themselves. */
+  private reveal(event: number): void {
+    const { view, x } = this.store.state
+    if (view === 'timeline' && x && (event < x[0] || event > x[1])) this.timeline.navigator.centreOn(event)
   }
 
   /** Selects the allocation born before or after; without a selection the first one that is alive at the peak. */
@@ -236,15 +332,28 @@ class App implements Controller {
       this.sawPicture = true
       performance.mark('snapreport:first-picture')
     }
+    this.showLegend()
     if (timeline.isComplete) this.release()
   }
 
-  private settled(): Promise<void> {
+  private async settled(): Promise<void> {
+    const { view, query } = this.store.state
+    if (query && this.info) await this.client.times(this.info.index)
+    if (view !== 'timeline' && view !== 'summary' && this.info) {
+      await dataOf(this.client, this.info.index)
+      await this.stage.settled()
+    }
     return new Promise((resolve) => {
       this.waiting.push(resolve)
       if (this.store.state.view === 'timeline' && this.info) this.timeline.requestFrame()
       else requestAnimationFrame(() => this.release())
     })
+  }
+
+  private themeChanged(): void {
+    this.timeline.themeChanged()
+    this.colour()
+    this.stage.show(this.store.state, this.timeline.currentScene)
   }
 
   private release(): void {
@@ -268,6 +377,15 @@ class App implements Controller {
       if (scene) this.live.textContent = `${deviceName(this.client.manifest, scene.info)}: ${describeWindow(scene, state.x)}`
     }, ANNOUNCE_AFTER_MS)
   }
+}
+
+function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {
+  const out: Record<string, string> = { ...options }
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete out[name]
+    else out[name] = value
+  }
+  return out
 }
 
 function messageOf(error: unknown): string {

@@ -1,7 +1,7 @@
 // The state in the URL hash, readable: #device=0&x=120..480&y=0..1073741824&select=17
 // Only what differs from the start is written, so a report that was just opened keeps a clean address.
 
-import { type Range, type State, type Store, type Theme, VIEWS, type ViewName } from './state'
+import { COLOURS, type ColourBy, type Options, type Range, type State, type Store, type Theme, VIEWS, type ViewName } from './state'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
@@ -14,6 +14,9 @@ export function writeHash(state: State, start: State): string {
   if (state.x) parts.push(`x=${writeRange(state.x, 4)}`)
   if (state.y) parts.push(`y=${writeRange(state.y, 0)}`)
   if (state.select !== null) parts.push(`select=${state.select}`)
+  if (state.at !== null) parts.push(`at=${state.at}`)
+  if (state.colour !== start.colour) parts.push(`colour=${state.colour}`)
+  for (const name of Object.keys(state.options).sort()) parts.push(`${name}=${encodeURIComponent(state.options[name])}`)
   if (state.query) parts.push(`query=${encodeURIComponent(state.query)}`)
   if (state.noise) parts.push('noise=1')
   if (state.theme !== 'system') parts.push(`theme=${state.theme}`)
@@ -29,6 +32,7 @@ export function readHash(hash: string, start: State, devices: number): State {
   }
   const view = fields.get('view') as ViewName
   const theme = fields.get('theme') as Theme
+  const colour = fields.get('colour') as ColourBy
   const axis = fields.get('axis')
   const device = readWhole(fields.get('device'))
   return {
@@ -39,6 +43,9 @@ export function readHash(hash: string, start: State, devices: number): State {
     x: readRange(fields.get('x')),
     y: readRange(fields.get('y')),
     select: readWhole(fields.get('select')),
+    at: readEvent(fields.get('at')),
+    colour: COLOURS.includes(colour) ? colour : start.colour,
+    options: readOptions(fields),
     query: fields.get('query') ?? '',
     noise: fields.get('noise') === '1',
     theme: theme === 'light' || theme === 'dark' ? theme : 'system',
@@ -84,6 +91,16 @@ function readRange(text: string | undefined): Range | null {
 
 function readWhole(text: string | undefined): number | null {
   return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null
+}
+
+/** An event, or -1 for the state before the first. */
+function readEvent(text: string | undefined): number | null {
+  return text === '-1' ? -1 : readWhole(text)
+}
+
+/** Everything named "view.choice"; each view passes over values that it does not know. */
+function readOptions(fields: ReadonlyMap<string, string>): Options {
+  return Object.fromEntries([...fields].filter(([name]) => /^[a-z]+\.[a-z]+$/.test(name)))
 }
 
 function decode(text: string): string {

@@ -1,6 +1,7 @@
 // Keys of the page. One table: what a key does, and what the help says about it.
 
-import type { Store } from './state'
+import { isColoured } from './colour-select'
+import { type Store, VIEWS } from './state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 
 export interface KeyHelp {
@@ -25,10 +26,23 @@ export const KEY_HELP: readonly KeyHelp[] = [
   { keys: '0, Home', text: 'Show everything' },
   { keys: 'P', text: 'Go to the peak' },
   { keys: 'O', text: 'Go to the next out-of-memory error' },
+  { keys: '/', text: 'Search' },
   { keys: '[ ]', text: 'Select the allocation before or after' },
+  { keys: '1 … 7', text: 'Views in the order of their tabs' },
   { keys: 'N', text: 'Show runtime frames' },
+  { keys: 'C', text: 'Colour by the next property' },
+  { keys: 'M, Shift + click', text: 'Set the moment that other views show; M again: the peak' },
   { keys: 'T', text: 'Event or time axis' },
   { keys: 'B', text: 'Box zoom by plain drag' },
+  { keys: 'R, Shift + R', text: 'Ruler: drag to measure; measure the window' },
+  { keys: ', .', text: 'Zoom to the step or span before or after' },
+  { keys: 'K', text: 'Bookmarks' },
+  { keys: '↑ ↓ ← →, Enter', text: 'In the flame tree: parent, child, neighbours; focus (Escape: all)' },
+  { keys: '↑ ↓, Enter, Space', text: 'In the table: move; select or find; list the largest of a group' },
+  { keys: 'Enter, Space, X, G', text: 'In the events: set the moment; select; other end; go to an event or time' },
+  { keys: '← → (Shift), P O E', text: 'In segments and reserved: step by events; peak, out of memory, end' },
+  { keys: '↑ ↓ (Shift), Z, V', text: 'In the segments: blocks (segments); zoom into one; over time' },
+  { keys: 'F G, Enter', text: 'In reserved: worst fragmentation, worst split; segments at the moment' },
   { keys: 'Escape', text: 'Give up a box, clear the selection' },
   { keys: '?', text: 'This help' },
 ]
@@ -36,15 +50,25 @@ export const KEY_HELP: readonly KeyHelp[] = [
 export interface KeyActions {
   store: Store
   timeline: TimelineView
+  focusSearch(): void
   toggleHelp(): void
   /** Closes the help; false when it was not open. */
   closeHelp(): boolean
   toggleBox(): void
+  toggleRuler(): void
+  /** False when there was none. */
+  clearRuler(): boolean
+  toggleMarks(): void
   toggleAxis(): void
+  nextColour(): void
   goToPeak(): void
   goToOom(): void
   /** Selects the next or the one before. */
   step(by: number): void
+  /** The report compares snapshots. */
+  compares: boolean
+  /** Offers a key to the view on screen. */
+  viewKey(event: KeyboardEvent): boolean
 }
 
 const ZOOM = 0.75
@@ -63,11 +87,16 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
   const { store, timeline } = actions
   const { navigator } = timeline
   if (event.key === '?') return actions.toggleHelp(), true
+  if (event.key === '/') return actions.focusSearch(), true
   if (event.key === 'Escape') {
-    if (!actions.closeHelp() && !timeline.cancelDrag()) store.set({ select: null })
+    if (!actions.closeHelp() && !actions.viewKey(event) && !timeline.cancelDrag() && !actions.clearRuler()) store.set({ select: null })
     return true
   }
+  if (actions.viewKey(event)) return true
+  if (/^[1-8]$/.test(event.key) && (event.key !== '8' || actions.compares)) return store.set({ view: VIEWS[Number(event.key) - 1] }), true
+  if (event.key.toLowerCase() === 'k') return actions.toggleMarks(), true
   if (event.key.toLowerCase() === 'n') return store.set({ noise: !store.state.noise }), true
+  if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return actions.nextColour(), true
   if (store.state.view !== 'timeline') return false
   const shift = event.shiftKey
   switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
@@ -85,7 +114,11 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
     case 'p': return actions.goToPeak(), true
     case 'o': return actions.goToOom(), true
     case 'b': return actions.toggleBox(), true
+    case 'r': return shift ? timeline.measureWindow() : actions.toggleRuler(), true
+    case ',': return timeline.tracks.step(-1)
+    case '.': return timeline.tracks.step(1)
     case 't': return actions.toggleAxis(), true
+    case 'm': return timeline.markMoment(), true
     case '[': return actions.step(-1), true
     case ']': return actions.step(1), true
     default: return false

@@ -1,10 +1,11 @@
 // A stack as a list, innermost frame first. Noise frames stay out until asked for, and are counted where they are left out.
 
 import type { Frame } from '../data/model'
+import type { SourceLines } from '../data/source'
 import { h } from './dom'
 import { plural, shortPath } from './format'
 
-export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNoise: () => void): HTMLElement {
+export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNoise: () => void, source: SourceLines | null = null): HTMLElement {
   if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack was recorded.')
   const list = h('ol', { class: 'frames' })
   let hidden = 0
@@ -20,7 +21,10 @@ export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNo
       continue
     }
     flush()
-    list.append(frameItem(frame))
+    const item = frameItem(frame)
+    const quote = source && quoteOf(source, frame)
+    if (quote) item.append(quote)
+    list.append(item)
   }
   flush()
   return list
@@ -36,6 +40,18 @@ function frameItem(frame: Frame): HTMLElement {
     if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))
   }
   return item
+}
+
+/** Lines of source around a frame's, its own marked; null where the report does not hold them. */
+function quoteOf(source: SourceLines, { filename, line }: Frame): HTMLElement | null {
+  const quote = source.at(filename, line)
+  if (!quote) return null
+  const list = h('pre', { class: 'source', tabindex: 0, 'aria-label': `Source around line ${line}` })
+  quote.lines.forEach((text, i) => {
+    const number = quote.first + i
+    list.append(h('span', { class: number === line ? 'line here' : 'line', 'aria-current': number === line && 'true' }, h('span', { class: 'number' }, String(number)), text || ' ', '\n'))
+  })
+  return list
 }
 
 /** "file:line"; native frames often have neither, which is recorded as "??" and 0. */

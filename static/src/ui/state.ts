@@ -3,11 +3,15 @@
 import type { Axis } from '../data/model'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type ViewName = 'timeline' | 'summary'
+export type ViewName = 'timeline' | 'segments' | 'reserved' | 'flame' | 'table' | 'events' | 'summary' | 'diff'
+export type ColourBy = 'stack' | 'category' | 'size' | 'age' | 'stream' | 'pool' | 'step' | 'origin'
 export type Range = readonly [number, number]
+/** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. What is absent has the view's default. */
+export type Options = Readonly<Record<string, string>>
 
-/** Views that exist. The design names more; they come with later work. */
-export const VIEWS: readonly ViewName[] = ['timeline', 'summary']
+/** In the order of their tabs. */
+export const VIEWS: readonly ViewName[] = ['timeline', 'segments', 'reserved', 'flame', 'table', 'events', 'summary', 'diff']
+export const COLOURS: readonly ColourBy[] = ['stack', 'category', 'size', 'age', 'stream', 'pool', 'step', 'origin']
 
 export interface State {
   /** DeviceInfo.index */
@@ -20,7 +24,11 @@ export interface State {
   readonly y: Range | null
   /** Allocation id */
   readonly select: number | null
+  /** The moment that views of one moment show: an event (-1: before the first); null: the peak. */
+  readonly at: number | null
   readonly query: string
+  readonly colour: ColourBy
+  readonly options: Options
   readonly theme: Theme
   /** Show the frames of the interpreter loop, the dispatcher and the unwinder. */
   readonly noise: boolean
@@ -40,14 +48,20 @@ export class Store {
     return this.current
   }
 
-  /** Changes some fields. Another device starts with a fresh window and no selection unless these come along. */
+  /** Changes some fields. Another device starts with a fresh window, no moment and no selection unless these come along. */
   set(patch: Partial<State>): void {
     const before = this.current
-    const fresh = patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null } : {}
+    const fresh = patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null, at: null } : {}
     const next: State = Object.freeze({ ...before, ...fresh, ...patch })
     if (isSame(before, next)) return
     this.current = next
     for (const listener of this.listeners) listener(next, before)
+  }
+
+  /** Changes one choice of a view; null: back to its default. */
+  setOption(name: string, value: string | null): void {
+    const { [name]: _, ...rest } = this.current.options
+    this.set({ options: value === null ? rest : { ...rest, [name]: value } })
   }
 
   subscribe(listener: Listener): void {
@@ -56,10 +70,15 @@ export class Store {
 }
 
 function isSame(a: State, b: State): boolean {
-  return a.device === b.device && a.view === b.view && a.axis === b.axis && a.select === b.select
-    && a.query === b.query && a.theme === b.theme && a.noise === b.noise && isSameRange(a.x, b.x) && isSameRange(a.y, b.y)
+  return a.device === b.device && a.view === b.view && a.axis === b.axis && a.select === b.select && a.at === b.at
+    && a.query === b.query && a.colour === b.colour && isSameOptions(a.options, b.options) && a.theme === b.theme && a.noise === b.noise && isSameRange(a.x, b.x) && isSameRange(a.y, b.y)
 }
 
 function isSameRange(a: Range | null, b: Range | null): boolean {
   return a === b || (a !== null && b !== null && a[0] === b[0] && a[1] === b[1])
+}
+
+function isSameOptions(a: Options, b: Options): boolean {
+  const names = Object.keys(a)
+  return a === b || (names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]))
 }

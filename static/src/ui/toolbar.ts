@@ -1,18 +1,22 @@
 // Tabs, the device, the axis and a few buttons. Shows the state, changes it, keeps none of its own.
 
 import type { DataClient } from '../data/model'
+import { ColourSelect } from './colour-select'
 import { deviceName, deviceSummary } from './devices'
 import { h } from './dom'
 import type { State, Store, ViewName } from './state'
 import { VIEWS } from './state'
 
-const TITLES: Record<ViewName, string> = { timeline: 'Timeline', summary: 'Summary' }
+const TITLES: Record<ViewName, string> = {
+  timeline: 'Timeline', segments: 'Segments', reserved: 'Reserved', flame: 'Flame', table: 'Table', events: 'Events', summary: 'Summary', diff: 'Difference',
+}
 
 export interface ToolbarActions {
   fit(): void
   goToPeak(): void
   goToOom(): void
   toggleBox(): void
+  toggleRuler(): void
   toggleHelp(): void
   setAxis(axis: 'event' | 'time'): void
 }
@@ -23,17 +27,24 @@ export class Toolbar {
   private readonly device: HTMLSelectElement
   private readonly axes = new Map<'event' | 'time', HTMLButtonElement>()
   private readonly box: HTMLButtonElement
+  private readonly ruler: HTMLButtonElement
   private readonly oom: HTMLButtonElement
   private readonly timelineTools: HTMLElement
+  private readonly colour: ColourSelect
+  private readonly client: DataClient
 
-  constructor(client: DataClient, store: Store, actions: ToolbarActions) {
+  /** viewTools: the controls of the view on screen; pageTools: those of all views. */
+  constructor(client: DataClient, store: Store, actions: ToolbarActions, viewTools: HTMLElement, pageTools: HTMLElement) {
+    this.client = client
+    this.colour = new ColourSelect(store)
     const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
-    for (const view of VIEWS) {
+    const views = client.manifest.diff ? VIEWS : VIEWS.filter((view) => view !== 'diff')
+    for (const view of views) {
       const tab = h('button', { type: 'button', role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) }, TITLES[view])
       tab.addEventListener('keydown', (event) => {
         if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
         event.stopPropagation()
-        const next = VIEWS[(VIEWS.indexOf(view) + (event.key === 'ArrowRight' ? 1 : VIEWS.length - 1)) % VIEWS.length]
+        const next = views[(views.indexOf(view) + (event.key === 'ArrowRight' ? 1 : views.length - 1)) % views.length]
         store.set({ view: next })
         this.tabs.get(next)?.focus()
       })
@@ -52,17 +63,18 @@ export class Toolbar {
       axisGroup.append(button)
     }
     this.box = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox }, 'Box zoom')
+    this.ruler = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Measure bytes and time by plain drag (R)', onclick: actions.toggleRuler }, 'Ruler')
     this.oom = h('button', { type: 'button', class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom }, 'OOM')
     this.timelineTools = h('div', { class: 'tools' }, axisGroup,
       h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
       this.oom,
       h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
-      this.box)
-    this.element = h('div', { class: 'toolbar' }, tabs, this.device, this.timelineTools,
+      this.box, this.ruler)
+    this.element = h('div', { class: 'toolbar' }, tabs, this.device, this.colour.element, this.timelineTools, viewTools, pageTools,
       h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?'))
   }
 
-  render(state: State, { hasTimes, hasOom, boxMode }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean }): void {
+  render(state: State, { hasTimes, hasOom, boxMode, rulerMode }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean }): void {
     this.oom.hidden = !hasOom
     for (const [view, tab] of this.tabs) {
       const selected = view === state.view
@@ -70,6 +82,7 @@ export class Toolbar {
       tab.tabIndex = selected ? 0 : -1
     }
     this.device.value = String(state.device)
+    this.colour.render(state, this.client.devices[state.device])
     this.device.hidden = state.view === 'summary'
     this.timelineTools.hidden = state.view !== 'timeline'
     for (const [axis, button] of this.axes) {
@@ -79,5 +92,6 @@ export class Toolbar {
       button.setAttribute('aria-pressed', String((hasTimes ? state.axis : 'event') === axis))
     }
     this.box.setAttribute('aria-pressed', String(boxMode))
+    this.ruler.setAttribute('aria-pressed', String(rulerMode))
   }
 }

@@ -1,5 +1,8 @@
 // Colours of stacks: hues far apart for neighbours, even in lightness, calm in both themes.
 
+/** Colours are made for so many stacks at least: few tables are longer, and those are painted before the table arrives. */
+export const STACKS_AT_LEAST = 1 << 14
+
 /** Golden angle: consecutive stacks, which are neighbours in the source, get hues far from each other. */
 const HUE_STEP = 137.508
 
@@ -40,10 +43,12 @@ function makeColours(count: number, dark: boolean): Uint8Array {
   return rgba
 }
 
-/** The colour of one key, as stackColours has it. */
-export function stackColour(key: number, dark: boolean): [number, number, number] {
-  const { lightness, chroma } = dark ? DARK : LIGHT
-  return key === 0 ? noStack(dark) : oklch(lightness[key % lightness.length], chroma, (360 * hueOf(key)) / HUES)
+/** One grey for as many keys: what is drawn before it is known what its colours stand for. */
+export function greyColours(count: number, dark: boolean): Uint8Array {
+  const rgba = new Uint8Array(4 * count)
+  const grey = [...noStack(dark), 255]
+  for (let key = 0; key < count; key++) rgba.set(grey, 4 * key)
+  return rgba
 }
 
 function hueOf(key: number): number {

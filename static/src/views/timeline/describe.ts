@@ -53,23 +53,28 @@ export function describeFrame(frame: Frame): string {
 export function describeLifetime(data: DeviceData, id: number): string {
   if (data.n === 0) return 'alive in the final state'
   const from = data.start[id] === 0 ? 'before the trace' : `event ${formatCount(data.start[id] - 1)}`
-  const to = data.freeEvent[id] < 0 ? 'alive at the end' : `event ${formatCount(data.freeEvent[id])}`
+  const to = isAlive(data, id) ? 'alive at the end' : `event ${formatCount(data.end[id] - 1)}`
   return `${from} → ${to}, ${describeSpan(data, id)}`
 }
 
 /** "68 events, 1.20 ms"; "at least …" where one end lies outside the trace. */
 export function describeSpan(data: DeviceData, id: number): string {
-  const alive = data.freeEvent[id] < 0
-  const events = plural((alive ? data.n : data.freeEvent[id]) - Math.max(0, data.start[id] - 1), 'event')
+  const alive = isAlive(data, id)
+  const events = plural((alive ? data.n : data.end[id] - 1) - Math.max(0, data.start[id] - 1), 'event')
   const live = lifetimeUs(data, id)
   return `${data.start[id] === 0 || alive ? 'at least ' : ''}${events}${live === null ? '' : `, ${formatDuration(live)}`}`
+}
+
+/** At the end of the trace. */
+function isAlive(data: DeviceData, id: number): boolean {
+  return data.end[id] === data.P
 }
 
 /** µs from its alloc to its free, or as far as the trace reaches; null without times. */
 function lifetimeUs(data: DeviceData, id: number): number | null {
   if (!data.timeUs || data.n === 0) return null
   const from = data.timeUs[Math.max(0, data.start[id] - 1)]
-  const to = data.timeUs[data.freeEvent[id] < 0 ? data.n - 1 : data.freeEvent[id]]
+  const to = data.timeUs[isAlive(data, id) ? data.n - 1 : data.end[id] - 1]
   return Math.max(0, to - from)
 }
 

@@ -40,6 +40,8 @@ export interface Frame {
   window: ViewWindow
   plot: Plot
   inks: Inks
+  /** The moment of the other views, as an event; null: the peak. */
+  moment: number | null
 }
 
 type Placed = Pick<Frame, 'window' | 'plot'>

@@ -1,10 +1,15 @@
-// The moments that matter: peak, out-of-memory errors, snapshots. A line through the plot and a label above it.
+// The moments that matter: peak, out-of-memory errors, snapshots, and the one that the other views show. A line through
+// the plot and a label above it.
 
 import { formatBytes, formatCount } from '../../layout/format'
 import { type Frame, xToPixel, yToPixel } from './frame'
-import type { Mark } from './scene'
+import type { Mark as SceneMark } from './scene'
 
-const RANK: Record<Mark['kind'], number> = { peak: 0, oom: 1, snapshot: 2 }
+/** Also the moment of the state, with what is allocated then. */
+export type Mark = Omit<SceneMark, 'kind'> & { kind: SceneMark['kind'] | 'moment' }
+
+const RANK: Record<Mark['kind'], number> = { moment: 0, peak: 1, oom: 2, snapshot: 3 }
+const INK = { moment: 'accent', peak: 'peak', oom: 'oom', snapshot: 'snapshot' } as const
 const DASH = 4
 const LABEL_Y = -14
 
@@ -13,19 +18,25 @@ function markX(frame: Frame, mark: Mark): number {
   return xToPixel(frame, frame.scale.toAxis(mark.event))
 }
 
+function marksOf({ scene, moment }: Frame): Mark[] {
+  if (moment === null || scene.info.events === 0) return scene.marks
+  const event = Math.max(-1, Math.min(scene.info.events - 1, moment))
+  return [...scene.marks, { kind: 'moment', event, bytes: scene.data?.allocated[event + 1] ?? NaN, free: NaN }]
+}
+
 export function drawMarks(frame: Frame): void {
-  const { plot, scene, inks, strips: { top } } = frame
+  const { plot, inks, strips: { top } } = frame
   top.textBaseline = 'middle'
   top.textAlign = 'left'
   const taken: [number, number][] = []
   let lastX = -Infinity
-  const visible = scene.marks
+  const visible = marksOf(frame)
     .map((mark) => ({ mark, x: markX(frame, mark) }))
     .filter(({ x }) => x >= -0.5 && x <= plot.width + 0.5)
     .sort((a, b) => RANK[a.mark.kind] - RANK[b.mark.kind] || a.x - b.x)
   for (const { mark, x } of visible) {
     // Hundreds of marks side by side would hide the picture: one line per four pixels is enough to see that they are there.
-    if (mark.kind === 'peak' || Math.abs(x - lastX) >= 4) {
+    if (mark.kind === 'peak' || mark.kind === 'moment' || Math.abs(x - lastX) >= 4) {
       drawMark(frame, mark, x)
       lastX = x
     }
@@ -34,7 +45,7 @@ export function drawMarks(frame: Frame): void {
     const start = placeLabel(x, width, plot.width, taken, visible.map((other) => other.x))
     if (start === null) continue
     taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
-    top.fillStyle = inks[mark.kind].css
+    top.fillStyle = inks[INK[mark.kind]].css
     top.fillText(text, start, LABEL_Y)
   }
 }
@@ -50,9 +61,9 @@ function placeLabel(x: number, width: number, limit: number, taken: [number, num
 
 function drawMark(frame: Frame, mark: Mark, x: number): void {
   const { rects, plot, inks, strips: { top } } = frame
-  const ink = inks[mark.kind]
+  const ink = inks[INK[mark.kind]]
   rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
-  if (mark.kind === 'oom') rects.add(x - 0.5, 0, x + 0.5, plot.height)
+  if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
   else for (let y = 0; y < plot.height; y += 2 * DASH) rects.add(x - 0.5, y, x + 0.5, y + DASH)
   top.fillStyle = ink.css
   top.beginPath()
@@ -82,7 +93,7 @@ export function markAt(frame: Frame, x: number, y: number): Mark | null {
   if (y > 0) return null
   let best: Mark | null = null
   let distance = 8
-  for (const mark of frame.scene.marks) {
+  for (const mark of marksOf(frame)) {
     const away = Math.abs(markX(frame, mark) - x)
     if (away < distance) {
       distance = away
@@ -95,7 +106,7 @@ export function markAt(frame: Frame, x: number, y: number): Mark | null {
 function labelOf(mark: Mark): string {
   if (mark.kind === 'peak') return `peak ${formatBytes(mark.bytes)}`
   if (mark.kind === 'oom') return mark.bytes > 0 ? `OOM, asked ${formatBytes(mark.bytes)}` : 'OOM'
-  return 'snapshot'
+  return mark.kind
 }
 
 /** A mark in a sentence, for the tooltip. */
@@ -103,6 +114,7 @@ export function describeMark(mark: Mark): string {
   const at = mark.event < 0 ? 'before the first event' : `at event ${formatCount(mark.event)}`
   if (mark.kind === 'peak') return `Peak: ${formatBytes(mark.bytes)} allocated ${at}`
   if (mark.kind === 'snapshot') return `Snapshot taken ${at}`
+  if (mark.kind === 'moment') return `Moment of the other views: ${at.replace('at ', '')}${Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`}. M or a click with Shift sets it`
   const asked = mark.bytes > 0 ? `, ${formatBytes(mark.bytes)} asked for` : ''
   const free = Number.isNaN(mark.free) ? '' : `, ${formatBytes(mark.free)} free on the device`
   return `Out of memory ${at}${asked}${free}`

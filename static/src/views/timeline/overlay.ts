@@ -55,6 +55,7 @@ export class Overlay {
     drawAxes(frame)
     drawLines(frame)
     drawMarks(frame)
+    frame.rects.endFixed()
     const { hover, select, level, box } = pointed
     if (hover && !box) drawColumn(frame, hover)
     if (hover && hover.id >= 0 && hover.id !== select) {

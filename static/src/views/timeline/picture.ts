@@ -9,24 +9,23 @@ import type { ViewWindow } from '../../data/model'
 import { GlContext } from '../../gl/context'
 import { FlatStage, flatContext } from '../../gl/flat-stage'
 import { GlStage } from '../../gl/gl-stage'
+import { Backdrop } from '../../gl/backdrop'
 import { drawRectsFlat, type RectList, RectPainter } from '../../gl/rects'
 import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
-import { stackColours } from './colours'
+import type { BandPalette } from './band-colours'
+import { stackColours, STACKS_AT_LEAST } from './colours'
 import type { Plot } from './frame'
 import { whenPresented } from './presented'
 
 export const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
-
-/** Stored tiles are painted before the stack table arrives. Most tables are shorter than this; then nothing is painted twice. */
-const COLOURS_AT_LEAST = 1 << 14
 
 /** From here on, half the resolution is drawn while the view moves, where the processor works out every pixel. */
 const LARGE_PIXELS = 3_000_000
 
 /** Has the browser make ready what the first picture needs anyway: a first 2D context and the colours take 20 ms each. */
 export function warmPicture(dark: boolean): void {
-  stackColours(COLOURS_AT_LEAST, dark)
+  stackColours(STACKS_AT_LEAST, dark)
   flatContext(document.createElement('canvas'))
 }
 
@@ -44,10 +43,10 @@ export class Picture {
   private readonly layer: TileLayer
   private gl: GlContext | null = null
   private rectPainter: RectPainter | null = null
+  private backdrop: Backdrop | null = null
   private layerFrame: LayerFrame | null = null
   private background: [number, number, number] = [1, 1, 1]
-  private colours: Uint8Array | null = null
-  private coloursFor = ''
+  private palette: BandPalette | null = null
   private sharpness = 1
   private frame = 0
 
@@ -102,15 +101,15 @@ export class Picture {
     }
   }
 
-  /** Colours for so many stacks on a background (0…255 each). Nothing happens when they are the same as before. */
-  colour(stacks: number, dark: boolean, background: readonly number[]): void {
-    this.background = [background[0] / 255, background[1] / 255, background[2] / 255]
-    const count = Math.max(COLOURS_AT_LEAST, stacks)
-    const key = [count, dark, ...this.background].join()
-    if (key === this.coloursFor) return
-    this.coloursFor = key
-    this.colours = stackColours(count, dark)
-    this.layer.setColours(this.colours, this.background)
+  /** Colours on a background (0…255 each). Nothing happens when they are the same as before. */
+  colour(palette: BandPalette, background: readonly number[]): void {
+    const [r, g, b] = this.background
+    const [red, green, blue] = background.map((part) => part / 255)
+    const isSame = palette.version === this.palette?.version && palette.rgba === this.palette.rgba
+    if (isSame && r === red && g === green && b === blue) return
+    this.background = [red, green, blue]
+    this.palette = palette
+    this.layer.setColours(palette.rgba, this.background, palette.version)
   }
 
   /** Draws the window's tiles over the background; no provider: the background alone. */
@@ -132,7 +131,7 @@ export class Picture {
 
   drawRects(rects: RectList, { width, height }: Plot): void {
     if (this.state !== 'gl') drawRectsFlat(this.flat, rects, this.flatCanvas.width / width, this.flatCanvas.height / height)
-    else if (!this.gl!.isLost) this.rectPainter!.draw(rects, width, height)
+    else if (!this.gl!.isLost) this.backdrop!.draw(rects, width, height)
   }
 
   /** Level of what is shown at a place of the x axis; -1 where nothing is. */
@@ -173,7 +172,8 @@ export class Picture {
     stage.prepare()
     this.rectPainter = new RectPainter(gl)
     this.rectPainter.prepare()
-    if (this.colours) stage.setColours(this.colours, this.background)
+    this.backdrop = new Backdrop(gl, stage, this.rectPainter)
+    if (this.palette) stage.setColours(this.palette.rgba, this.background)
     this.layer.promote(stage)
     this.rise()
   }

@@ -10,7 +10,7 @@ export interface PointerActions {
   zoomToBox(box: Box): void
   hover(x: number, y: number): void
   leave(): void
-  click(x: number, y: number): void
+  click(x: number, y: number, shift: boolean): void
   fit(): void
   /** Where the plot begins inside the element; all coordinates count from there. */
   origin(): { left: number; top: number }
@@ -118,7 +118,7 @@ export class PointerInput {
     }
     this.mode = 'none'
     this.box = null
-    if (mode === 'press' || (mode === 'box' && (!box || smallBox(box)))) this.actions.click(at.x, at.y)
+    if (mode === 'press' || (mode === 'box' && (!box || smallBox(box)))) this.actions.click(at.x, at.y, event.shiftKey)
     if (mode === 'box') {
       this.actions.box(null)
       if (box && !smallBox(box)) this.actions.zoomToBox(box)

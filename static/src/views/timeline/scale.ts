@@ -20,7 +20,7 @@ export function eventScale(info: DeviceInfo): AxisScale {
   return { axis: 'event', ...extentOf(eventGrid(info)), toAxis: same, toEvent: same }
 }
 
-/** µs since the first event. Null where the snapshot has no times. */
+/** µs since the first event. Null where the snapshot has no times, and until they are read. */
 export function timeScale(data: DeviceData): AxisScale | null {
   const clock = data.clockUs
   if (!clock || data.n === 0) return null

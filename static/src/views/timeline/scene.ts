@@ -38,7 +38,6 @@ export class Scene {
     this.stacks = stacks
     this.allocatedMax = new RangeMax(data.allocated)
     this.reservedMax = new RangeMax(data.reserved)
-    this.times = timeScale(data)
     const { other } = data
     for (let row = 0; row < other.event.length; row++) {
       const kind = this.info.actions[other.action[row]]
@@ -51,9 +50,11 @@ export class Scene {
     return this.info.time0 !== null && this.info.events > 0
   }
 
-  /** Null while the time axis waits for the columns. */
+  /** Null while the time axis waits for the columns or the times. */
   scale(axis: Axis): AxisScale | null {
-    return axis === 'event' || !this.hasTimes ? this.events : this.times
+    if (axis === 'event' || !this.hasTimes) return this.events
+    this.times ??= this.data && timeScale(this.data)
+    return this.times
   }
 
   /** Top of the view that shows everything. Reserved counts unless it would press the allocations flat. */

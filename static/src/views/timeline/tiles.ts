@@ -1,4 +1,4 @@
-// Meshes of a device as tiles of the GL layer: the one place where an allocation's stack becomes a colour key.
+// Meshes of a device as tiles of the GL layer: the one place where what a band is named by becomes a colour key.
 
 import type { Axis, DataClient, TileKey } from '../../data/model'
 import type { Address, Grid as CoverGrid } from '../../gl/cover'
@@ -23,6 +23,7 @@ export function tileProvider(client: DataClient, device: number, axis: Axis, gri
         rects: mesh.rects,
         xSpan: mesh.xSpan,
         ySpan: mesh.ySpan,
+        version: mesh.version,
         columns: Math.min(COLUMNS, Math.max(1, columns)),
         exact: mesh.exact,
         keyOf: (quad) => ((stack[quad] << 8) | shadeOf(rep[quad])) >>> 0,

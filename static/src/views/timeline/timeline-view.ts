@@ -5,10 +5,13 @@ import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'
 import { pick } from '../../layout/pick'
 import { h } from '../../ui/dom'
+import { Ruler } from '../../ui/ruler'
 import type { State, Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
-import { stackColour } from './colours'
-import { columnAt } from './column'
+import type { Matches } from '../../search/matches'
+import type { Colouring } from '../colouring'
+import { BandColours } from './band-colours'
+import { type Column, columnAt } from './column'
 import { describeHit, type Hit } from './describe'
 import { type Frame, type Inks, layOut, pixelToX, pixelToY, readInks } from './frame'
 import { describeMark, markAt } from './marks'
@@ -20,6 +23,7 @@ import { type Box, PointerInput } from './pointer'
 import { Scene } from './scene'
 import { tileProvider } from './tiles'
 import { Tooltip } from './tooltip'
+import { Tracks } from './tracks'
 import { type Limits, limitsOf, resolveWindow } from './window'
 
 export class TimelineView {
@@ -31,12 +35,15 @@ export class TimelineView {
   onPictureState: () => void = () => {}
 
   readonly navigator: Navigator
+  readonly ruler: Ruler
+  readonly tracks: Tracks
   private readonly client: DataClient
   private readonly store: Store
   private readonly plotElement: HTMLElement
   private readonly overlay = new Overlay()
   private readonly picture = new Picture(() => this.draw(), (error) => this.onError(error))
   private readonly tooltip = new Tooltip()
+  private readonly bands: BandColours
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
   private scene: Scene | null = null
@@ -46,11 +53,15 @@ export class TimelineView {
   private themeKey = ''
   private at: { x: number; y: number } | null = null
   private box: Box | null = null
+  private hoverColumn: Column | null = null
 
   constructor(client: DataClient, store: Store) {
     this.client = client
     this.store = store
+    this.bands = new BandColours(client)
     this.navigator = new Navigator(store, () => this.limits(), () => this.overlay.frame?.plot ?? null)
+    this.ruler = new Ruler(store)
+    this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
     this.picture.onState = () => this.onPictureState()
     this.plotElement = h(
       'div',
@@ -58,21 +69,21 @@ export class TimelineView {
         class: 'plot', tabindex: 0, role: 'application', 'aria-roledescription': 'timeline',
         'aria-label': 'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
       },
-      ...this.picture.canvases, ...this.overlay.elements, this.tooltip.element,
+      ...this.picture.canvases, ...this.overlay.elements, this.ruler.element, this.tooltip.element,
     )
     this.minimap = new Minimap((x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
-    this.element = h('div', { class: 'timeline' }, this.minimap.element, this.plotElement)
+    this.element = h('div', { class: 'timeline' }, this.minimap.element, this.tracks.element, this.plotElement, this.tracks.tooltip.element)
     this.pointer = new PointerInput(this.plotElement, {
       pan: (dx, dy) => this.navigator.panPixels(dx, dy),
       zoom: (x, y, factorX, factorY) => this.navigator.zoomAt(x, y, factorX, factorY),
       box: (box) => this.setBox(box),
-      zoomToBox: (box) => this.navigator.zoomToBox(box),
+      zoomToBox: (box) => this.boxDone(box),
       hover: (x, y) => this.setHover({ x, y }),
       leave: () => this.setHover(null),
-      click: (x, y) => this.click(x, y),
+      click: (x, y, shift) => this.click(x, y, shift),
       fit: () => this.navigator.fit(),
       origin: () => this.overlay.frame?.plot ?? { left: 0, top: 0 },
-      boxMode: () => this.boxMode,
+      boxMode: () => this.boxMode || this.ruler.isOn,
     })
     new ResizeObserver(() => this.drawNow()).observe(this.plotElement)
     store.subscribe(() => this.requestFrame())
@@ -83,6 +94,7 @@ export class TimelineView {
     if (this.scene?.info.index !== index) {
       this.scene = new Scene(this.client.devices[index])
       this.provider = null
+      this.bands.set(null, null)
       this.picture.keepOnly(index)
       // The worker starts on the coarsest tile while this thread is still busy with the first frame, which asks for it again.
       if (this.scene.info.allocations > 0 && this.store.state.axis === 'event') {
@@ -90,6 +102,12 @@ export class TimelineView {
       }
     }
     if (data && stacks && !this.scene.data) this.scene.setData(data, stacks)
+    this.requestFrame()
+  }
+
+  /** What colours stand for and what a query matches, on the device of the scene; null before its columns have arrived. */
+  setColouring(colouring: Colouring | null, matches: Matches | null): void {
+    this.bands.set(colouring, matches)
     this.requestFrame()
   }
 
@@ -145,6 +163,11 @@ export class TimelineView {
     this.navigator.zoomAt(x, y, factorX, factorY)
   }
 
+  /** Colours and the moment as plain values, for tests. */
+  debug(): object {
+    return { colouring: this.scene && this.bands.debug(this.scene.info.index), moment: this.store.state.at, hovered: this.hoveredPosition, tracks: this.tracks.debug() }
+  }
+
   private limits(): Limits | null {
     const scale = this.scene?.scale(this.store.state.axis)
     return scale ? limitsOf(scale, this.scene!.yTop) : null
@@ -155,15 +178,29 @@ export class TimelineView {
     this.requestFrame()
   }
 
+  private boxDone(box: Box): void {
+    if (!this.ruler.isOn) this.navigator.zoomToBox(box)
+    else if (this.overlay.frame) this.ruler.set(this.overlay.frame, box)
+  }
+
+  /** Measures the whole window. */
+  measureWindow(): void {
+    if (this.overlay.frame) this.ruler.setToWindow(this.overlay.frame)
+  }
+
   private setHover(at: { x: number; y: number } | null): void {
     this.at = at
     this.requestFrame()
   }
 
-  private click(x: number, y: number): void {
+  private click(x: number, y: number, shift: boolean): void {
     this.plotElement.focus({ preventScroll: true })
     const frame = this.overlay.frame
     if (!frame) return
+    if (shift && y >= 0) {
+      this.setMoment(frame, x)
+      return
+    }
     const mark = markAt(frame, x, y)
     if (mark) {
       this.navigator.centreOn(mark.event)
@@ -173,19 +210,44 @@ export class TimelineView {
     if (hit) this.store.set({ select: hit.id >= 0 ? hit.id : null })
   }
 
+  /** Makes what the column under the pointer shows, or in the middle of the window, the moment of the other views; that again: the peak. */
+  markMoment(): void {
+    const frame = this.overlay.frame
+    if (frame) this.setMoment(frame, this.at?.x ?? frame.plot.width / 2)
+  }
+
+  /** Position of the column under the pointer; null where nothing is pointed at. */
+  get hoveredPosition(): number | null {
+    return this.hoverColumn?.s ?? null
+  }
+
+  private setMoment(frame: Frame, x: number): void {
+    const column = this.columnUnder(frame, Math.max(0, Math.min(frame.plot.width, x)))
+    if (!column || frame.scene.info.events === 0) return
+    const event = column.s - 1
+    this.store.set({ at: event === this.store.state.at ? null : event })
+  }
+
+  /** The column that is shown at a place; null before the columns of the device have arrived, and outside the trace. */
+  private columnUnder(frame: Frame, x: number): Column | null {
+    if (!frame.scene.data) return null
+    const axisX = pixelToX(frame, x)
+    const level = this.picture.levelAt(axisX)
+    return columnAt(frame.scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
+  }
+
   /** What lies under a place, from the exact columns; null outside the plot and before they have arrived. */
   private hitAt(frame: Frame, x: number, y: number): Hit | null {
     const { plot, scene } = frame
     if (!scene.data || x < 0 || x > plot.width || y < 0 || y > plot.height) return null
-    const axisX = pixelToX(frame, x)
-    const level = this.picture.levelAt(axisX)
-    const column = columnAt(scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
+    const column = this.columnUnder(frame, x)
     return column && { column, id: pick(scene.data, column.s, pixelToY(frame, y)) }
   }
 
   // Drawing
 
   private draw(): void {
+    if (this.scene) this.tracks.place(this.scene, this.element.clientHeight)
     const width = this.plotElement.clientWidth
     const height = this.plotElement.clientHeight
     const limits = this.limits()
@@ -198,11 +260,14 @@ export class TimelineView {
     this.picture.place(plot, window)
     this.picture.drawTiles(this.providerFor(limits), window)
     const { rects } = this.overlay
-    const frame: Frame = { rects, strips: this.overlay.begin(plot, width), scene: this.scene, axis: scale.axis, scale, window, plot, inks }
+    const frame: Frame = { rects, strips: this.overlay.begin(plot, width), scene: this.scene, axis: scale.axis, scale, window, plot, inks, moment: state.at }
     const hit = this.at && !this.box ? this.hitAt(frame, this.at.x, this.at.y) : null
-    this.overlay.draw(frame, { level: this.drawn.level, hover: hit, select: state.select, box: this.box })
+    this.hoverColumn = hit?.column ?? null
+    this.overlay.draw(frame, { level: this.drawn.level, hover: hit, select: state.select, box: this.ruler.isOn ? null : this.box })
+    this.ruler.draw(frame, this.box)
     this.picture.drawRects(rects, plot)
     this.showTooltip(frame, hit)
+    this.tracks.draw(this.scene, scale, window, plot, inks, isDark(state.theme))
     this.minimap.draw(this.scene, scale, window, inks, { left: plot.left, right: width - plot.left - plot.width }, this.themeKey)
     this.onDrawn()
   }
@@ -221,7 +286,8 @@ export class TimelineView {
     const dark = isDark(state.theme)
     this.inks ??= readInks(this.element)
     this.themeKey = dark ? 'dark' : 'light'
-    this.picture.colour(this.scene!.stacks?.count ?? 0, dark, this.inks.panel.rgba)
+    const panel = this.inks.panel.rgba
+    this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel), panel)
     return this.inks
   }
 
@@ -235,10 +301,8 @@ export class TimelineView {
     else this.tooltip.hide()
   }
 
-  /** CSS colour of an allocation's stack; null for none. */
+  /** CSS colour of what an allocation is coloured by; null for none. */
   colourOf(id: number): string | null {
-    const data = this.scene?.data
-    if (!data || id < 0 || id >= data.N) return null
-    return `rgb(${stackColour(data.stack[id], isDark(this.store.state.theme)).join(' ')})`
+    return this.bands.cssOf(id)
   }
 }

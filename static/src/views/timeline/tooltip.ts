@@ -7,8 +7,24 @@ const GAP = 14
 
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true })
+  private shown = ''
+  private width = 0
+  private height = 0
 
   show(lines: readonly Line[], x: number, y: number, swatch: string | null): void {
+    const { element } = this
+    const key = JSON.stringify([lines, swatch, innerWidth])
+    // Mostly it only moves: its text is laid out and painted again when it says something else.
+    if (element.hidden || key !== this.shown) this.write(lines, swatch)
+    this.shown = key
+    this.place(x, y)
+  }
+
+  hide(): void {
+    this.element.hidden = true
+  }
+
+  private write(lines: readonly Line[], swatch: string | null): void {
     const { element } = this
     const children = lines.map(({ kind, text }) => h('div', { class: `tip-${kind}` }, text))
     if (swatch && children.length) {
@@ -18,16 +34,18 @@ export class Tooltip {
     }
     fill(element, ...children)
     element.hidden = false
-    const parent = element.offsetParent as HTMLElement | null
-    if (!parent) return
-    const { offsetWidth, offsetHeight } = element
-    const right = x + GAP + offsetWidth <= parent.clientWidth
-    const below = y + GAP + offsetHeight <= parent.clientHeight
-    element.style.left = `${Math.max(4, right ? x + GAP : x - GAP - offsetWidth)}px`
-    element.style.top = `${Math.max(4, below ? y + GAP : y - GAP - offsetHeight)}px`
+    this.width = element.offsetWidth
+    this.height = element.offsetHeight
   }
 
-  hide(): void {
-    this.element.hidden = true
+  private place(x: number, y: number): void {
+    const { element, width, height } = this
+    const parent = element.offsetParent as HTMLElement | null
+    if (!parent) return
+    const right = x + GAP + width <= parent.clientWidth
+    const below = y + GAP + height <= parent.clientHeight
+    const left = Math.max(4, right ? x + GAP : x - GAP - width)
+    const top = Math.max(4, below ? y + GAP : y - GAP - height)
+    element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`
   }
 }

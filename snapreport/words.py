@@ -1,4 +1,4 @@
-"""Numbers in words, as the summary shows them. The page's twin is ``static/src/layout/format.ts``."""
+"""Numbers and devices in words, as every output shows them. The page's twin is ``static/src/layout/format.ts``."""
 
 from __future__ import annotations
 
@@ -37,3 +37,8 @@ def share_text(part: int, whole: int) -> str:
 def plural(value: int, noun: str) -> str:
     """``1 event``, ``2 events``."""
     return f"{count_text(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def device_name(kind: str, device: int) -> str:
+    """``cuda:0``; what is pinned on the host has no number."""
+    return "pinned host memory" if kind == "host" else f"{kind}:{device}"

@@ -1,0 +1,1 @@
+"""Commands of the command line beside the report itself, each loaded when it runs."""

@@ -1,0 +1,112 @@
+"""The command ``snapreport check``: rules in, an exit code out."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from snapreport.commands.shared import SizeType, load_all, parse_size, pipe_safe
+from snapreport.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from snapreport.findings.gate import Growth
+
+FAILED = 1
+# As findings/gate.py has them; loading that module for --help would cost half a second.
+KINDS = ("oom", "leak", "fragmentation", "churn")
+
+
+class GrowthType(click.ParamType):
+    """A share of the baseline or a number of bytes: ``5%``, ``0.5 %``, ``512MiB``."""
+
+    name = "growth"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Growth:
+        from snapreport.findings.gate import Growth
+
+        if isinstance(value, Growth):
+            return value
+        percent = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*", value)
+        if percent:
+            return Growth(share=float(percent[1]) / 100)
+        size = parse_size(value)
+        # A bare number could be meant as either.
+        if size is None or re.fullmatch(r"[\s0-9.]*", value) and size != 0:
+            self.fail(f"{value!r} is neither a percentage nor a size; try 5% or 512MiB", param, ctx)
+        return Growth(size=size)
+
+
+class KindsType(click.ParamType):
+    """Kinds of findings, separated by commas."""
+
+    name = "kinds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        kinds = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",") if part.strip()))
+        for kind in kinds:
+            if kind not in KINDS:
+                self.fail(f"{kind!r} is no kind of finding; there are {', '.join(KINDS)}", param, ctx)
+        if not kinds:
+            self.fail(f"no kind of finding given; there are {', '.join(KINDS)}", param, ctx)
+        return kinds
+
+
+@click.command()
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option("--max-peak", metavar="SIZE", type=SizeType(), help="The most that may be allocated at any moment, e.g. 30GiB.")
+@click.option("--max-reserved", metavar="SIZE", type=SizeType(), help="The most that may be reserved at any moment.")
+@click.option("--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with.")
+@click.option("--max-growth", metavar="SIZE|%", type=GrowthType(), help="How much more than the baseline's a peak may be, e.g. 5%.")
+@click.option("--fail-on", metavar="KINDS", type=KindsType(), help=f"Findings that fail the check: {', '.join(KINDS)}; with commas.")
+@click.option("--summary-md", metavar="FILE", type=click.Path(), help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.")
+@click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
+@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+def check(
+    snaps: tuple[str, ...],
+    max_peak: int | None,
+    max_reserved: int | None,
+    baseline: str | None,
+    max_growth: Growth | None,
+    fail_on: tuple[str, ...] | None,
+    summary_md: str | None,
+    junit: str | None,
+    as_json: bool,
+    rules: str | None,
+) -> int:
+    """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 for bad usage or input."""
+    if (baseline is None) != (max_growth is None):
+        raise click.UsageError("--baseline and --max-growth are given together")
+    from snapreport.findings.gate import Rules, check as run_check
+    from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text
+
+    limits = Rules(max_peak, max_reserved, max_growth, fail_on or ())
+    if not limits:
+        raise click.UsageError("no rule given: --max-peak, --max-reserved, --max-growth or --fail-on")
+    compared = load_all([baseline], rules)[0] if baseline else None
+    checks = [result for snapshot in load_all(snaps, rules) for result in run_check(snapshot, limits, compared)]
+    # Files first: a reader that closes the pipe must not cost the job its summary.
+    for path, render in ((summary_md, check_markdown), (junit, check_junit)):
+        if path:
+            _write(path, render(checks))
+    text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
+    pipe_safe(lambda: click.echo(text))
+    return 0 if all(result.passed for result in checks) else FAILED
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        # In place: a job's summary file may be mounted, so that it cannot be replaced.
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError) as error:
+        raise SnapshotError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None

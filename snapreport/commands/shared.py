@@ -1,0 +1,88 @@
+"""What several commands share: sizes and percents as arguments, reading snapshots, writing where a reader may go away."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from snapreport.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from snapreport.search.snapshot import Snapshot
+
+BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
+_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "t": 1000**4, "ti": 1024**4}
+
+
+class SizeType(click.ParamType):
+    """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        size = parse_size(value)
+        if not size:
+            self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
+        return size
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for what is no size."""
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmgt]i?)b?\s*", text, re.IGNORECASE | re.ASCII)
+    return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
+
+
+def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
+    """Read the snapshots. ``rules``: a file of categories."""
+    if list(snaps).count("-") > 1:
+        raise click.UsageError("standard input can be read once only")
+    # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from snapreport import load
+
+    return [load(snap, rules) for snap in snaps]
+
+
+def check_output(output: str, snaps: Sequence[str]) -> None:
+    """Refuse before the work what would be refused after it."""
+    if output == "-":
+        return
+    path = Path(output)
+    try:
+        if path.is_dir():
+            raise SnapshotError(f"{output}: cannot write the report: is a directory")
+        if not path.parent.is_dir():
+            raise SnapshotError(f"{output}: cannot write the report: no such directory")
+        if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
+            raise SnapshotError(f"{output}: cannot write the report: this is the snapshot itself")
+        target = path if path.exists() and not path.is_file() else path.resolve().parent
+        if not os.access(target, os.W_OK):
+            raise SnapshotError(f"{output}: cannot write the report: permission denied")
+    except (OSError, ValueError) as error:
+        if isinstance(error, SnapshotError):
+            raise
+        raise SnapshotError(f"{output}: cannot write the report: {error}") from None
+
+
+def pipe_safe(write: Any) -> Any:
+    """``write()``, where a reader that has gone away is no error worth telling."""
+    try:
+        result = write()
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:
+        quiet_stdout()
+        sys.exit(BROKEN_PIPE)
+
+
+def quiet_stdout() -> None:
+    """Nobody reads on: let the interpreter's last flush go nowhere instead of failing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

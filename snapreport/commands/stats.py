@@ -1,0 +1,62 @@
+"""The command ``snapreport stats``: a snapshot's numbers and findings, for people, for machines and for tickets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from snapreport.commands.shared import load_all, pipe_safe
+
+if TYPE_CHECKING:
+    from snapreport.search.snapshot import Snapshot
+
+
+@click.command()
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
+@click.option("--markdown", is_flag=True, help="Print what a ticket needs as Markdown: numbers, findings, top stacks.")
+@click.option("--query", metavar="TEXT", help="Tell about the allocations that match, e.g. 'size>1MiB live:peak -file:optim'.")
+@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+def stats(snaps: tuple[str, ...], as_json: bool, markdown: bool, query: str | None, rules: str | None) -> None:
+    """Print a snapshot's numbers, as a table, as JSON or as Markdown."""
+    if markdown and (as_json or query is not None):
+        raise click.UsageError("--markdown goes with neither --json nor --query")
+    if query is not None:
+        from snapreport.search.grammar import parse
+
+        parse(query)  # a bad query is told before the files are read
+    text = _text(load_all(snaps, rules), as_json, markdown, query)
+    pipe_safe(lambda: click.echo(text))
+
+
+def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: str | None) -> str:
+    if markdown:
+        from snapreport.report.ticket import ticket_markdown
+
+        return "\n".join(ticket_markdown(snapshot) for snapshot in snapshots)
+    if as_json:
+        from snapreport.timeline.stats import stats_document
+
+        document = stats_document([_with_findings(snapshot, query) for snapshot in snapshots])
+        # ASCII: the same bytes whatever the terminal's encoding.
+        return json.dumps(document if query is None else {**document, "query": query}, indent=1)
+    from snapreport.words import bytes_text
+
+    if query is not None:
+        from snapreport.search.matches import matches_table
+
+        return matches_table(query, [snapshot.stats(query) for snapshot in snapshots], bytes_text)
+    from snapreport.timeline.stats import stats_table
+
+    return stats_table([snapshot.stats() for snapshot in snapshots], bytes_text)
+
+
+def _with_findings(snapshot: Snapshot, query: str | None) -> dict[str, Any]:
+    from snapreport.findings.run import findings
+
+    file, found = snapshot.stats(query), findings(snapshot)
+    devices = [{**entry, "findings": [f.to_json() for f in found if f.device == entry["device"]]} for entry in file["devices"]]
+    return {**file, "devices": devices}

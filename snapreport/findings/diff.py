@@ -1,0 +1,263 @@
+"""What changed between two snapshots of one program: where the bytes of one moment were, and where they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.same_stacks import Matching, same_stacks
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.own_code import own_functions
+from snapreport.timeline.stats import stacks_at
+
+CHANGES = ("appeared", "vanished", "grew", "shrank", "same")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A pair of moments that are compared. ``name``: "peak", "end" or "step 12"; events: -1 is before the first."""
+
+    name: str
+    before_event: int
+    after_event: int
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceDiff:
+    """One device of two snapshots. ``stacks``: see :func:`stack_rows`; the others: see :func:`grouped`; a frame for each moment.
+
+    ``segments``: ``segment_type``, ``pool``, ``stream``, ``size``, ``before``, ``after`` (segments of the final states),
+    ``only_before``, ``only_after`` (those whose address the other side does not have).
+    """
+
+    before: DeviceTimeline
+    after: DeviceTimeline
+    moments: list[Moment]
+    stacks: list[pl.DataFrame]
+    categories: list[pl.DataFrame]
+    functions: list[pl.DataFrame]
+    segments: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class SnapshotDiff:
+    """``devices``: those of both; ``only_before``, ``only_after``: numbers of devices with data on one side alone."""
+
+    before: Snapshot
+    after: Snapshot
+    matching: Matching
+    devices: list[DeviceDiff]
+    only_before: list[int]
+    only_after: list[int]
+
+
+def diff(before: Snapshot, after: Snapshot) -> SnapshotDiff:
+    """Compare two snapshots, device by device: at their peaks, at their ends, and step by step where both recorded steps."""
+    matching = same_stacks(before.recording, after.recording)
+    here, there = (_with_data(snapshot) for snapshot in (before, after))
+    functions = _Functions(own_functions(before.recording), own_functions(after.recording))
+    return SnapshotDiff(
+        before,
+        after,
+        matching,
+        [_device(before, after, device, matching, functions) for device in here if device in there],
+        [device for device in here if device not in there],
+        [device for device in there if device not in here],
+    )
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """The function of the program's own code that each stack is in, on either side."""
+
+    before: pl.Series
+    after: pl.Series
+
+    def of(self, rows: pl.DataFrame) -> pl.Series:
+        """Of each identity; where both sides have it, as it is called after."""
+        ours, theirs = (names.gather(rows[f"stack_{side}"]) for side, names in (("before", self.before), ("after", self.after)))
+        return theirs.zip_with(theirs.is_not_null(), ours).alias("function")
+
+
+def _with_data(snapshot: Snapshot) -> list[int]:
+    return [d for d in snapshot.devices if len(snapshot.events(d)) or len(snapshot.allocations(d)) or len(snapshot.segments(d))]
+
+
+def _device(before: Snapshot, after: Snapshot, device: int, matching: Matching, functions: _Functions) -> DeviceDiff:
+    one, two = before.timeline(device), after.timeline(device)
+    moments = _moments(before, after, device)
+    stacks, categories, by_function = [], [], []
+    for moment in moments:
+        rows = stack_rows(
+            stacks_at(one.allocations, moment.before_event), stacks_at(two.allocations, moment.after_event), matching
+        )
+        stacks.append(rows)
+        by_function.append(grouped(rows.with_columns(function=functions.of(rows)), "function"))
+        categories.append(
+            grouped(
+                pl.concat([
+                    _by_category(one.allocations, moment.before_event, "before"),
+                    _by_category(two.allocations, moment.after_event, "after"),
+                ], how="diagonal").fill_null(0),
+                "name",
+            )
+        )  # fmt: skip
+    return DeviceDiff(one, two, moments, stacks, categories, by_function, _segments(before, after, device))
+
+
+def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) -> pl.DataFrame:
+    """A row per identity that holds bytes on a side, greatest change first.
+
+    ``before``, ``after``: ``stack``, ``bytes``, ``count`` of either side. Returns ``identity`` Int64, ``stack_before``,
+    ``stack_after`` (null: not there), ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``
+    Int64, ``change`` (one of ``CHANGES``). What is the same code on both sides and holds bytes on one only has appeared
+    or vanished too: at this moment it did.
+    """
+    sides = []
+    for name, rows, numbers in (("before", before, matching.before), ("after", after, matching.after)):
+        identity = pl.Series("identity", numbers[rows["stack"].to_numpy()] if len(rows) else np.zeros(0, np.int64))
+        sides.append(
+            rows.select(
+                identity,
+                pl.col("stack").cast(pl.Int64).alias(f"stack_{name}"),
+                pl.col("bytes").alias(f"bytes_{name}"),
+                pl.col("count").alias(f"count_{name}"),
+            )
+        )
+    joined = sides[0].join(sides[1], on="identity", how="full", coalesce=True)
+    return _with_change(joined).sort([pl.col("delta").abs(), "identity"], descending=[True, False])
+
+
+def grouped(rows: pl.DataFrame, by: str) -> pl.DataFrame:
+    """``name``, ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``, ``change``, greatest change first."""
+    sums = rows.group_by(pl.col(by).alias("name")).agg(
+        pl.col("bytes_before", "bytes_after", "count_before", "count_after").sum()
+    )
+    return _with_change(sums).sort([pl.col("delta").abs(), "name"], descending=[True, False])
+
+
+def _with_change(rows: pl.DataFrame) -> pl.DataFrame:
+    rows = rows.with_columns(
+        pl.col("bytes_before", "bytes_after", "count_before", "count_after").fill_null(0).cast(pl.Int64)
+    ).with_columns(delta=pl.col("bytes_after") - pl.col("bytes_before"))
+    change = (
+        pl.when(pl.col("count_before") == 0).then(pl.lit("appeared"))
+        .when(pl.col("count_after") == 0).then(pl.lit("vanished"))
+        .when(pl.col("delta") > 0).then(pl.lit("grew"))
+        .when(pl.col("delta") < 0).then(pl.lit("shrank"))
+        .otherwise(pl.lit("same"))
+    )  # fmt: skip
+    return rows.with_columns(change=change)
+
+
+def _by_category(allocations: pl.DataFrame, event: int, side: str) -> pl.DataFrame:
+    free = pl.col("free_event")
+    return (
+        allocations.filter((pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
+        .group_by(pl.col("category").cast(pl.String).alias("name"))
+        .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
+        .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count") for other in ("before", "after") if other != side)
+        .select("name", "bytes_before", "bytes_after", "count_before", "count_after")
+    )  # fmt: skip
+
+
+def _moments(before: Snapshot, after: Snapshot, device: int) -> list[Moment]:
+    one, two = before.timeline(device), after.timeline(device)
+    moments = [
+        _moment("peak", one, two, one.peak_event, two.peak_event),
+        _moment("end", one, two, len(one.events) - 1, len(two.events) - 1),
+    ]
+    return moments + [
+        _moment(f"step {number}", one, two, ours, theirs) for number, ours, theirs in _common_steps(before, after, device)
+    ]
+
+
+def _moment(name: str, one: DeviceTimeline, two: DeviceTimeline, before: int, after: int) -> Moment:
+    return Moment(name, before, after, int(one.allocated[before + 1]), int(two.allocated[after + 1]))
+
+
+def _common_steps(before: Snapshot, after: Snapshot, device: int) -> Sequence[tuple[int, int, int]]:
+    """(number, event of the step's own peak before, after) of the steps that both sides have, by number."""
+    peaks = []
+    for snapshot in (before, after):
+        timeline = snapshot.timeline(device)
+        found = {}
+        for number, first, last in timeline.steps.filter(pl.col("first_event") <= pl.col("last_event")).select("step", "first_event", "last_event").rows():
+            found[number] = first + int(np.argmax(timeline.allocated[first + 1 : last + 2]))
+        peaks.append(found)
+    return [(number, event, peaks[1][number]) for number, event in peaks[0].items() if number in peaks[1]]
+
+
+def _segments(before: Snapshot, after: Snapshot, device: int) -> pl.DataFrame:
+    key = ["segment_type", "pool", "stream", "size"]
+    sides = []
+    tables = [snapshot.segments(device) for snapshot in (before, after)]
+    for name, table, other in (("before", *tables), ("after", *tables[::-1])):
+        sides.append(
+            table.with_columns(size=pl.col("total_size"), alone=~pl.col("address").is_in(other["address"].implode()))
+            .with_columns(pl.col("segment_type", "pool").cast(pl.String).fill_null(""))
+            .group_by(key)
+            .agg(pl.len().cast(pl.Int64).alias(name), pl.col("alone").sum().cast(pl.Int64).alias(f"only_{name}"))
+        )
+    joined = sides[0].join(sides[1], on=key, how="full", coalesce=True, nulls_equal=True)
+    counts = ["before", "after", "only_before", "only_after"]
+    return (
+        joined.with_columns(pl.col(counts).fill_null(0))
+        .sort([((pl.col("after") - pl.col("before")) * pl.col("size")).abs(), "size", *key[:3]], descending=[True, True, False, False, False])
+        .select(*key, *counts)
+    )  # fmt: skip
+
+
+def diff_json(result: SnapshotDiff, top: int = 50) -> dict[str, Any]:
+    """The comparison as plain values (schema "snapreport-diff/1"): totals of every moment, and the ``top`` changes of each kind."""
+    return {
+        "schema": "snapreport-diff/1",
+        "before": {"file": result.before.recording.name, "bytes": result.before.recording.file_bytes},
+        "after": {"file": result.after.recording.name, "bytes": result.after.recording.file_bytes},
+        "only_before": result.only_before,
+        "only_after": result.only_after,
+        "devices": [_device_json(result, device, top) for device in result.devices],
+    }
+
+
+def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str, Any]:
+    moments = []
+    for moment, stacks, categories, functions in zip(
+        device.moments, device.stacks, device.categories, device.functions, strict=True
+    ):
+        rows = []
+        for row in stacks.filter(pl.col("change") != "same").head(top).rows(named=True):
+            side, stack = ("after", row["stack_after"]) if row["stack_after"] is not None else ("before", row["stack_before"])
+            recording = getattr(result, side).recording
+            frames = recording.frames[recording.stack(stack)].select("filename", "line", "name").rows(named=True)
+            rows.append({key: row[key] for key in ("bytes_before", "bytes_after", "count_before", "count_after", "delta", "change")} | {"frames": frames})
+        moments.append({
+            "name": moment.name,
+            "before_event": moment.before_event,
+            "after_event": moment.after_event,
+            "before_bytes": moment.before_bytes,
+            "after_bytes": moment.after_bytes,
+            "delta": moment.after_bytes - moment.before_bytes,
+            "categories": categories.rows(named=True),
+            "functions": functions.filter(pl.col("change") != "same").head(top).rows(named=True),
+            "stacks": rows,
+        })  # fmt: skip
+    return {
+        "device": device.before.device,
+        "kind": device.before.kind,
+        "before": _totals(device.before),
+        "after": _totals(device.after),
+        "moments": moments,
+        "segments": device.segments.filter((pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)).head(top).rows(named=True),
+    }  # fmt: skip
+
+
+def _totals(timeline: DeviceTimeline) -> dict[str, Any]:
+    keys = ("events", "allocations", "peak_allocated_bytes", "peak_event", "peak_reserved_bytes", "end_allocated_bytes", "end_reserved_bytes")
+    return {key: timeline.stats[key] for key in keys}

@@ -1,0 +1,210 @@
+"""Memory that is reserved and cannot be used: holes beside blocks in use, when the allocator had to ask for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.basis import basis_of
+from snapreport.findings.live import MOST, Names, names_of
+from snapreport.findings.model import Finding
+from snapreport.findings.reach import Request, reach_of
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.blocks import ASSUMED
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.state import State, state_at
+from snapreport.words import bytes_text, count_text, device_name, plural, share_text
+
+_GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
+LEAST_SHARE = 0.25
+"""Holes that the request could have used, if they were one, worth a warning from this share of all that is ever reserved."""
+LEAST_BYTES = 64 << 20
+IDLE_SHARE = 0.33
+"""Reserved beyond the most that was ever allocated, worth telling from this share on."""
+_TRIED = 8
+"""Moments looked at block by block, those with most bytes in holes first."""
+
+
+def fragmentation_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+    """A warning where much was free in pieces when more was taken from the device; else a word on a cache far above the need."""
+    if timeline.kind == "host" or not len(timeline.events) or not len(timeline.allocations):
+        return []
+    worst = worst_growth(timeline)
+    if worst is not None:
+        return [_fragmented(snapshot, timeline, *worst)]
+    return _oversized(timeline)
+
+
+def growths(timeline: DeviceTimeline) -> np.ndarray:
+    """Events that took memory from the device and made more reserved than ever before."""
+    reserved = timeline.reserved
+    grows = np.isin(action_codes(timeline.events), _GROWS)
+    return np.flatnonzero(grows & (reserved[1:] > np.maximum.accumulate(reserved)[:-1]))
+
+
+def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
+    """(state before it, the request, bytes in holes that it could have used were they one) of the worst growth; None: none is bad."""
+    events = growths(timeline)
+    split = timeline.fragmentation.inactive_split[events]  # index = event: the position before it
+    least = max(LEAST_BYTES, LEAST_SHARE * int(timeline.reserved.max()))
+    for at in np.argsort(-split, kind="stable")[:_TRIED]:
+        if split[at] < least:
+            break
+        event = int(events[at])
+        state = state_at(timeline, event - 1)
+        request = request_behind(timeline, event)
+        holes = reach_of(state, request, occupied_only=True).own
+        if holes >= max(least, request.size):
+            return state, request, holes
+    return None
+
+
+def request_behind(timeline: DeviceTimeline, event: int) -> Request:
+    """What the allocator took memory for at ``event``: the next allocation or failure recorded, else the memory itself."""
+    table = timeline.events
+    action = action_codes(table[event : event + 64])
+    after = np.flatnonzero((action == ACTIONS.index("alloc")) | (action == ACTIONS.index("oom")))
+    source = table.row(event + int(after[0]) if len(after) else event, named=True)
+    return Request(event, source["size"], source["stream"], source["pool"])
+
+
+def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, request: Request, holes: int) -> Finding:
+    parts, position = timeline.fragmentation, state.position
+    reserved = int(timeline.reserved[position + 1])
+    reach = reach_of(state, request, occupied_only=True)
+    names = names_of(snapshot)
+    pins = pinning_stacks(timeline, state, names)
+    expandable = expandable_setting(timeline)
+    name = device_name(timeline.kind, timeline.device)
+    evidence = {
+        "event": request.event,
+        "asked_bytes": request.size,
+        "reserved_bytes": reserved,
+        "allocated_bytes": int(timeline.allocated[position + 1]),
+        "rounding_bytes": int(parts.rounding[position + 1]),
+        "inactive_split_bytes": int(parts.inactive_split[position + 1]),
+        "wholly_free_bytes": int(parts.wholly_free[position + 1]),
+        "usable_hole_bytes": holes,
+        "largest_hole_bytes": reach.largest_own,
+        "segments": emptiest_segments(state),
+        "pinning_stacks": pins,
+        "expandable_segments": expandable,
+    }
+    detail = []
+    if pins:
+        top = pins[0]
+        detail.append(
+            f"{bytes_text(top['held_bytes'])} of {top['function']}, and nothing else, held {plural(top['segments'], 'segment')} "
+            f"with {bytes_text(top['free_bytes'])} free."
+        )
+    detail += _advice(expandable)
+    return Finding(
+        kind="fragmentation",
+        device=timeline.device,
+        severity="warning",
+        title=f"{name} took more memory for {bytes_text(request.size)} at event {count_text(request.event)} although "
+        f"{bytes_text(holes)} of the {bytes_text(reserved)} reserved were free: in holes of at most {bytes_text(reach.largest_own)}",
+        detail=detail,
+        bytes=holes,
+        event=position,
+        stack=pins[0]["stack"] if pins else None,
+        evidence=evidence,
+        basis=basis_of(timeline) + block_doubts(timeline),
+        confidence="likely" if block_doubts(timeline) or timeline.reconciliation_bytes else "sure",
+        link={"view": "segments", "at": position},
+    )
+
+
+def _advice(expandable: bool | None) -> list[str]:
+    if expandable:
+        return [
+            "Expandable segments were on: the holes are inside mapped ranges, and other sizes or lifetimes would have to help."
+        ]
+    off = "were off" if expandable is False else "seem to have been off (the setting was not recorded)"
+    return [f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across segments."]
+
+
+def _oversized(timeline: DeviceTimeline) -> list[Finding]:
+    at = int(np.argmax(timeline.reserved))
+    most, peak = int(timeline.reserved[at]), timeline.peak_bytes
+    idle = most - peak
+    if idle < max(LEAST_BYTES, IDLE_SHARE * most):
+        return []
+    parts = timeline.fragmentation
+    name = device_name(timeline.kind, timeline.device)
+    free, split = int(parts.wholly_free[at]), int(parts.inactive_split[at])
+    return [
+        Finding(
+            kind="fragmentation",
+            device=timeline.device,
+            severity="info",
+            title=f"{name} reserved up to {bytes_text(most)} although never more than {bytes_text(peak)} were allocated",
+            detail=[
+                f"When most was reserved, {bytes_text(free)} of it lay in wholly free segments and {bytes_text(split)} in holes of others.",
+                "Wholly free segments are given back before memory runs out; until then other processes cannot have them.",
+            ],
+            bytes=idle,
+            event=at - 1,
+            evidence={
+                "event": at - 1,
+                "reserved_bytes": most,
+                "peak_bytes": peak,
+                "rounding_bytes": int(parts.rounding[at]),
+                "inactive_split_bytes": split,
+                "wholly_free_bytes": free,
+                "expandable_segments": expandable_setting(timeline),
+            },
+            basis=basis_of(timeline) + block_doubts(timeline),
+            confidence="likely" if timeline.reconciliation_bytes else "sure",
+            link={"view": "reserved", "at": at - 1},
+        )
+    ]
+
+
+def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[dict[str, Any]]:
+    """Stacks whose blocks alone keep segments from being wholly free.
+
+    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` that hold them, most free bytes first.
+    """
+    used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
+    stacks = timeline.allocations["stack"].gather(used["allocation"])
+    single = (
+        used.with_columns(stack=stacks)
+        .group_by("segment")
+        .agg(pl.col("stack").first(), several=pl.col("stack").n_unique() > 1, held=pl.col("size").sum())
+        .filter(~pl.col("several"))
+    )
+    single = single.with_columns(free=state.segments["free"].gather(single["segment"])).filter(pl.col("free") > 0)
+    grouped = single.group_by("stack").agg(
+        segments=pl.len().cast(pl.Int64), free_bytes=pl.col("free").sum(), held_bytes=pl.col("held").sum()
+    )
+    top = grouped.sort(["free_bytes", "stack"], descending=[True, False]).head(MOST)
+    return [{**row, "function": names.function(row["stack"])} for row in top.rows(named=True)]
+
+
+def emptiest_segments(state: State) -> list[dict[str, Any]]:
+    """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``, ``blocks``."""
+    held = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
+        ["free", "address"], descending=[True, False]
+    )
+    return held.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks").rows(named=True)
+
+
+def expandable_setting(timeline: DeviceTimeline) -> bool | None:
+    """Whether expandable segments were on: as recorded, else as segments show; None where neither tells."""
+    setting = timeline.recording.settings.get("expandable_segments")
+    if isinstance(setting, bool):
+        return setting
+    return True if timeline.blocks.segments["expandable"].any() else None
+
+
+def block_doubts(timeline: DeviceTimeline) -> list[str]:
+    """What is not known for sure of the blocks, in a sentence; empty where all of it is."""
+    assumed = int((timeline.blocks.source == ASSUMED).sum())
+    if not assumed:
+        return []
+    share = share_text(assumed, len(timeline.allocations))
+    return [f"The block sizes of {plural(assumed, 'allocation')} ({share}) are assumed: each may be up to 1 MiB larger."]

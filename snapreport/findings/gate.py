@@ -1,0 +1,151 @@
+"""Rules that a snapshot has to keep, for continuous integration: what ``snapreport check`` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.findings.diff import DeviceDiff, diff
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.own_code import own_functions
+from snapreport.words import bytes_text, device_name, share_text
+
+# What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
+FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
+EVIDENCE_ROWS = 5
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How much a peak may grow: ``share`` of the baseline's peak, or ``size`` bytes; one of them is set."""
+
+    share: float | None = None
+    size: int | None = None
+
+    def limit(self, baseline: int) -> int:
+        """The greatest peak allowed, in bytes."""
+        return baseline + (self.size if self.size is not None else int(baseline * (self.share or 0.0)))
+
+    def __str__(self) -> str:
+        return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g} %"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``max_peak``, ``max_reserved``: bytes. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``."""
+
+    max_peak: int | None = None
+    max_reserved: int | None = None
+    max_growth: Growth | None = None
+    fail_on: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.fail_on) or any(rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth))
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one rule on one device. ``message``: one sentence; ``evidence``: what it rests on, a line each.
+
+    ``value``, ``limit``: bytes, or for ``fail_on`` rules the number of findings and 0.
+    """
+
+    rule: str
+    file: str
+    device: str
+    passed: bool
+    message: str
+    value: int
+    limit: int
+    evidence: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) -> list[Check]:
+    """Try every rule on every device with data. Raises :class:`SnapshotError` where there is nothing to try them on."""
+    timelines = [timeline for device in snapshot.devices if _has_data(timeline := snapshot.timeline(device))]
+    if not timelines:
+        raise SnapshotError(f"{snapshot.recording.path}: no events and no memory on any device: nothing to check")
+    checks = []
+    for timeline in timelines:
+        if rules.max_peak is not None:
+            checks.append(_at_most(snapshot, timeline, "max-peak", "allocated", timeline.peak_bytes, rules.max_peak))
+        if rules.max_reserved is not None:
+            reserved = int(timeline.reserved.max())
+            checks.append(_at_most(snapshot, timeline, "max-reserved", "reserved", reserved, rules.max_reserved))
+    if rules.max_growth is not None:
+        if baseline is None:
+            raise SnapshotError("max-growth needs a baseline")
+        checks += _growth(snapshot, baseline, rules.max_growth)
+    if rules.fail_on:
+        found = findings(snapshot)
+        checks += [_findings(snapshot, timeline, kind, found) for kind in rules.fail_on for timeline in timelines]
+    return checks
+
+
+def _has_data(timeline: DeviceTimeline) -> bool:
+    return bool(len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments))
+
+
+def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str, value: int, limit: int) -> Check:
+    name = device_name(timeline.kind, timeline.device)
+    passed = value <= limit
+    compared = "within" if passed else f"{bytes_text(value - limit)} over"
+    message = f"{name}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
+    evidence = [] if passed else _top(snapshot, timeline)
+    return Check(rule, snapshot.recording.name, name, passed, message, value, limit, evidence)
+
+
+def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
+    """Who holds most at the peak."""
+    names = own_functions(snapshot.recording)
+    rows = (
+        timeline.stacks_at_peak.with_columns(name=names.gather(timeline.stacks_at_peak["stack"]))
+        .group_by("name")
+        .agg(pl.col("bytes").sum(), pl.col("count").sum())
+        .sort(["bytes", "name"], descending=[True, False])
+    )
+    return [
+        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in {row['count']:,} from {row['name'] or 'no frames'}"
+        for row in rows.head(EVIDENCE_ROWS).rows(named=True)
+    ]
+
+
+def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Check]:
+    compared = diff(baseline, snapshot)
+    checks = []
+    for device in compared.devices:
+        before, after = device.moments[0].before_bytes, device.moments[0].after_bytes
+        name, limit = device_name(device.after.kind, device.after.device), growth.limit(before)
+        passed = after <= limit
+        change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
+        message = f"{name}: peak allocated {bytes_text(after)}, {change} than the baseline's {bytes_text(before)}; {growth} more is allowed"
+        evidence = [] if passed else _grown(device)
+        checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, after, limit, evidence))
+    if not checks:
+        raise SnapshotError(f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}")
+    return checks
+
+
+def _grown(device: DeviceDiff) -> list[str]:
+    rows = device.functions[0].filter(pl.col("delta") > 0).head(EVIDENCE_ROWS)
+    return [
+        f"{bytes_text(row['delta'])} more from {row['name'] or 'no frames'} ({bytes_text(row['bytes_before'])} → {bytes_text(row['bytes_after'])}, {row['change']})"
+        for row in rows.rows(named=True)
+    ]
+
+
+def _findings(snapshot: Snapshot, timeline: DeviceTimeline, kind: str, found: Sequence[Finding]) -> Check:
+    name = device_name(timeline.kind, timeline.device)
+    hits = [f for f in found if f.kind == kind and f.device == timeline.device and f.severity in ("error", "warning")]
+    message = f"{name}: {hits[0].title}" if hits else f"{name}: no {kind} found"
+    evidence = [f.title for f in hits[1:EVIDENCE_ROWS]] + (list(hits[0].detail) if hits else [])
+    return Check(f"fail-on {kind}", snapshot.recording.name, name, not hits, message, len(hits), 0, evidence)

@@ -1,0 +1,84 @@
+"""What is live at a position, and its bytes by category, stack, function and module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import polars as pl
+
+from snapreport.timeline.build import Snapshot
+from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.own_code import own_functions
+
+MOST = 10
+"""Rows of a breakdown that a finding tells; the page has them all."""
+
+
+class Names:
+    """What a snapshot's stacks are called; made once for all devices."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.functions = own_functions(snapshot.recording)
+        self.modules = ModulePaths(snapshot.recording)
+
+    def function(self, stack: int) -> str:
+        return self.functions[stack] or "allocations without frames"
+
+
+_made: WeakKeyDictionary[Snapshot, Names] = WeakKeyDictionary()
+
+
+def names_of(snapshot: Snapshot) -> Names:
+    if snapshot not in _made:
+        _made[snapshot] = Names(snapshot)
+    return _made[snapshot]
+
+
+def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
+    """The rows of what is live at ``position``, in birth order."""
+    free = pl.col("free_event")
+    return allocations.filter((pl.col("alloc_event") <= position) & ((free < 0) | (free > position)))
+
+
+def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
+    """``key``, ``bytes`` Int64, ``count``: most bytes first, then by key."""
+    grouped = live.group_by(key).agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
+    return grouped.sort(["bytes", key], descending=[True, False])
+
+
+def by_category(live: pl.DataFrame) -> list[dict[str, Any]]:
+    """``category``, ``bytes``, ``count``, all of them, most bytes first."""
+    return by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
+
+
+def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+    """``stack``, ``bytes``, ``count``, ``function``, ``category`` (of most of its bytes) of the greatest."""
+    top = by(live, "stack").head(most)
+    within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
+    within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
+    main = dict(within.sort(["size", "category"], descending=[False, True]).select("stack", "category").iter_rows())
+    return [{**row, "function": names.function(row["stack"]), "category": main[row["stack"]]} for row in top.rows(named=True)]
+
+
+def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+    """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
+    stacks = by(live, "stack")
+    return _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most).rows(named=True)
+
+
+def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
+    """``module``, ``bytes``, ``count``: module paths, "" where none is seen, most bytes first."""
+    stacks = by(live, "stack")
+    return _sums(stacks.with_columns(module=pl.Series(names.modules.of(stacks["stack"].to_list()), dtype=pl.String)), "module")
+
+
+def _sums(rows: pl.DataFrame, key: str) -> pl.DataFrame:
+    grouped = rows.group_by(key).agg(pl.col("bytes").sum(), pl.col("count").sum())
+    return grouped.sort(["bytes", key], descending=[True, False])
+
+
+def told(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -1,0 +1,46 @@
+"""A finding: one thing that a snapshot says about its memory, in words and in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+Confidence = Literal["sure", "likely", "guess"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found on one device.
+
+    kind: "peak", "oom", "fragmentation", "leak", "churn" or "advice". title: one sentence, as a colleague would say it.
+    detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at, None where
+    it is about the whole trace; stack: the stack it is about, None where there is no one.
+    evidence: the numbers behind the sentences, plain values for JSON. basis: what it rests on, in sentences: events seen,
+    how many bytes have frames, what the record cannot tell. confidence: "sure" where it follows from the record,
+    "likely" where a rule was met that has exceptions, "guess" where something needed for certainty was not recorded.
+    link: the state of the page that shows it: ``view``, and where they help ``at`` (a position), ``x`` (first and last
+    position), ``query``.
+    """
+
+    kind: str
+    device: int
+    severity: Severity
+    title: str
+    detail: list[str] = field(default_factory=list)
+    bytes: int = 0
+    event: int | None = None
+    stack: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    basis: list[str] = field(default_factory=list)
+    confidence: Confidence = "sure"
+    link: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def order(finding: Finding) -> tuple[int, int, int]:
+    """Sort key: errors before warnings before information, then most bytes, then the lowest device."""
+    return SEVERITIES.index(finding.severity), -finding.bytes, finding.device

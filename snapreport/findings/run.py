@@ -1,0 +1,33 @@
+"""Every finding of a snapshot: the one list of what is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from snapreport.findings.advice import advice_findings
+from snapreport.findings.churn import churn_findings
+from snapreport.findings.fragmentation import fragmentation_findings
+from snapreport.findings.leaks import leak_findings
+from snapreport.findings.model import Finding, order
+from snapreport.findings.oom import oom_findings
+from snapreport.findings.peak import peak_findings
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+
+# Each looks at one device. What is not there gives nothing.
+FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
+    oom_findings,
+    fragmentation_findings,
+    leak_findings,
+    churn_findings,
+    peak_findings,
+)
+
+
+def findings(snapshot: Snapshot) -> list[Finding]:
+    """Of all devices: errors, then warnings, then information, each with most bytes first."""
+    found = []
+    for device in snapshot.devices:
+        timeline = snapshot.timeline(device)
+        here = [finding for find in FINDERS for finding in find(snapshot, timeline)]
+        found += here + advice_findings(snapshot, timeline, here)
+    return sorted(found, key=order)

@@ -1,0 +1,164 @@
+"""Which stacks of two recordings are the same code, though its lines have moved.
+
+Two stacks are of one *shape* when their frames name the same functions of the same files, innermost to outermost, runtime
+noise left out (interpreters and dispatchers change between versions without the program changing). Where a shape has one
+stack on each side they are the same. Where it has several, they are paired in the order of their lines, which an edit
+elsewhere in the file leaves as it is, so that the lines of all pairs together differ least.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.noise import NOISE, frame_flags
+from snapreport.reading.recording import Recording
+
+# What lies under one of these is the same library wherever it is installed.
+_INSTALLED = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python3[^/]*)/(?!.*(?:site-packages|dist-packages)/)(.*)$")
+
+
+@dataclass(frozen=True)
+class Matching:
+    """``before``, ``after``: Int64, the number of the common identity of each stack of either recording.
+
+    Identities are 0 … ``count`` - 1; those below ``both`` occur on both sides. Stack 0, the empty one, is identity 0.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    both: int
+    count: int
+
+
+def same_stacks(before: Recording, after: Recording) -> Matching:
+    """Match the stacks of two recordings one to one."""
+    names = _file_names(before, after)
+    first, second = (_shapes(recording, renamed) for recording, renamed in zip((before, after), names, strict=True))
+    _number(first, second)
+    pairs: list[tuple[int, int]] = []
+    groups = defaultdict(lambda: ([], []))
+    for side, shapes in enumerate((first, second)):
+        for stack, key in enumerate(shapes.keys):
+            groups[key][side].append(stack)
+    for ours, theirs in groups.values():
+        if ours and theirs:
+            pairs += _nearest(ours, theirs, first, second)
+    pairs.sort()
+    identity = [np.full(len(shapes.keys), -1, np.int64) for shapes in (first, second)]
+    for side in (0, 1):
+        identity[side][[pair[side] for pair in pairs]] = np.arange(len(pairs))
+    count = len(pairs)
+    for numbers in identity:
+        alone = np.flatnonzero(numbers < 0)
+        numbers[alone] = count + np.arange(len(alone))
+        count += len(alone)
+    return Matching(identity[0], identity[1], len(pairs), count)
+
+
+@dataclass
+class _Shapes:
+    """A recording's stacks without noise. ``flat``: function of each frame (until numbered: row of ``functions``)."""
+
+    functions: pl.DataFrame
+    flat: np.ndarray
+    lines: np.ndarray
+    offsets: np.ndarray
+    keys: list[bytes]
+
+    def lines_of(self, stack: int) -> np.ndarray:
+        return self.lines[self.offsets[stack] : self.offsets[stack + 1]]
+
+
+def _shapes(recording: Recording, files: pl.Series) -> _Shapes:
+    frames = recording.frames
+    keep = (frame_flags(frames).to_numpy() & NOISE == 0)[recording.stack_frames]
+    flat = recording.stack_frames[keep]
+    offsets = np.concatenate(([0], np.cumsum(keep)))[recording.stack_offsets]
+    lines = frames["line"].to_numpy()[flat] if len(flat) else np.zeros(0, np.int64)
+    return _Shapes(pl.DataFrame({"file": files, "name": frames["name"]}), flat, lines, offsets, [])
+
+
+def _number(first: _Shapes, second: _Shapes) -> None:
+    """Give functions (file and name) common numbers and every stack its key."""
+    both = pl.concat([first.functions, second.functions])
+    number = both.select(n=pl.struct("file", "name").rank("dense")).to_series().to_numpy().astype(np.int32)
+    cut = len(first.functions)
+    for shapes, numbers in ((first, number[:cut]), (second, number[cut:])):
+        flat = numbers[shapes.flat] if len(shapes.flat) else np.zeros(0, np.int32)
+        ends = shapes.offsets.tolist()
+        shapes.keys = [flat[a:b].tobytes() for a, b in pairwise(ends)]
+
+
+def _nearest(ours: list[int], theirs: list[int], first: _Shapes, second: _Shapes) -> list[tuple[int, int]]:
+    """Pair stacks of one shape, as many as the smaller side has."""
+    if len(ours) == len(theirs) == 1:
+        return [(ours[0], theirs[0])]
+    swap = len(ours) > len(theirs)
+    few, many = (theirs, ours) if swap else (ours, theirs)
+    few_lines, many_lines = (second, first) if swap else (first, second)
+    rows, columns = (
+        sorted(stacks, key=lambda stack, lines=lines: lines.lines_of(stack).tolist())
+        for stacks, lines in ((few, few_lines), (many, many_lines))
+    )
+    picked = _in_order(np.stack([few_lines.lines_of(stack) for stack in rows]), np.stack([many_lines.lines_of(stack) for stack in columns]))
+    pairs = [(row, columns[column]) for row, column in zip(rows, picked, strict=True)]
+    return [(b, a) for a, b in pairs] if swap else pairs
+
+
+def _in_order(rows: np.ndarray, columns: np.ndarray) -> list[int]:
+    """A column for each row, ascending, so that the sum of the differences is least. ``rows`` are no more than ``columns``."""
+    if len(rows) == len(columns):
+        return list(range(len(rows)))
+    # least[j]: the least sum for the rows so far with the last of them at a column up to j.
+    least = np.zeros(len(columns))
+    is_best = np.zeros((len(rows), len(columns)), bool)
+    for number, row in enumerate(rows):
+        before = np.concatenate(([np.inf], least[:-1])) if number else least
+        here = before + np.abs(columns - row).sum(axis=1)
+        least = np.minimum.accumulate(here)
+        is_best[number] = here == least
+    picked, end = [], len(columns)
+    for number in range(len(rows) - 1, -1, -1):
+        end = int(np.flatnonzero(is_best[number, :end])[-1])
+        picked.append(end)
+    return picked[::-1]
+
+
+def _file_names(before: Recording, after: Recording) -> tuple[pl.Series, pl.Series]:
+    """The files of both recordings' frames under names that do not depend on where a library or a checkout lies."""
+    sides = [[_installed(name) for name in recording.frames["filename"].to_list()] for recording in (before, after)]
+    own = [{name for name in names if _is_own(name)} for names in sides]
+    # Recorded in one place, the paths say it themselves. Else what all of a side's own files have in common goes.
+    if not own[0] & own[1]:
+        roots = [_common_folder(sorted(names)) for names in own]
+        sides = [[_under(name, root) for name in names] for names, root in zip(sides, roots, strict=True)]
+    first, second = (pl.Series("file", names, dtype=pl.String) for names in sides)
+    return first, second
+
+
+def _installed(name: str) -> str:
+    name = name.replace("\\", "/")
+    found = _INSTALLED.search(name)
+    return found[1] if found else name
+
+
+def _is_own(name: str) -> bool:
+    """An absolute path of the program's own Python."""
+    return name.endswith(".py") and (name.startswith("/") or name[1:3] == ":/")
+
+
+def _common_folder(names: Sequence[str]) -> str:
+    folders = [name.rpartition("/")[0] for name in names]
+    return os.path.commonprefix([f"{folder}/" for folder in folders]).rpartition("/")[0] if folders else ""
+
+
+def _under(name: str, root: str) -> str:
+    return name.removeprefix(f"{root}/") if root and _is_own(name) else name

@@ -1,0 +1,72 @@
+"""Findings as the static summary shows them: words, and a link that the page follows where scripts run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from snapreport.findings.model import Finding
+
+MOST_ADVICE = 4
+"""Pieces of advice shown per device, the greatest saving first; all of them stand in ``stats --json``."""
+
+_LABEL = {"oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "churn": "Churn", "advice": "Advice", "peak": "Peak"}
+_SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
+
+
+@dataclass(frozen=True)
+class FindingCard:
+    """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that shows it;
+    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described."""
+
+    severity: str
+    label: str
+    title: str
+    detail: list[str]
+    rests: str
+    link: str
+    term: str = ""
+    url: str = ""
+
+
+def finding_cards(
+    found: Sequence[Finding], index: dict[int, int], told: Sequence[str], file: str = ""
+) -> list[FindingCard]:
+    """Cards of one snapshot's findings, in their order. ``index``: the page's index of each device; ``told``: what findings
+    rest on that is said once for all; ``file``: said before each title where a report holds several."""
+    shown, advice = [], dict.fromkeys(index, 0)
+    for finding in found:
+        if finding.kind == "advice":
+            advice[finding.device] += 1
+            if advice[finding.device] > MOST_ADVICE:
+                continue
+        shown.append(finding)
+    return [
+        FindingCard(
+            finding.severity,
+            _LABEL.get(finding.kind, finding.kind),
+            f"{file}: {finding.title}" if file else finding.title,
+            list(finding.detail),
+            _SURE[finding.confidence] + " ".join(line for line in finding.basis if line not in told),
+            link_of(finding, index[finding.device]),
+            str(finding.evidence.get("term", "")),
+            str(finding.evidence.get("url", "")),
+        )
+        for finding in shown
+    ]
+
+
+def link_of(finding: Finding, device: int) -> str:
+    """The page's hash for a finding: see ``static/src/ui/hash.ts``."""
+    link = finding.link
+    parts = [f"view={link.get('view', 'timeline')}", f"device={device}"]
+    if link.get("at") is not None:
+        parts.append(f"at={link['at']}")
+    if link.get("x"):
+        parts.append(f"x={link['x'][0]}..{link['x'][1]}")
+    if link.get("query"):
+        parts.append(f"query={quote(str(link['query']), safe='')}")
+    if finding.stack is not None and link.get("select") is not None:
+        parts.append(f"select={link['select']}")
+    return "#" + "&".join(parts)

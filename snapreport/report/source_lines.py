@@ -1,0 +1,186 @@
+"""Lines of source around the lines that frames name, for a report that is asked to hold them (``--source DIR``).
+
+Never by default: a report is passed on, and a program's text may not be. Only regular files that lie under one of the folders
+are read, wherever links point, and of these only text. A frame's file is found by the end of its path: recorded and read
+on different machines, the beginning differs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.words import plural
+
+AROUND = 3  # lines on either side
+MAX_FILE_BYTES = 4 << 20  # of one file; programs are smaller, tables and generated code are not worth it
+MAX_TEXT = 4 << 20  # characters in a report
+MAX_LINE = 500  # characters of a line
+MAX_SEARCHED = 200_000  # files under all folders
+_SKIPPED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".tox", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+
+Parts = tuple[str, ...]
+
+
+@dataclass
+class SourceLines:
+    """``files``: a frame's file name to stretches of lines, each [number of the first, [text, …]]; ascending, apart.
+
+    ``cut``: the limit of a report was reached, the rest is missing.
+    """
+
+    files: dict[str, list[list[object]]] = field(default_factory=dict)
+    cut: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the report says of itself; "" where nothing is embedded."""
+        if not self.files:
+            return ""
+        lines = sum(len(texts) for stretches in self.files.values() for _, texts in stretches)
+        more = ", not all of them: they would take too much room" if self.cut else ""
+        return f"this report holds {plural(lines, 'line')} of source of {plural(len(self.files), 'file')} (--source){more}"
+
+
+def source_lines(frames: Sequence[pl.DataFrame], folders: Sequence[str | os.PathLike[str]]) -> SourceLines:
+    """The lines around every frame's, as far as their files are found under ``folders``.
+
+    ``frames``: tables of ``filename``, ``line``, ``name``. Raises :class:`SnapshotError` for a folder that is none.
+    """
+    found = SourceLines()
+    if not folders:
+        return found
+    named = pl.concat([table.select("filename", "line", "name") for table in frames]).filter(pl.col("line") > 0).unique()
+    by_file = named.group_by("filename").agg("line", "name").sort("filename")
+    wanted = {name: parts for name in by_file["filename"].to_list() if (parts := _parts(name))}
+    candidates = _candidates(folders, {parts[-1] for parts in wanted.values()})
+    room = MAX_TEXT
+    for name, lines, functions in by_file.iter_rows():
+        texts = _text_of(wanted.get(name, ()), candidates, lines, functions)
+        if texts is None:
+            continue
+        stretches = _stretches(texts, np.unique(np.array(lines, np.int64)))
+        size = sum(len(text) for _, part in stretches for text in part)
+        if size > room:
+            found.cut = True
+            continue
+        room -= size
+        if stretches:
+            found.files[name] = stretches
+    return found
+
+
+def _parts(filename: str) -> Parts:
+    """A recorded path in parts; empty for what names no file ("<string>", "??") or climbs ("..")."""
+    parts = tuple(part for part in filename.replace("\\", "/").split("/") if part not in ("", "."))
+    if not parts or ".." in parts or parts[-1].startswith("<") or parts[-1] == "??":
+        return ()
+    return parts
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    whole: Parts
+    inside: Parts  # below the folder that was given
+
+
+def _candidates(folders: Sequence[str | os.PathLike[str]], names: set[str]) -> dict[str, list[_File]]:
+    """Files under the folders by their name, those that are wanted."""
+    found: dict[str, list[_File]] = {}
+    seen = set()
+    searched = 0
+    for folder in folders:
+        root = Path(folder)
+        if not root.is_dir():
+            raise SnapshotError(f"{folder}: no such directory (--source)")
+        root = root.resolve()
+        for path in _files_under(root):
+            searched += 1
+            if searched > MAX_SEARCHED:
+                raise SnapshotError(f"{folder}: more than {MAX_SEARCHED:,} files; give --source a smaller directory")
+            if path.name not in names:
+                continue
+            # A link may lead out of the folder: what counts is where the file really lies.
+            target = Path(os.path.realpath(path))
+            if path in seen or not target.is_relative_to(root) or not _is_readable(target):
+                continue
+            seen.add(path)
+            found.setdefault(path.name, []).append(_File(target, path.parts, path.relative_to(root).parts))
+    return found
+
+
+def _files_under(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES
+
+
+def _text_of(parts: Parts, candidates: dict[str, list[_File]], lines: list[int], functions: list[str]) -> list[str] | None:
+    """The lines of the file that a recorded path means; None where none or several fit equally well."""
+    ranked = []
+    for file in candidates.get(parts[-1], []) if parts else []:
+        same = _common_end(parts, file.whole)
+        if same >= 2 or same == len(parts) or same == len(file.inside):
+            ranked.append((same, file))
+    best = max((same for same, _ in ranked), default=0)
+    fitting = []
+    for same, file in ranked:
+        texts = _read(file.path) if same == best else None
+        if texts is None or max(lines) > len(texts):
+            continue
+        # A name alone is a weak sign ("utils.py"): then the functions have to be there too.
+        if same >= 2 or _defines(texts, functions):
+            fitting.append((file.path, texts))
+    return fitting[0][1] if len({path for path, _ in fitting}) == 1 else None
+
+
+def _common_end(a: Parts, b: Parts) -> int:
+    same = 0
+    while same < min(len(a), len(b)) and a[-1 - same] == b[-1 - same]:
+        same += 1
+    return same
+
+
+def _read(path: Path) -> list[str] | None:
+    try:
+        content = path.read_bytes()
+        if b"\0" in content or len(content) > MAX_FILE_BYTES:
+            return None
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _defines(texts: list[str], functions: list[str]) -> bool:
+    """Whether the functions of all frames are defined in a Python file; those without a name of their own count as there."""
+    defined = {found[1] for text in texts if (found := re.match(r"\s*(?:async\s+)?def\s+(\w+)", text))}
+    plain = {name.rsplit(".", 1)[-1] for name in functions if re.fullmatch(r"[\w.]+", name)}
+    return plain <= defined
+
+
+def _stretches(texts: list[str], lines: np.ndarray) -> list[list[object]]:
+    """[first line, texts] of the lines around ``lines`` (ascending), those that touch joined."""
+    begins = np.maximum(lines - AROUND, 1)
+    ends = np.minimum(lines + AROUND, len(texts))
+    apart = np.append(True, begins[1:] > ends[:-1] + 1)
+    first = begins[apart]
+    last = ends[np.append(np.flatnonzero(apart)[1:] - 1, len(lines) - 1)]
+    return [[a, [text[:MAX_LINE] for text in texts[a - 1 : b]]] for a, b in zip(first.tolist(), last.tolist(), strict=True)]

@@ -1,0 +1,255 @@
+"""Which allocations a query matches. Every term is a mask over whole columns: strings → frames → stacks → allocations.
+
+The page's twin is ``static/src/search/evaluate.ts``; the tests hold both against a third evaluation, written row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from snapreport.search.fields import Choice, Range, Text
+from snapreport.search.grammar import AllOf, Node, Not, Term, parse
+from snapreport.search.steps import in_range, spans_of, within_spans
+from snapreport.search.texts import Folded, StackTexts
+from snapreport.timeline.build import DeviceTimeline
+
+NO_TIMES = "this snapshot was recorded without times"
+NO_OOM = "no allocation failed for want of memory"
+NO_STEPS = "this snapshot has no ProfilerStep annotations"
+NO_STEP = "no ProfilerStep annotation of this snapshot has such a number"
+NO_ANNOTATION = "no annotation of this snapshot has such a name"
+
+
+@dataclass
+class Found:
+    """``mask``: bool for each allocation. ``notes``: why terms cannot match anything here, each once."""
+
+    mask: np.ndarray
+    notes: list[str] = field(default_factory=list)
+
+
+class Searcher:
+    """Answers queries about one device. Strings are folded when the first query asks for them, and kept."""
+
+    def __init__(self, timeline: DeviceTimeline, stacks: StackTexts) -> None:
+        self.timeline = timeline
+        self.table = timeline.allocations
+        self.stacks = stacks
+        self._notes: list[str] = []
+
+    def find(self, query: str) -> Found:
+        """Raises :class:`QueryError` for a query that cannot be read."""
+        tree = parse(query)
+        self._notes = []
+        mask = self._node(tree)
+        return Found(mask, list(dict.fromkeys(self._notes)))
+
+    def _node(self, node: Node) -> np.ndarray:
+        if isinstance(node, Term):
+            return self._term(node)
+        if isinstance(node, Not):
+            return ~self._node(node.inner)
+        is_all = isinstance(node, AllOf)
+        mask = np.full(len(self.table), is_all)
+        for part in node.parts:
+            mask = mask & self._node(part) if is_all else mask | self._node(part)
+        return mask
+
+    def _term(self, term: Term) -> np.ndarray:
+        test = term.test
+        if isinstance(test, Text):
+            return self._text(term.field, test)
+        if isinstance(test, Choice):
+            return self._choice(term.field, test)
+        return self._range(term.field, test)
+
+    # Texts
+
+    def _text(self, name: str, test: Text) -> np.ndarray:
+        if name == "meta":
+            return self._contexts.having(test.parts) | self._metadata.having(test.parts)
+        if name == "step":
+            return self._steps(test)
+        if name == "file":
+            return self._of_stacks(self.stacks.with_file(test))
+        if name == "func":
+            return self._of_stacks(self.stacks.with_function(test))
+        found = self._of_stacks(self.stacks.with_either(test))
+        if name == "":
+            for column in (self._contexts, self._metadata, self._categories, self._pools):
+                found = found | column.having(test.parts)
+        return found
+
+    def _of_stacks(self, hit: np.ndarray) -> np.ndarray:
+        return hit[self._column("stack")]
+
+    @cached_property
+    def _contexts(self) -> Folded:
+        return Folded(self.table["compile_context"])
+
+    @cached_property
+    def _metadata(self) -> Folded:
+        return Folded(self.table["user_metadata"])
+
+    @cached_property
+    def _categories(self) -> Folded:
+        return Folded(self.table["category"])
+
+    @cached_property
+    def _pools(self) -> Folded:
+        return Folded(self.table["pool"])
+
+    # Names
+
+    def _choice(self, name: str, test: Choice) -> np.ndarray:
+        if name in ("category", "origin"):
+            return self.table[name].cast(pl.String).is_in(test.names).to_numpy()
+        if name == "pool":
+            return self._pool(test.names[0])
+        if name == "device":
+            return np.full(len(self.table), self.timeline.kind.lower() == test.names[0])
+        return self._moment(test.names[0])
+
+    def _pool(self, name: str) -> np.ndarray:
+        pool = self.table["pool"].fill_null("")
+        shared = {"default": "(0, 0)", "none": ""}
+        if name == "private":
+            return ~pool.is_in(["", "(0, 0)"]).to_numpy()
+        return (pool == shared.get(name, name)).to_numpy()
+
+    def _moment(self, name: str) -> np.ndarray:
+        if name == "oom":
+            events = self.timeline.oom_events
+            if not events:
+                self._notes.append(NO_OOM)
+            counts = np.zeros(self._positions + 1, np.int64)
+            counts[np.array(events, np.int64) + 2] = 1  # the state after event i is position s = i + 1
+            seen = np.cumsum(counts)
+            return seen[self._end] > seen[self._start]
+        last = len(self.timeline.events) - 1
+        event = {"start": -1, "end": last, "peak": self.timeline.peak_event}[name]
+        return (self._start <= event + 1) & (self._end > event + 1)
+
+    # Numbers
+
+    def _range(self, name: str, test: Range) -> np.ndarray:
+        if name == "addr":
+            return self._addresses(test)
+        if name == "event":
+            return self._events(test)
+        if name == "time":
+            return _between(self._alloc_us, test)
+        if name == "lifetime":
+            return self._lifetimes(test)
+        if name == "live":
+            found = self._end > (0 if test.low is None else max(test.low, -1) + 1)
+            return found if test.high is None else found & (self._start <= test.high + 1)
+        if name == "device":
+            return np.full(len(self.table), in_range(self.timeline.device, test))
+        if name == "line":
+            return self._of_stacks(self.stacks.with_frame(_between(self.stacks.lines, test)))
+        if name == "step":
+            return self._steps(test)
+        return _between(self._column(name), test)
+
+    def _addresses(self, test: Range) -> np.ndarray:
+        """What has a byte in the range; a single address is a range too."""
+        start, size = self.table["addr"].to_numpy(), np.maximum(self._column("size"), 1).astype(np.uint64)
+        low = 0 if test.low is None else test.low
+        high = 2**64 - 1 if test.high is None else test.high
+        if low >= 2**64 or high < 0:
+            return np.zeros(len(start), bool)
+        reaches = (start >= np.uint64(low)) | (np.uint64(low) - start < size)
+        return reaches & (start <= np.uint64(min(high, 2**64 - 1)))
+
+    def _events(self, test: Range) -> np.ndarray:
+        """One event: what it is about. A range: what was allocated in it."""
+        born = self._column("alloc_event")
+        if test.low is None or test.low != test.high or test.low < 0:
+            return _between(born, test)
+        ends = (self._column(name) == test.low for name in ("free_requested_event", "free_event"))
+        return np.logical_or.reduce([born == test.low, *ends])
+
+    def _lifetimes(self, test: Range) -> np.ndarray:
+        if test.unit == "events":
+            return _between(self._end - self._start, test)
+        if self._event_us is None:
+            return _between(self._alloc_us, test)
+        last = len(self._event_us) - 1
+        born, gone = self._column("alloc_event"), self._column("free_event")
+        lived = self._event_us[np.where(gone < 0, last, gone)] - self._event_us[np.maximum(born, 0)]
+        return _between(lived, test)
+
+    def _steps(self, test: Range | Text) -> np.ndarray:
+        annotations = self.timeline.recording.annotations
+        spans = spans_of(annotations, self.timeline.device, test)
+        if self._event_us is None:
+            self._notes.append(NO_TIMES)
+        elif not spans:
+            has_steps = bool(annotations["name"].str.starts_with("ProfilerStep#").any())
+            self._notes.append(NO_ANNOTATION if isinstance(test, Text) else NO_STEP if has_steps else NO_STEPS)
+        origin = self._first_us
+        return within_spans(self._alloc_us, [(start - origin, end - origin) for start, end in spans])
+
+    # Columns
+
+    def _column(self, name: str) -> np.ndarray:
+        return self.table[name].to_numpy()
+
+    @property
+    def _positions(self) -> int:
+        return len(self.timeline.events) + 1
+
+    @cached_property
+    def _start(self) -> np.ndarray:
+        """First position (s = event + 1) at which each allocation is live."""
+        return self._column("alloc_event").astype(np.int64) + 1
+
+    @cached_property
+    def _end(self) -> np.ndarray:
+        """First position at which it is no longer."""
+        gone = self._column("free_event").astype(np.int64)
+        return np.where(gone < 0, self._positions, gone + 1)
+
+    @cached_property
+    def _first_us(self) -> int:
+        """The time of the first event, on the recorder's clock; 0 without times."""
+        times = self._filled_times
+        return 0 if times is None else int(times[0])
+
+    @cached_property
+    def _event_us(self) -> np.ndarray | None:
+        """µs since the first event for each event; None where there are no times."""
+        times = self._filled_times
+        return None if times is None else times - self._first_us
+
+    @cached_property
+    def _filled_times(self) -> np.ndarray | None:
+        """An event without a time among others has that of the one before, as everywhere in the report."""
+        times = self.timeline.events["time_us"]
+        if times.null_count() == len(times):
+            return None
+        return times.fill_null(strategy="forward").fill_null(strategy="backward").to_numpy().astype(np.int64)
+
+    @property
+    def _alloc_us(self) -> np.ndarray:
+        """µs from the first event to the alloc; NaN where the trace has none, or no times."""
+        if self._event_us is None:
+            self._notes.append(NO_TIMES)
+            return np.full(len(self.table), np.nan)
+        born = self._column("alloc_event")
+        return np.where(born >= 0, self._event_us[np.maximum(born, 0)].astype(np.float64), np.nan)
+
+
+def _between(values: np.ndarray, test: Range) -> np.ndarray:
+    """bool for each value; NaN is in no range."""
+    inside = ~np.isnan(values)
+    if test.low is not None:
+        inside = inside & (values >= test.low)
+    if test.high is not None:
+        inside = inside & (values <= test.high)
+    return inside

@@ -1,0 +1,226 @@
+"""The fields of the query language, and how the value of each is read. The page's twin is ``static/src/search/fields.ts``.
+
+Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from snapreport.errors import QueryError
+
+# Field → what its value is. The order is that in messages.
+FIELDS = {
+    "size": "size",
+    "addr": "address",
+    "stream": "stream",
+    "pool": "pool",
+    "device": "device",
+    "category": "category",
+    "origin": "origin",
+    "event": "whole",
+    "time": "time",
+    "lifetime": "lifetime",
+    "live": "moment",
+    "file": "text",
+    "func": "text",
+    "line": "whole",
+    "stack": "whole or text",
+    "step": "whole or text",
+    "meta": "text",
+}
+CATEGORIES = (
+    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input", "communication",
+)  # fmt: skip
+ORIGINS = ("traced", "freed", "ghost")
+PREEXISTING = "preexisting"
+MOMENTS = ("start", "peak", "end", "oom")
+POOLS = ("default", "private", "none")
+
+# What a number can say beyond any data; both ends fit every column.
+_LIMIT = 2**64
+_NUMBER = r"[0-9](?:[0-9,_]{0,24}[0-9])?(?:\.[0-9]{1,12})?"
+_SIZE = re.compile(rf"({_NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)")
+_TIME = re.compile(rf"({_NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)")
+_WHOLE = re.compile(r"(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)")
+_ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,20})")
+_PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
+_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
+               "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}  # fmt: skip
+_US = {"": 1.0, "ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from ``low`` to ``high``, both included; None: no bound. ``unit``: "events" or "us" of a lifetime."""
+
+    low: int | None
+    high: int | None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that holds ``parts`` in this order, all folded. ``place``: or a frame in such a file at this line."""
+
+    parts: tuple[str, ...]
+    place: tuple[tuple[str, ...], int] | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some names."""
+
+    names: tuple[str, ...]
+
+
+Test = Range | Text | Choice
+
+
+def fold(text: str) -> str:
+    """Text as it is compared: lower case, and with one kind of slash."""
+    return text.lower().replace("\\", "/")
+
+
+def looks_for(words: str, *, is_quoted: bool) -> Text:
+    """The test of a bare word. ``*`` stands for anything and ``file.py:12`` for a place unless the word is quoted."""
+    return Text((fold(words),)) if is_quoted else Text(_parts(words), _place(words))
+
+
+def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Test:
+    """What a value tests. ``at``: where it begins in the query. Raises :class:`QueryError`."""
+    kind = FIELDS[field]
+    is_equal = op in (":", "=")
+    bad = _Bad(field, value, at)
+    if kind == "text" or (kind == "whole or text" and is_equal and not _is_whole_range(value)):
+        if not is_equal:
+            raise bad(f"{field} is text and takes : only")
+        return Text((fold(value),) if is_quoted else _parts(value), _place(value) if field == "file" else None)
+    if kind in ("category", "origin", "pool"):
+        if not is_equal:
+            raise bad(f"{field} is a name and takes : only")
+        return _choice(kind, value, bad)
+    if kind == "moment" and is_equal and value.lower() in MOMENTS:
+        return Choice((value.lower(),))
+    if kind == "device" and is_equal and re.fullmatch(r"[A-Za-z]+", value):
+        return Choice((value.lower(),))
+    return _range(field, kind, op, value, bad)
+
+
+def is_quantity(text: str) -> bool:
+    """Whether text can only be meant as a number with or without a unit."""
+    return bool(text) and bool(_SIZE.fullmatch(text) or _TIME.fullmatch(text))
+
+
+class _Bad:
+    """Makes errors about a value or a part of it."""
+
+    def __init__(self, field: str, value: str, at: int) -> None:
+        self.field, self.value, self.at = field, value, at
+
+    def __call__(self, message: str, begin: int = 0, length: int | None = None) -> QueryError:
+        length = len(self.value) - begin if length is None else length
+        return QueryError(message, self.at + begin, max(length, 1))
+
+
+def _parts(words: str) -> tuple[str, ...]:
+    return tuple(part for part in fold(words).split("*") if part)
+
+
+def _place(words: str) -> tuple[tuple[str, ...], int] | None:
+    found = _PLACE.fullmatch(words)
+    return (_parts(found[1]), int(found[2])) if found else None
+
+
+def _is_whole_range(value: str) -> bool:
+    return all(not end or _WHOLE.fullmatch(end) for end in value.split("..", 1)) and value != ".."
+
+
+def _choice(kind: str, value: str, bad: _Bad) -> Choice:
+    wanted = value.lower()
+    if kind == "category":
+        names = tuple(name for name in CATEGORIES if wanted in name)
+        if not names:
+            raise bad(f'there is no category "{value}"; categories are {", ".join(CATEGORIES)}')
+        return Choice(names)
+    if kind == "origin":
+        if wanted == PREEXISTING:
+            return Choice(("freed", "ghost"))
+        if wanted not in ORIGINS:
+            raise bad(f'there is no origin "{value}"; origins are {", ".join((*ORIGINS, PREEXISTING))}')
+        return Choice((wanted,))
+    if wanted in POOLS:
+        return Choice((wanted,))
+    pair = re.fullmatch(r"\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?", value)
+    if not pair:
+        raise bad(f'"{value}" is no pool: a pool is a pair like 0,1, or one of {", ".join(POOLS)}')
+    return Choice((f"({int(pair[1])}, {int(pair[2])})",))
+
+
+def _range(field: str, kind: str, op: str, value: str, bad: _Bad) -> Range:
+    dots = value.find("..")
+    if dots < 0:
+        number, unit = _number(field, kind, value, 0, bad)
+        low = {">": math.floor(number) + 1, "<": None, "<=": None}.get(op, math.ceil(number))
+        high = {"<": math.ceil(number) - 1, ">": None, ">=": None}.get(op, math.floor(number))
+        return Range(_limited(low), _limited(high), unit)
+    if op not in (":", "="):
+        raise bad(f"a range takes : only, as in {field}:{value}")
+    first, last = value[:dots], value[dots + 2 :]
+    if not first and not last:
+        raise bad("a range needs a beginning or an end")
+    low, low_unit = _number(field, kind, first, 0, bad) if first else (None, "")
+    high, high_unit = _number(field, kind, last, dots + 2, bad) if last else (None, "")
+    if low is not None and high is not None:
+        if low_unit != high_unit:
+            raise bad("one end of this range is a number of events and the other a time")
+        if low > high:
+            raise bad(f"this range is empty: {first} is more than {last}")
+    return Range(
+        None if low is None else _limited(math.ceil(low)),
+        None if high is None else _limited(math.floor(high)),
+        low_unit or high_unit,
+    )
+
+
+def _limited(number: int | None) -> int | None:
+    return None if number is None else max(-_LIMIT, min(_LIMIT, number))
+
+
+def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[float, str]:
+    """A number and its unit: "events" or "us" for lifetimes, else "". Exact to 64 bits where a field has 64 bits."""
+    if kind == "size":
+        found = _SIZE.fullmatch(text)
+        unit = found[2].lower().removesuffix("b") if found else "?"
+        if unit in _SIZE_UNITS:
+            return _scaled(found[1], _SIZE_UNITS[unit]), ""
+        raise bad(f'"{text}" is no size; try 512, 1.5MiB or 2GiB', begin, len(text))
+    if kind in ("time", "lifetime"):
+        found = _TIME.fullmatch(text)
+        if found and (found[2] or kind == "time" or "." not in found[1]):
+            is_events = kind == "lifetime" and not found[2]
+            return _scaled(found[1], _US[found[2]]), ("events" if is_events else "us") if kind == "lifetime" else ""
+        hint = "250 (events), 3ms or 1.5s" if kind == "lifetime" else "800 (µs), 250ms or 1.5s"
+        raise bad(f'"{text}" is no {field}; try {hint}', begin, len(text))
+    if kind == "address":
+        found = _ADDRESS.fullmatch(text)
+        number = int(found[1], 16) if found and found[1] else int(found[2]) if found else 2**64
+        if number < 2**64:
+            return number, ""
+        raise bad(f'"{text}" is no address; try 0x7f12ab000000', begin, len(text))
+    found = _WHOLE.fullmatch(text)
+    if found:
+        whole = int(found[1] + re.sub("[,_]", "", found[2]))
+        return (whole if kind == "stream" else float(whole)), ""
+    hint = {"moment": f"an event or one of {', '.join(MOMENTS)}", "device": "a number or a kind like cuda"}
+    raise bad(f'"{text}" is no {field}; it is {hint.get(kind, "a whole number")}', begin, len(text))
+
+
+def _scaled(digits: str, unit: float) -> float:
+    """A number times its unit. Fractions are rounded to a thousandth, so that 1.234567s is 1234567 µs exactly."""
+    plain = re.sub("[,_]", "", digits)
+    if "." not in plain and unit >= 1:
+        return float(plain) * unit
+    return math.floor(float(plain) * unit * 1000 + 0.5) / 1000

@@ -1,0 +1,232 @@
+"""The query language: text in, a tree of terms out. The page's twin is ``static/src/search/grammar.ts``; both give the same
+trees and the same errors, and the tests compare them.
+
+    query = [any]
+    any   = all {"OR" all}                        OR binds less than AND
+    all   = term {["AND"] term}                   terms side by side must all hold
+    term  = "-" term | "(" any ")" | field op value | word | "quoted words"
+    op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
+
+``OR`` and ``AND`` are operators in capitals only. Inside quotes nothing is special, and ``""`` stands for one quote. A "("
+opens a group at the beginning of a term alone; inside a word it takes everything up to its ")" into the word, so that
+``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from snapreport.errors import QueryError
+from snapreport.search.fields import FIELDS, Test, fold, is_quantity, looks_for, read_value
+
+MAX_LENGTH = 4000
+MAX_DEPTH = 100
+BLANKS = " \t\n\r\f\v\u00a0"
+_FIELD = re.compile(r"([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)")
+
+
+@dataclass(frozen=True)
+class Term:
+    """``field``: "" for bare words. ``at``, ``length``: where the term stands in the query, in characters."""
+
+    field: str
+    test: Test
+    at: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Not:
+    inner: Node
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """True where every part is; without parts everywhere."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """True where one of the parts is."""
+
+    parts: tuple[Node, ...]
+
+
+Node = Term | Not | AllOf | AnyOf
+
+
+def parse(query: str) -> Node:
+    """The tree of a query; an empty one is ``AllOf(())``. Raises :class:`QueryError` that says where it is bad."""
+    if len(query) > MAX_LENGTH:
+        raise QueryError(f"a query has {MAX_LENGTH} characters at most", MAX_LENGTH, len(query) - MAX_LENGTH)
+    return _Parser(query).query()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.partner = _partners(text)
+
+    def query(self) -> Node:
+        self._blanks()
+        if self.at == len(self.text):
+            return AllOf(())
+        node = self._any()
+        if self.at < len(self.text):
+            raise QueryError("this ) closes nothing", self.at, 1)
+        return node
+
+    def _any(self) -> Node:
+        parts = [self._all()]
+        while self._operator() == "OR":
+            self.at += 2
+            parts.append(self._all("OR", self.at - 2))
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+    def _all(self, after: str = "", after_at: int = 0) -> Node:
+        """Terms up to the end, an OR or a ")". ``after``: the operator before, which needs a term."""
+        parts: list[Node] = []
+        while True:
+            self._blanks()
+            operator = self._operator()
+            if operator == "AND" and parts:
+                after, after_at = operator, self.at
+                self.at += 3
+                self._blanks()
+                operator = self._operator()
+                if self._at_end() or operator:
+                    raise QueryError(f"{after} needs a term on each side", after_at, 3)
+            if self._at_end() or operator == "OR":
+                break
+            if operator:
+                raise QueryError("AND needs a term on each side", self.at, 3)
+            parts.append(self._term())
+        if parts:
+            return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+        if after:
+            raise QueryError(f"{after} needs a term on each side", after_at, len(after))
+        if self._operator() == "OR":
+            raise QueryError("OR needs a term on each side", self.at, 2)
+        raise QueryError("there is nothing in these parentheses" if self.depth else "this ) closes nothing", self.at, 1)
+
+    def _term(self) -> Node:
+        text, begin = self.text, self.at
+        signs = 0
+        while self.at < len(text) and text[self.at] == "-":
+            self.at += 1
+            signs += 1
+        if signs and (self._at_end() or text[self.at] in BLANKS):
+            raise QueryError("- needs a term right after it", begin, signs)
+        if text[self.at] == "(":
+            node = self._group()
+        elif text[self.at] == '"':
+            start = self.at
+            words = self._quoted()
+            node = Term("", looks_for(words, is_quoted=True), start, self.at - start)
+        else:
+            node = self._field() or self._word()
+        return Not(node) if signs % 2 else node
+
+    def _group(self) -> Node:
+        opened = self.at
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise QueryError(f"parentheses nest {MAX_DEPTH} deep at most", opened, 1)
+        self.at += 1
+        self._blanks()
+        if self.at == len(self.text):
+            raise QueryError("this ( is not closed", opened, 1)
+        node = self._any()
+        if self.at == len(self.text):
+            raise QueryError("this ( is not closed", opened, 1)
+        self.at += 1
+        self.depth -= 1
+        return node
+
+    def _field(self) -> Node | None:
+        """The term ``field op value``, or None where what stands here is a word."""
+        found = _FIELD.match(self.text, self.at)
+        if not found:
+            return None
+        name, op = found[1].lower(), found[2]
+        start, value_at = self.at, found.end()
+        if name not in FIELDS:
+            if op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)]):
+                return None
+            known = ", ".join(FIELDS)
+            raise QueryError(f'there is no field "{found[1]}" (put a word into quotes); fields are {known}', start, len(found[1]))
+        self.at = value_at
+        if is_quoted := self.text.startswith('"', value_at):
+            value = self._quoted()
+            value_at += 1
+        else:
+            self.at = self._word_end(value_at)
+            value = self.text[value_at : self.at]
+        if not value:
+            raise QueryError(f"{name} needs a value", start, self.at - start)
+        test = read_value(name, op, value, value_at, is_quoted)
+        return Term(name, test, start, self.at - start)
+
+    def _word(self) -> Node:
+        start = self.at
+        self.at = self._word_end(start)
+        return Term("", looks_for(self.text[start : self.at], is_quoted=False), start, self.at - start)
+
+    def _quoted(self) -> str:
+        """What stands between quotes; goes on behind them."""
+        text, opened = self.text, self.at
+        words = []
+        self.at += 1
+        while True:
+            end = text.find('"', self.at)
+            if end < 0:
+                raise QueryError("this quote is not closed", opened, len(text) - opened)
+            words.append(text[self.at : end])
+            self.at = end + 1
+            if not text.startswith('"', self.at):
+                break
+            words.append('"')
+            self.at += 1
+        if not fold("".join(words)).strip(BLANKS):
+            raise QueryError("there is nothing in these quotes", opened, self.at - opened)
+        if not self._at_end() and text[self.at] not in BLANKS:
+            raise QueryError("a blank is missing after the quote", self.at, 1)
+        return "".join(words)
+
+    def _word_end(self, at: int) -> int:
+        text = self.text
+        while at < len(text) and text[at] not in BLANKS and text[at] != ")":
+            at = self.partner.get(at, at) + 1
+        return at
+
+    def _operator(self) -> str:
+        """"OR" or "AND" where one stands here, else ""."""
+        for name in ("OR", "AND"):
+            end = self.at + len(name)
+            if self.text.startswith(name, self.at) and (end == len(self.text) or self.text[end] in BLANKS + "()"):
+                return name
+        return ""
+
+    def _at_end(self) -> bool:
+        return self.at == len(self.text) or self.text[self.at] == ")"
+
+    def _blanks(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] in BLANKS:
+            self.at += 1
+
+
+def _partners(text: str) -> dict[int, int]:
+    """Place of each "(" that is closed to the place of its ")"."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for at, character in enumerate(text):
+        if character == "(":
+            opened.append(at)
+        elif character == ")" and opened:
+            partner[opened.pop()] = at
+    return partner

@@ -1,0 +1,86 @@
+"""What a query matches, in numbers and as a table: for ``snapreport stats --query``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from snapreport.search.evaluate import Searcher
+
+TOP = 10
+
+
+def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
+    """The matches on one device: how many, their bytes, what of them is live at the peak, and the stacks that made most.
+
+    A device's entry ``matches`` in ``snapreport stats --query TEXT --json``.
+    """
+    timeline, found = searcher.timeline, searcher.find(query)
+    rows = timeline.allocations.filter(found.mask)
+    free, peak = pl.col("free_event"), timeline.peak_event
+    at_peak = (pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak))
+    live = rows.filter(at_peak)
+    stacks = (
+        rows.group_by("stack")
+        .agg(
+            bytes_at_peak=pl.col("size").filter(at_peak).sum(),
+            count_at_peak=at_peak.sum().cast(pl.Int64),
+            bytes=pl.col("size").sum(),
+            count=pl.len().cast(pl.Int64),
+        )
+        .sort(["bytes_at_peak", "bytes", "stack"], descending=[True, True, False])
+        .head(TOP)
+    )
+    recording = timeline.recording
+    return {
+        "count": len(rows),
+        "bytes": int(rows["size"].sum()),
+        "count_at_peak": len(live),
+        "bytes_at_peak": int(live["size"].sum()),
+        "top_stacks": [
+            {**{key: value for key, value in row.items() if key != "stack"},
+             "frames": recording.frames[recording.stack(row["stack"])].select("filename", "line", "name").rows(named=True)}
+            for row in stacks.rows(named=True)
+        ],
+        "notes": found.notes,
+    }  # fmt: skip
+
+
+def matches_table(query: str, files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:
+    """The matches of each file; ``files``: ``Snapshot.stats(query)`` each. ``bytes_text``: a size in words."""
+    return "\n\n".join([f"query: {query}", *(_file_table(file, bytes_text) for file in files)])
+
+
+def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
+    devices = [d for d in file["devices"] if d["allocations"]]
+    lines = [f"{file['file']}  ({bytes_text(file['bytes'])})"]
+    if not devices:
+        return "\n".join([*lines, "no allocations"])
+    rows = [["", "matches", "of", "bytes", "at the peak", "of"]]
+    rows += [
+        [
+            _name(d), f"{d['matches']['count']:,}", f"{d['allocations']:,}", bytes_text(d["matches"]["bytes"]),
+            bytes_text(d["matches"]["bytes_at_peak"]), bytes_text(d["peak_allocated_bytes"]),
+        ]
+        for d in devices
+    ]  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        lines.append("  ".join([row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]).rstrip())
+    for d in devices:
+        lines += [f"{_name(d)}: {note}" for note in d["matches"]["notes"]]
+    for d in devices:
+        if d["matches"]["top_stacks"]:
+            lines.append(f"\nstacks of the matches on {_name(d)}, most bytes at the peak first")
+            lines.append(f"{'at the peak':>11}  {'in all':>10}  {'count':>8}")
+        for top in d["matches"]["top_stacks"]:
+            frame = next((f for f in top["frames"] if f["filename"].endswith(".py")), (top["frames"] or [None])[0])
+            place = f"{frame['filename']}:{frame['line']} {frame['name']}" if frame else "no frames"
+            lines.append(f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  {place}")
+    return "\n".join(lines)
+
+
+def _name(device: dict[str, Any]) -> str:
+    return "host" if device["kind"] == "host" else f"{device['kind']}:{device['device']}"

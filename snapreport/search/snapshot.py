@@ -1,0 +1,67 @@
+"""A snapshot that answers queries: what ``snapreport.load`` gives."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from snapreport.reading.open import open_recording
+from snapreport.reading.recording import Recording
+from snapreport.search.evaluate import Searcher
+from snapreport.search.grammar import parse
+from snapreport.search.matches import device_matches
+from snapreport.search.texts import StackTexts
+from snapreport.timeline import build
+from snapreport.timeline.categories import Rules, load_rules
+
+
+class Snapshot(build.Snapshot):
+    """A snapshot file, read, that can be searched. Timelines and folded strings are made when first asked for."""
+
+    def __init__(self, recording: Recording, rules: Rules | None = None) -> None:
+        super().__init__(recording, rules)
+        self._searchers: dict[int, Searcher] = {}
+
+    @cached_property
+    def _stack_texts(self) -> StackTexts:
+        return StackTexts(self.recording)
+
+    def query(self, text: str, device: int | None = None) -> pl.DataFrame:
+        """The allocations that match ``text``, in birth order, of one device or of all.
+
+        The columns are those of :meth:`allocations` after ``device`` Int64. Raises :class:`QueryError` for a query that
+        cannot be read, and KeyError for a device that is not in ``devices``.
+        """
+        parse(text)
+        devices = self.devices if device is None else [device]
+        frames = []
+        for number in devices:
+            mask = self.searcher(number).find(text).mask
+            rows = self.allocations(number).filter(mask)
+            frames.append(rows.insert_column(0, pl.Series("device", [number], dtype=pl.Int64).new_from_index(0, len(rows))))
+        return pl.concat(frames) if frames else pl.DataFrame()
+
+    def stats(self, query: str | None = None) -> dict[str, Any]:
+        """This file's entry in ``snapreport stats --json``; with a query each device says what matches it."""
+        file = super().stats()
+        if query is None:
+            return file
+        devices = [{**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]]
+        return {**file, "devices": devices}
+
+    def searcher(self, device: int) -> Searcher:
+        if device not in self._searchers:
+            self._searchers[device] = Searcher(self.timeline(device), self._stack_texts)
+        return self._searchers[device]
+
+
+def load(path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None) -> Snapshot:
+    """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
+
+    rules: a TOML file of categories that are asked before the built-in ones, see ``timeline.categories.load_rules``.
+    """
+    own = None if rules is None else load_rules(rules)
+    return Snapshot(open_recording(path), own)

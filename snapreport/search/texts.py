@@ -1,0 +1,69 @@
+"""Which stacks, and which rows of a text column, hold a text: every distinct string is looked at once for each text."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import Recording
+from snapreport.search.fields import Text, fold
+
+
+class Folded:
+    """A text column as its distinct values, folded, and the number of its value for each row; null is the empty text."""
+
+    def __init__(self, column: pl.Series) -> None:
+        distinct = column.unique(maintain_order=True)
+        self.values = [fold(value) for value in distinct.cast(pl.String).fill_null("").to_list()]
+        if len(self.values) <= 1:
+            self.codes = np.zeros(len(column), np.int64)
+        else:
+            numbers = np.arange(len(distinct), dtype=np.int64)
+            self.codes = column.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
+
+    def having(self, parts: tuple[str, ...]) -> np.ndarray:
+        """bool for each row: its text holds the parts in this order; without parts, it is not empty."""
+        hits = np.fromiter((holds(value, parts) for value in self.values), bool, len(self.values))
+        return hits[self.codes] if len(hits) else np.zeros(0, bool)
+
+
+def holds(value: str, parts: tuple[str, ...]) -> bool:
+    at = 0
+    for part in parts:
+        found = value.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return value != ""
+
+
+class StackTexts:
+    """Looks into the frames of a recording's stacks. All answers are bool for each stack."""
+
+    def __init__(self, recording: Recording) -> None:
+        frames = recording.frames
+        self.files = Folded(frames["filename"])
+        self.names = Folded(frames["name"])
+        self.lines = frames["line"].clip(-(1 << 31), (1 << 31) - 1).to_numpy()
+        self._frame_of = recording.stack_frames
+        self._offsets = recording.stack_offsets
+
+    def with_file(self, test: Text) -> np.ndarray:
+        return self.with_frame(self.files.having(test.parts) | self._at_place(test))
+
+    def with_function(self, test: Text) -> np.ndarray:
+        return self.with_frame(self.names.having(test.parts))
+
+    def with_either(self, test: Text) -> np.ndarray:
+        return self.with_frame(self.files.having(test.parts) | self.names.having(test.parts) | self._at_place(test))
+
+    def with_frame(self, hit: np.ndarray) -> np.ndarray:
+        """Which stacks have one of the frames that ``hit`` (bool for each frame) marks."""
+        before = np.concatenate(([0], np.cumsum(hit[self._frame_of], dtype=np.int64)))
+        return before[self._offsets[1:]] > before[self._offsets[:-1]]
+
+    def _at_place(self, test: Text) -> np.ndarray:
+        if test.place is None:
+            return np.zeros(len(self.lines), bool)
+        parts, line = test.place
+        return self.files.having(parts) & (self.lines == line)

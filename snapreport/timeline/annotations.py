@@ -1,0 +1,276 @@
+"""Annotated spans of a device's trace: what a program said that it was doing, and while which events.
+
+Three things in a snapshot name spans:
+
+* ``external_annotations``: START and END of ``record_function`` regions, with a time. Those of one name and device are paired
+  like brackets. A pair need not be whole: the recorder keeps the latest annotations only, and a program may end inside
+  a region. A start without an end runs to the end of the trace, an end without a start from its beginning.
+* ``user_defined`` events of torch 2.4: the same inside the trace, with the stage and the name as their one frame.
+* ``annotate`` events: what became known of a live allocation after its birth. The span is from there to the allocation's end;
+  spans of the same text that touch become one.
+
+A span covers the events from the first at or after its start to the last at or before its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import ACTIONS, Recording
+
+REGION, MEMORY = "region", "memory"
+KINDS = (REGION, MEMORY)
+_USER_DEFINED, _ANNOTATE = ACTIONS.index("user_defined"), ACTIONS.index("annotate")
+SPANS_SCHEMA = {
+    "name": pl.String, "kind": pl.Enum(KINDS), "first_event": pl.Int32, "last_event": pl.Int32, "depth": pl.Int32,
+    "start_us": pl.Int64, "end_us": pl.Int64, "starts": pl.Boolean, "ends": pl.Boolean,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """The spans of one device.
+
+    spans: a row per span, in order of their starts, those that contain others first: ``name`` String, ``kind`` Enum(region,
+      memory), ``first_event``, ``last_event`` Int32 (first - 1 where nothing happened inside), ``depth`` Int32 (0: the outermost;
+      spans of one depth do not overlap), ``start_us``, ``end_us`` Int64 null (the recorder's clock), ``starts``, ``ends`` Boolean
+      (false: the other half of the pair is not recorded, the span is taken to begin or end with the trace).
+    broken: what could not be made use of, by what it lacks: ``unpaired_starts``, ``unpaired_ends``, ``untimed``,
+      ``unknown_stage``, ``outside`` (over before the trace began or begun after it ended), ``without_allocation``; only those
+      that occur.
+    """
+
+    spans: pl.DataFrame
+    broken: dict[str, int]
+
+
+def clock_of(events: pl.DataFrame) -> np.ndarray | None:
+    """Int64 µs per event, never descending: several threads may stamp their events out of order. None without times."""
+    times = events["time_us"]
+    if times.null_count() == len(times):
+        return None
+    if times.null_count():
+        times = times.fill_null(strategy="forward").fill_null(strategy="backward")
+    return np.maximum.accumulate(times.to_numpy().astype(np.int64))
+
+
+def annotated(recording: Recording, device: int, events: pl.DataFrame, allocations: pl.DataFrame) -> Annotated:
+    """The annotated spans of a device. ``events``, ``allocations``: of its timeline."""
+    if not len(recording.annotations) and not _occur(events, "user_defined", "annotate"):
+        return Annotated(pl.DataFrame(schema=SPANS_SCHEMA), {})
+    clock = clock_of(events)
+    regions, broken = _regions(_boundaries(recording, device, events, clock), len(events), clock)
+    memory, lost = _memory(events, allocations, clock)
+    if lost:
+        broken["without_allocation"] = lost
+    if len(memory):
+        base = int(regions["depth"].max()) + 1 if len(regions) else 0
+        memory = memory.with_columns(pl.col("depth") + base)
+    spans = pl.concat([regions, memory]).sort("first_event", "depth", maintain_order=True)
+    return Annotated(spans, {key: count for key, count in broken.items() if count})
+
+
+def regions_of_all(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
+    """The regions of every device's annotations over ``events``: what other threads of the program did meanwhile."""
+    clock = clock_of(events)
+    return _regions(_boundaries(recording, None, events, clock), len(events), clock)[0]
+
+
+def _occur(events: pl.DataFrame, *actions: str) -> bool:
+    return bool(np.isin(events["action"].to_physical().to_numpy(), [ACTIONS.index(action) for action in actions]).any())
+
+
+def _boundaries(recording: Recording, device: int | None, events: pl.DataFrame, clock: np.ndarray | None) -> pl.DataFrame:
+    """``name``, ``stage``, ``when`` (µs, else the event; null: not known), ``first``, ``after``: as a start, the first event inside;
+    as an end, the first event after it. In recorded order."""
+    given = recording.annotations
+    if device is not None:
+        given = given.filter(pl.col("device") == device)
+    when = given["time_us"]
+    if clock is None:
+        when = pl.Series("time_us", [None], dtype=pl.Int64).new_from_index(0, len(given))
+    times = when.fill_null(0).to_numpy()
+    ticks = np.zeros(0, np.int64) if clock is None else clock
+    external = pl.DataFrame({
+        "group": pl.Series(given["device"], dtype=pl.Int64),
+        "name": given["name"],
+        "stage": given["stage"],
+        "when": when,
+        "first": np.searchsorted(ticks, times, "left").astype(np.int32),
+        "after": np.searchsorted(ticks, times, "right").astype(np.int32),
+    })  # fmt: skip
+    if not _occur(events, "user_defined"):
+        return external
+    rows = np.flatnonzero(events["action"].to_physical().to_numpy() == _USER_DEFINED)
+    stacks = events["stack"].to_numpy()[rows]
+    has_frame = np.diff(recording.stack_offsets)[stacks] > 0
+    rows, stacks = rows[has_frame], stacks[has_frame]
+    frames = recording.frames[recording.stack_frames[recording.stack_offsets[stacks]]]
+    inside = pl.DataFrame({
+        "group": np.full(len(rows), -(2**40), np.int64),  # never paired with those from outside the trace
+        "name": frames["filename"],
+        "stage": frames["name"],
+        "when": (rows if clock is None else clock[rows]).astype(np.int64),
+        "first": rows.astype(np.int32),
+        "after": (rows + 1).astype(np.int32),
+    })  # fmt: skip
+    return pl.concat([external, inside])
+
+
+def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Boundaries paired to spans, and counts of what is broken."""
+    known = boundaries.filter(pl.col("stage").is_in(["START", "END"]))
+    placed = known.filter(pl.col("when").is_not_null())
+    broken = {"unknown_stage": len(boundaries) - len(known), "untimed": len(known) - len(placed)}
+    placed = placed.sort("when", maintain_order=True)
+    start, end = pair_brackets(
+        placed.select(pl.struct("group", "name").rank("dense").cast(pl.Int64))["group"].to_numpy(),
+        (placed["stage"] == "START").to_numpy(),
+    )
+    starts, ends = start >= 0, end >= 0
+    broken |= {"unpaired_starts": int((~ends).sum()), "unpaired_ends": int((~starts).sum())}
+    first_of, after_of, when = placed["first"].to_numpy(), placed["after"].to_numpy(), placed["when"].to_numpy()
+    first = np.where(starts, first_of[start], 0) if len(start) else np.zeros(0, np.int32)
+    after = np.where(ends, after_of[end], events) if len(start) else np.zeros(0, np.int32)
+    # Over before the first event, or begun after the last: nothing of the trace lies in it.
+    inside = ~((ends & (after <= 0)) | (starts & (first >= events)))
+    broken["outside"] = int((~inside).sum())
+    start, end, starts, ends = start[inside], end[inside], starts[inside], ends[inside]
+    opened, closed = np.where(starts, start, -1), np.where(ends, end, len(placed))
+    order = np.lexsort((-closed, opened))
+    start, end, starts, ends = start[order], end[order], starts[order], ends[order]
+    first, after = first[inside][order], after[inside][order]
+    name = placed["name"].gather(np.where(starts, start, end)) if len(order) else placed["name"].clear()
+    has_time = clock is not None
+
+    def times(row: np.ndarray, known: np.ndarray) -> pl.Series:
+        if not len(row):
+            return pl.Series(dtype=pl.Int64)
+        return pl.Series(when[row]).set(pl.Series(~known | (not has_time)), None)
+
+    spans = pl.DataFrame({
+        "name": name,
+        "kind": pl.Series([REGION], dtype=pl.Enum(KINDS)).new_from_index(0, len(order)),
+        "first_event": first.astype(np.int32),
+        "last_event": np.maximum(after - 1, first - 1).astype(np.int32),
+        "depth": rows_of(opened[order], closed[order]),
+        "start_us": times(start, starts),
+        "end_us": times(end, ends),
+        "starts": starts,
+        "ends": ends,
+    }, schema_overrides=SPANS_SCHEMA)  # fmt: skip
+    return spans, broken
+
+
+def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(start, end) rows of each pair of brackets, -1 for the half that is missing. Rows are in order of time.
+
+    Within a group an end closes the latest start that is open. Whole columns: the depth of each bracket is a running sum
+    that never goes below zero, and brackets of one depth alternate, an end after its start.
+    """
+    order = np.argsort(group, kind="stable")
+    group, is_start = group[order], is_start[order]
+    step = np.where(is_start, 1, -1)
+    total = np.cumsum(step)
+    begins = np.ones(len(group), bool)
+    begins[1:] = group[1:] != group[:-1]
+    number = np.cumsum(begins) - 1
+    inside = total - (total[begins] - step[begins])[number]
+    # The least so far in the group: groups are pushed apart, so that one running minimum serves all.
+    apart = 2 * (len(group) + 1)
+    least = np.minimum(np.minimum.accumulate(inside - number * apart) + number * apart, 0)
+    depth = inside - least  # after the bracket; an end without a start leaves it at 0 and lowers the least
+    lowered = np.zeros(len(group), bool)
+    lowered[1:] = (least[1:] < least[:-1]) & ~begins[1:]
+    lowered[begins] = least[begins] < 0
+    level = np.where(is_start, depth, depth + 1)
+    matched = np.flatnonzero(~lowered)
+    by_level = matched[np.lexsort((matched, level[matched], number[matched]))]
+    opens = is_start[by_level]
+    same = np.zeros(len(by_level), bool)
+    same[:-1] = (number[by_level[1:]] == number[by_level[:-1]]) & (level[by_level[1:]] == level[by_level[:-1]]) & ~opens[1:]
+    start = by_level[opens]
+    end = np.where(same, np.roll(by_level, -1), -1)[opens]
+    lonely = np.flatnonzero(lowered)
+    starts = np.concatenate((order[start], np.full(len(lonely), -1, np.int64)))
+    ends = np.concatenate((np.where(end >= 0, order[end], -1), order[lonely]))
+    return starts, ends
+
+
+def rows_of(opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
+    """Int32 row of each span, the lowest that is free where it opens. ``opened`` never descends."""
+    # A loop, but over spans: there are as many as the program named, not as many as there are events.
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    rows = np.zeros(len(opened), np.int32)
+    used = 0
+    for i, (begin, end) in enumerate(zip(opened.tolist(), closed.tolist(), strict=True)):
+        while busy and busy[0][0] <= begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            row = heapq.heappop(free)
+        else:
+            row = used
+            used += 1
+        rows[i] = row
+        heapq.heappush(busy, (end, row))
+    return rows
+
+
+def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray | None) -> tuple[pl.DataFrame, int]:
+    """Spans of ``annotate`` events, and how many of those name no live allocation."""
+    found = annotated_allocations(events, allocations)
+    total = int((events["action"].to_physical().to_numpy() == _ANNOTATE).sum())
+    end = pl.when(pl.col("free_event") < 0).then(len(events)).otherwise(pl.col("free_event"))
+    each = found.with_columns(after=end.cast(pl.Int32)).sort("name", "event")
+    reach = pl.col("after").cum_max().over("name")
+    apart = (pl.col("event") > reach.shift(1).over("name")).fill_null(True)
+    merged = (
+        each.with_columns(apart=apart)
+        .with_columns(run=pl.col("apart").cum_sum())
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("name").first(), first=pl.col("event").first(), after=pl.col("after").max())
+        .sort("first", "after", descending=[False, True], maintain_order=True)
+    )
+    first, after = merged["first"].to_numpy(), merged["after"].to_numpy()
+    last = after - 1
+
+    def times(event: np.ndarray) -> pl.Series:
+        known = clock[event] if clock is not None and len(event) else None
+        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(event)) if known is None else pl.Series(known)
+
+    spans = pl.DataFrame({
+        "name": merged["name"],
+        "kind": pl.Series([MEMORY], dtype=pl.Enum(KINDS)).new_from_index(0, len(merged)),
+        "first_event": first,
+        "last_event": last,
+        "depth": rows_of(first, after),
+        "start_us": times(first),
+        "end_us": times(last),
+        "starts": np.ones(len(merged), bool),
+        "ends": np.ones(len(merged), bool),
+    }, schema_overrides=SPANS_SCHEMA)  # fmt: skip
+    return spans, total - len(found)
+
+
+def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event whose address an allocation lives at, in order."""
+    said = (
+        events.with_row_index("event")
+        .filter(events["action"].to_physical() == _ANNOTATE)
+        .select(pl.col("event").cast(pl.Int32), "addr", name=pl.col("user_metadata").fill_null("annotated"))
+        .filter(pl.col("addr").is_not_null())
+    )
+    born = allocations.select("id", "addr", "free_event", event=pl.col("alloc_event"))
+    if said.is_empty():
+        return pl.DataFrame(schema={"event": pl.Int32, "id": pl.Int32, "name": pl.String, "free_event": pl.Int32})
+    # Of several from before the trace at one address, the one that lives longest: ties go to the last row.
+    born = born.filter(pl.col("addr").is_in(said["addr"].unique().implode()))
+    born = born.sort("event", pl.when(pl.col("free_event") < 0).then(2**31 - 1).otherwise("free_event"))
+    found = said.join_asof(born, on="event", by="addr", strategy="backward", check_sortedness=False)
+    alive = pl.col("id").is_not_null() & ((pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("event")))
+    return found.filter(alive).select("event", "id", "name", "free_event")

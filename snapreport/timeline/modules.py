@@ -1,0 +1,47 @@
+"""The chain of nn.Module calls in a stack, as far as its frames tell.
+
+A frame holds the file, the line and the function's name, not the class or the module's own name. So a module stands in
+the chain as the line its ``forward`` was at: two layers of one loop look alike, two calls in one ``forward`` do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from snapreport.reading.noise import PYTHON, frame_flags
+from snapreport.reading.recording import Recording
+
+_MACHINERY = r"torch/nn/modules/module\.py$"
+_CALLS = r"^(_call_impl|_wrapped_call_impl|_slow_forward|__call__)$"
+ARROW = " › "
+
+
+class ModulePaths:
+    """Of a recording's stacks; made once, asked for many."""
+
+    def __init__(self, recording: Recording) -> None:
+        frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
+        file = frames["filename"].str.replace_all("\\", "/", literal=True)
+        python = frame_flags(frames).to_numpy() & PYTHON != 0
+        forward = (frames["name"] == "forward").to_numpy()
+        call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
+        # Among Python's frames (C++ ones stand between them), a module's forward is called by Module's own machinery.
+        own = np.flatnonzero(python[flat])
+        stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[own]
+        row = flat[own]
+        called = np.zeros(len(own), bool)
+        called[:-1] = call[row[1:]] & (stack[1:] == stack[:-1])
+        is_module = forward[row] & called
+        self._row, stack = row[is_module], stack[is_module]
+        self._offsets = np.searchsorted(stack, np.arange(len(offsets)))
+        self._files = file
+        self._lines = frames["line"]
+
+    def of(self, stacks: Sequence[int]) -> list[str]:
+        """Of each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" where no module is seen."""
+        return [ARROW.join(map(self._place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist())) for s in stacks]
+
+    def _place(self, row: int) -> str:
+        return f"{self._files[row].rsplit('/', 1)[-1]}:{self._lines[row]}"

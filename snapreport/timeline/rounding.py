@@ -1,0 +1,53 @@
+"""How PyTorch's caching allocator rounds a request and when it splits a block: the rules of c10/cuda/CUDACachingAllocator.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MIN_BLOCK = 512  # every block's size is a multiple of it
+SMALL_SIZE = 1 << 20  # the greatest rounded request that the small pool serves; what is split off in the large pool is greater
+# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of these also all that is beyond.
+_INTERVALS = 16
+
+
+@dataclass(frozen=True)
+class AllocatorRules:
+    """What the recorded settings say of rounding and splitting.
+
+    divisions: for requests below 2 MiB, from 2, 4, 8 … MiB on: into how many steps a power of two is divided (0: no
+    rounding but to 512 bytes). max_split_size: blocks are not split for requests of so many bytes or more; None: no limit.
+    expandable: whether expandable segments were switched on when the snapshot was taken.
+    """
+
+    divisions: tuple[int, ...] = (0,) * _INTERVALS
+    max_split_size: int | None = None
+    expandable: bool = False
+
+    def rounded(self, size: np.ndarray) -> np.ndarray:
+        """Int64 bytes of a block for each of ``size`` requested bytes, before any remainder that is not split off."""
+        result = np.maximum(-(-size // MIN_BLOCK), 1) * MIN_BLOCK
+        if any(divisions > 1 for divisions in self.divisions):
+            power = np.frexp(size.astype(np.float64))[1].astype(np.int64) - 1
+            divisions = np.array(self.divisions, np.int64)[np.clip(power - 20, 0, _INTERVALS - 1)]
+            coarse = (divisions > 1) & (size > MIN_BLOCK * divisions)
+            step = np.int64(1) << np.maximum(power - (np.frexp(np.maximum(divisions, 1).astype(np.float64))[1] - 1), 0)
+            result = np.where(coarse, -(-size // step) * step, result)
+        return result
+
+
+def allocator_rules(settings: Mapping[str, Any]) -> AllocatorRules:
+    """The rules of a snapshot's ``allocator_settings``; what is absent or no number has its default."""
+    given = settings.get("roundup_power2_divisions")
+    given = given if isinstance(given, dict) else {}
+    divisions = tuple(_count(given.get(str(1 << n))) for n in range(_INTERVALS))
+    split = settings.get("max_split_size")
+    limit = split if isinstance(split, int) and not isinstance(split, bool) and 0 < split < 2**62 else None
+    return AllocatorRules(divisions, limit, settings.get("expandable_segments") is True)
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 2**20 else 0

@@ -1,0 +1,166 @@
+"""Which segments there were, and when: from the final segments and the trace's segment events.
+
+A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped; what
+a snapshot calls its segments are the contiguous mapped ranges, so here a range that grows or shrinks is a new row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.ordering import stable_order
+from snapreport.reading.recording import ACTIONS, DeviceRecord
+from snapreport.timeline.lifetimes import action_codes
+
+_ALLOC, _FREE, _MAP, _UNMAP = (ACTIONS.index(f"segment_{a}") for a in ("alloc", "free", "map", "unmap"))
+SCHEMA = {
+    "address": pl.UInt64, "size": pl.Int64, "alloc_event": pl.Int32, "free_event": pl.Int32, "stream": pl.Int64,
+    "pool": pl.String, "segment_type": pl.String, "expandable": pl.Boolean,
+}  # fmt: skip
+
+
+def segment_history(record: DeviceRecord) -> pl.DataFrame:
+    """A row per segment and time, sorted by address, then time.
+
+    ``address`` UInt64, ``size`` Int64 bytes, ``alloc_event``, ``free_event`` Int32: the events that made and ended it
+    (-1: before the trace, and not ended), ``stream`` Int64, ``pool``, ``segment_type`` String null where nothing tells,
+    ``expandable`` Boolean. A segment that the trace makes and the final state does not know ends with the last event.
+    """
+    action = action_codes(record.events)
+    fixed = _fixed(record, np.flatnonzero((action == _ALLOC) | (action == _FREE)), action)
+    ranges = _mapped(record, np.flatnonzero((action == _MAP) | (action == _UNMAP)), action)
+    return pl.concat([fixed, ranges]).sort(["address", "alloc_event"])
+
+
+def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.DataFrame:
+    """Rows of segments that are made and given back whole."""
+    table, final = record.events, record.segments.filter(~pl.col("is_expandable"))
+    address = table["addr"].fill_null(0).gather(events).to_numpy()
+    order = stable_order(address)
+    events, address = events[order], address[order]
+    makes = action[events] == _ALLOC
+    same_as_next = np.zeros(len(events), bool)
+    same_as_next[:-1] = address[1:] == address[:-1]
+    same_as_previous = np.zeros(len(events), bool)
+    same_as_previous[1:] = same_as_next[:-1]
+    after_make = same_as_previous & np.concatenate(([False], makes[:-1]))[: len(events)]
+
+    made = np.flatnonzero(makes)
+    older = np.flatnonzero(~makes & ~after_make)  # given back, and made before the trace
+    following = np.minimum(made + 1, max(len(events) - 1, 0))
+    ended = np.where(same_as_next[made], events[following] if len(events) else 0, -1)
+    final_address = final["address"].to_numpy()
+    is_open = ended < 0
+    stays = is_open & np.isin(address[made], final_address)
+    ended = np.where(is_open & ~stays, len(table) - 1, ended)
+    # A final segment takes its row's place: it says more, and its size is what the reserved bytes are counted from.
+    opened = made[stays]
+    at = np.searchsorted(address[opened], final_address) if len(opened) else np.zeros(len(final), np.int64)
+    known = at < len(opened)
+    known[known] = address[opened][at[known]] == final_address[known]
+    birth = np.full(len(final), -1, np.int64)
+    birth[known] = events[opened[at[known]]]
+    rows = np.concatenate((made[~stays], older))
+    source = table[events[rows]]
+    begun = np.concatenate((events[made[~stays]], np.full(len(older), -1)))
+    gone = np.concatenate((ended[~stays], events[older]))
+    nothing = np.full(len(final), -1)
+    return pl.concat([
+        _rows(source, "addr", "size", begun, gone, expandable=False),
+        _rows(final, "address", "total_size", birth, nothing, expandable=False),
+    ])  # fmt: skip
+
+
+def _rows(source: pl.DataFrame, address: str, size: str, begin: np.ndarray, end: np.ndarray, *, expandable: bool) -> pl.DataFrame:
+    kind = pl.col("segment_type") if "segment_type" in source.columns else pl.lit(None, pl.String)
+    return source.select(
+        address=pl.col(address).fill_null(0),
+        size=pl.col(size),
+        alloc_event=pl.Series(begin.astype(np.int32)),
+        free_event=pl.Series(end.astype(np.int32)),
+        stream=pl.col("stream"),
+        pool=pl.col("pool").cast(pl.String),
+        segment_type=kind,
+        expandable=pl.lit(expandable),
+    )
+
+
+@dataclass
+class _Range:
+    """A mapped range while the trace is undone: ``until`` is the event that ended it."""
+
+    end: int
+    stream: int
+    pool: str | None
+    kind: str | None
+    until: int
+
+    def joins(self, other: _Range) -> bool:
+        return self.stream == other.stream and (self.pool == other.pool or None in (self.pool, other.pool))
+
+
+class _Mapped:
+    """The mapped ranges, from the final ones backwards through the trace."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ranges: dict[int, _Range] = {}
+        self.rows: list[tuple[int, int, int, int, int, str | None, str | None, bool]] = []
+
+    def put(self, start: int, piece: _Range) -> None:
+        if start not in self.ranges:
+            self.starts.insert(bisect_left(self.starts, start), start)
+        self.ranges[start] = piece
+
+    def close(self, start: int, event: int) -> _Range:
+        """Take a range out that existed from ``event`` on, and keep it as a row."""
+        del self.starts[bisect_left(self.starts, start)]
+        r = self.ranges.pop(start)
+        if start < 2**64:  # beyond it only what a broken record claims
+            self.rows.append((start, r.end - start, event, r.until, r.stream, r.pool, r.kind, True))
+        return r
+
+    def overlapping(self, start: int, end: int) -> list[int]:
+        first = max(bisect_right(self.starts, start) - 1, 0)
+        return [s for s in self.starts[first : bisect_left(self.starts, end)] if self.ranges[s].end > start]
+
+    def undo_map(self, start: int, end: int, event: int) -> None:
+        for at in self.overlapping(start, end):
+            r = self.close(at, event)
+            if at < start:
+                self.put(at, _Range(start, r.stream, r.pool, r.kind, event))
+            if r.end > end:
+                self.put(end, _Range(r.end, r.stream, r.pool, r.kind, event))
+
+    def undo_unmap(self, start: int, end: int, stream: int, pool: str | None, event: int) -> None:
+        whole = _Range(end, stream, pool, None, event)
+        first = max(bisect_right(self.starts, start) - 1, 0)
+        for at in self.starts[first : bisect_right(self.starts, end)]:
+            r = self.ranges[at]
+            overlaps = r.end > start and at < end
+            if overlaps or (r.end >= start and at <= end and r.joins(whole)):
+                self.close(at, event)
+                start, whole.end = min(start, at), max(whole.end, r.end)
+                whole.pool, whole.kind = whole.pool or r.pool, whole.kind or r.kind
+        self.put(start, whole)
+
+
+def _mapped(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.DataFrame:
+    """Rows of mapped ranges. A loop, but over segment events alone: each was a call of the driver, so they are few."""
+    state = _Mapped()
+    final = record.segments.filter(pl.col("is_expandable"))
+    for address, size, stream, pool, kind in final.select("address", "total_size", "stream", "pool", "segment_type").iter_rows():
+        state.put(address, _Range(address + size, stream, pool, kind, -1))
+    columns = record.events[events].select("addr", "size", "stream", pl.col("pool").cast(pl.String)).rows()
+    for event, (address, size, stream, pool) in zip(events[::-1].tolist(), columns[::-1], strict=True):
+        if action[event] == _MAP:
+            state.undo_map(address, address + size, event)
+        else:
+            state.undo_unmap(address, address + size, stream, pool, event)
+    for start in list(state.starts):
+        state.close(start, -1)
+    return pl.DataFrame(state.rows, schema=SCHEMA, orient="row")

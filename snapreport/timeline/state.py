@@ -1,0 +1,134 @@
+"""The allocator's state at one position: its segments, and in each of them the blocks and the free holes between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.events import enum_series
+from snapreport.timeline.blocks import Blocks
+
+STATES = ("allocated", "pending free", "free")
+ALLOCATED, PENDING, FREE = range(3)
+
+
+class Timeline(Protocol):
+    """What a state is made of; see ``build.DeviceTimeline``."""
+
+    events: pl.DataFrame
+    allocations: pl.DataFrame
+
+    @property
+    def blocks(self) -> Blocks: ...
+
+
+@dataclass(frozen=True)
+class State:
+    """One device's memory at one position.
+
+    segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64 bytes,
+      ``stream`` Int64, ``pool``, ``segment_type`` String null, ``expandable`` Boolean, ``blocks`` UInt32 in use,
+      ``requested``, ``used``, ``pending``, ``free`` Int64: bytes asked for, of all blocks in use, of those of them whose
+      free is pending, and in holes; ``largest_free`` Int64, the largest hole.
+    blocks: a row per block or hole by address: ``segment`` Int32 row of ``segments`` (-1: in none that is known),
+      ``address`` UInt64, ``size``, ``requested`` Int64 (holes: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id (holes: -1).
+    """
+
+    position: int
+    segments: pl.DataFrame
+    blocks: pl.DataFrame
+
+    @property
+    def holes(self) -> pl.DataFrame:
+        return self.blocks.filter(pl.col("state") == STATES[FREE])
+
+    @property
+    def largest_free(self) -> int:
+        """Bytes of the largest contiguous free range, 0 where nothing is free."""
+        return int(self.segments["largest_free"].max() or 0)  # type: ignore[arg-type]
+
+
+def state_at(timeline: Timeline, position: int) -> State:
+    """Raises ValueError for a position that the trace has not (-1 … events - 1)."""
+    if not -1 <= position < len(timeline.events):
+        raise ValueError(f"no position {position}: the trace has -1 to {len(timeline.events) - 1}")
+    all_blocks = timeline.blocks
+    segments = all_blocks.segments.filter(_live(position)).sort("address")
+    own = (pl.Series("block", all_blocks.size), pl.Series("pending_from", all_blocks.pending_from))
+    live = timeline.allocations.select("id", "addr", "size", "alloc_event", "free_event").with_columns(own)
+    live = live.filter(_live(position)).sort("addr")
+    pending = live["pending_from"].to_numpy() <= position
+    address, size = live["addr"].to_numpy(), live["block"].to_numpy()
+    start, length = segments["address"].to_numpy(), segments["size"].to_numpy()
+    segment = _containing(start, length, address)
+    hole_segment, hole_address, hole_size = _holes(start, length, segment, address, size)
+
+    holes = len(hole_address)
+    blocks = pl.DataFrame([
+        pl.Series("segment", np.concatenate((segment, hole_segment)).astype(np.int32)),
+        pl.Series("address", np.concatenate((address, hole_address))),
+        pl.Series("size", np.concatenate((size, hole_size))),
+        pl.Series("requested", np.concatenate((live["size"].to_numpy(), np.zeros(holes, np.int64)))),
+        enum_series("state", np.concatenate((np.where(pending, PENDING, ALLOCATED), np.full(holes, FREE))).astype(np.uint8), STATES),
+        pl.Series("allocation", np.concatenate((live["id"].to_numpy(), np.full(holes, -1, np.int32)))),
+    ]).sort("address", maintain_order=True)  # fmt: skip
+    placed = segment >= 0
+
+    def total(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return np.bincount(rows, values, len(start)).astype(np.int64)  # exact: no segment has 2**53 bytes
+
+    largest = np.zeros(len(start), np.int64)
+    np.maximum.at(largest, hole_segment, hole_size)
+    segments = segments.select("address", "size", "stream", "pool", "segment_type", "expandable").with_columns(
+        blocks=pl.Series(np.bincount(segment[placed], minlength=len(start)).astype(np.uint32)),
+        requested=pl.Series(total(segment[placed], live["size"].to_numpy()[placed])),
+        used=pl.Series(total(segment[placed], size[placed])),
+        pending=pl.Series(total(segment[placed & pending], size[placed & pending])),
+        free=pl.Series(total(hole_segment, hole_size)),
+        largest_free=pl.Series(largest),
+    )
+    return State(position, segments, blocks)
+
+
+def _live(position: int) -> pl.Expr:
+    end = pl.col("free_event")
+    return (pl.col("alloc_event") <= position) & ((end < 0) | (end > position))
+
+
+def _containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> np.ndarray:
+    """Int64 row of the segment that each address lies in, -1 for none; segments by address."""
+    if not len(start):
+        return np.full(len(address), -1, np.int64)
+    row = np.searchsorted(start, address, "right").astype(np.int64) - 1
+    at = np.maximum(row, 0)
+    return np.where((row >= 0) & (address - start[at] < length[at].astype(np.uint64)), row, -1)
+
+
+def _holes(
+    start: np.ndarray, length: np.ndarray, segment: np.ndarray, address: np.ndarray, size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(segment, address, bytes) of what lies between the blocks of each segment, before the first and behind the last.
+
+    Counted from each segment's start, so that blocks of a contradictory record, which may overlap, leave no negative holes.
+    """
+    placed = segment >= 0
+    row = segment[placed]
+    begin = (address[placed] - start[row]).astype(np.int64)
+    end = np.minimum(begin + size[placed], length[row])
+    everything = np.arange(len(start))
+    row = np.concatenate((everything, row, everything))
+    kind = np.concatenate((np.zeros(len(start)), np.ones(len(begin)), np.full(len(start), 2)))
+    begin = np.concatenate((np.zeros(len(start), np.int64), begin, length))
+    end = np.concatenate((np.zeros(len(start), np.int64), end, length))
+    order = np.lexsort((begin, kind, row))
+    row, begin, end = row[order], begin[order], end[order]
+    # The furthest end so far within the segment: segments are told apart by a base that grows faster than any of them.
+    base = np.concatenate(([0], np.cumsum(length[:-1] + 1)))[row] if len(length) else np.zeros(0, np.int64)
+    reached = np.maximum.accumulate(base + end) - base if len(base) else end
+    gap = begin[1:] - reached[:-1]
+    found = np.flatnonzero((row[1:] == row[:-1]) & (gap > 0))
+    rows = row[1:][found]
+    return rows, start[rows] + reached[:-1][found].astype(np.uint64), gap[found]

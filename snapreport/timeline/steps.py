@@ -1,0 +1,172 @@
+"""Training steps: which events each covers. What tells them is data, ``steps.toml``."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.timeline.annotations import regions_of_all
+
+SOURCES = ("annotation", "metadata", "optimizer", "stack")
+STEPS_SCHEMA = {
+    "step": pl.Int64, "name": pl.String, "first_event": pl.Int32, "last_event": pl.Int32, "source": pl.Enum(SOURCES),
+}  # fmt: skip
+_MOST = 2**53  # a larger number in a name counts no steps
+_REST = 0.05  # what follows the last optimizer's work is a step of its own from this share of a step's events on
+
+
+@functools.cache
+def _rules() -> dict[str, list[dict[str, Any]]]:
+    return tomllib.loads(resources.files(__package__).joinpath("steps.toml").read_text(encoding="utf-8"))
+
+
+def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The steps of a device: ``step`` Int64 (its number), ``name`` String, ``first_event``, ``last_event`` Int32, ``source`` Enum.
+
+    Ascending, without overlap; no row where nothing tells of steps. ``events``: the device's; ``spans``: its annotated ones
+    (see ``annotations.py``). Where these know no step, those of other devices do: the program is one.
+    """
+    if not len(events):
+        return _table([], [], [], [], "annotation")
+    # Worked out only where the device's own spans know nothing: most snapshots have one device.
+    spans_of: list[Callable[[], pl.DataFrame]] = [lambda: spans, lambda: regions_of_all(recording, events)]
+    if not len(recording.annotations):
+        spans_of.pop()
+    for source in spans_of:
+        steps = _counted(source(), len(events))
+        if len(steps):
+            return steps
+    steps = _from_metadata(events)
+    if len(steps):
+        return steps
+    for source in spans_of:
+        steps = _from_optimizer(source(), events)
+        if len(steps):
+            return steps
+    return _from_stacks(recording, events)
+
+
+def _table(number: Any, name: Any, first: Any, last: Any, source: str) -> pl.DataFrame:
+    table = pl.DataFrame(
+        {"step": number, "name": name, "first_event": first, "last_event": last},
+        schema={key: dtype for key, dtype in STEPS_SCHEMA.items() if key != "source"},
+    )
+    return table.with_columns(source=pl.lit(source, pl.Enum(SOURCES)))
+
+
+def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
+    """Spans whose names count, by the first rule that any of them matches."""
+    for rule in _rules()["annotation"]:
+        numbers = _numbers(spans["name"], rule["name"])
+        if numbers.null_count() == len(numbers):
+            continue
+        table = (
+            spans.with_columns(step=numbers)
+            .filter(pl.col("step").is_not_null())
+            .sort("first_event", "last_event", maintain_order=True)
+            # One step may be named by several threads.
+            .group_by("step", "name", maintain_order=True)
+            .agg(pl.col("first_event").min(), pl.col("last_event").max())
+            .sort("first_event", "step")
+        )
+        # A step is over when the next one begins, also where its end is not recorded.
+        following = table["first_event"].shift(-1).fill_null(events)
+        last = pl.min_horizontal(pl.col("last_event"), pl.lit(following) - 1)
+        table = table.with_columns(last_event=pl.max_horizontal(last, pl.col("first_event") - 1))
+        return _table(*(table[key] for key in ("step", "name", "first_event", "last_event")), "annotation")
+    return _table([], [], [], [], "annotation")
+
+
+def _numbers(names: pl.Series, pattern: str) -> pl.Series:
+    """Int64 number in each name, null where the pattern finds none. Looks at each distinct name once."""
+    matches = re.compile(pattern)
+    known = {}
+    for name in names.drop_nulls().unique().to_list():
+        found = matches.search(name)
+        if found and len(found[1]) <= 16 and int(found[1]) < _MOST:
+            known[name] = int(found[1])
+    return names.replace_strict(known, default=None, return_dtype=pl.Int64) if known else pl.Series(
+        names.name, [None], dtype=pl.Int64).new_from_index(0, len(names))  # fmt: skip
+
+
+def _from_metadata(events: pl.DataFrame) -> pl.DataFrame:
+    told = events["user_metadata"]
+    if told.null_count() < len(told):
+        for rule in _rules()["metadata"]:
+            numbers = _numbers(told, rule["name"])
+            known = np.flatnonzero(numbers.is_not_null().to_numpy())
+            if not len(known):
+                continue
+            values = numbers.gather(known).to_numpy()
+            begins = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+            first = known[begins]
+            number = values[begins]
+            names = [f"step {n}" for n in number.tolist()]
+            return _table(number, names, first, np.append(first[1:], len(events)) - 1, "metadata")
+    return _table([], [], [], [], "metadata")
+
+
+def _from_optimizer(spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    for rule in _rules()["optimizer"]:
+        ends = spans.filter(pl.col("name").str.contains(rule["name"]) & pl.col("ends"))
+        if ends.is_empty():
+            continue
+        often = ends.group_by("name").agg(count=pl.len(), latest=pl.col("last_event").max())
+        name = often.sort("count", "latest", "name")["name"][-1]
+        last = ends.filter(pl.col("name") == name)["last_event"].unique().sort().to_numpy()
+        return _ending_at(last, events, "optimizer")
+    return _table([], [], [], [], "optimizer")
+
+
+def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
+    action, stack = events["action"].to_physical().to_numpy(), events["stack"].to_numpy()
+    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
+    names = recording.frames["name"].to_list()
+    births = np.flatnonzero((action == ACTIONS.index("alloc")) & (stack > 0))
+    of_stack = np.repeat(np.arange(len(recording.stack_offsets) - 1), np.diff(recording.stack_offsets))
+    for rule in _rules()["stack"]:
+        in_file, in_function = re.compile(rule["file"]).search, re.compile(rule["function"]).search
+        hit = np.fromiter(
+            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)), bool, len(files)
+        )
+        of_optimizer = np.zeros(len(recording.stack_offsets) - 1, bool)
+        of_optimizer[of_stack[hit[recording.stack_frames]]] = True
+        mine = np.flatnonzero(of_optimizer[stack[births]])
+        if not len(mine):
+            continue
+        # The last allocation of each call; what the call frees after it still belongs to the step.
+        ends = mine[np.append(np.diff(mine) > rule["apart"] + 1, True)]
+        following = births[np.minimum(ends + 1, len(births) - 1)]
+        is_last = ends + 1 >= len(births)
+        # A free of the optimizer's own comes before the next allocation of anything else.
+        frees = np.flatnonzero(of_optimizer[stack])
+        until = np.where(is_last, len(events), following)
+        last = frees[np.searchsorted(frees, until, "left") - 1]
+        return _ending_at(last, events, "stack")
+    return _table([], [], [], [], "stack")
+
+
+def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFrame:
+    """Steps by their last events, ascending. What is allocated after them is a step that was not finished, or, where it is
+    little, what the last one does after its optimizer (logging, say)."""
+    last = last[last >= 0]
+    if not len(last):
+        return _table([], [], [], [], source)
+    first = np.append(0, last[:-1] + 1)
+    names = [f"step {number}" for number in range(1, len(last) + 1)]
+    births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))
+    rest = len(events) - 1 - last[-1]
+    if len(births) and births[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last):
+        first, last = np.append(first, last[-1] + 1), np.append(last, len(events) - 1)
+        names.append(f"step {len(last)} (unfinished)")
+    else:
+        last = np.append(last[:-1], len(events) - 1)
+    return _table(np.arange(1, len(last) + 1), names, first, last, source)

@@ -1,0 +1,309 @@
+// The trace replayed once, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding
+// and kept in wholly free segments at every position. O((N + E) log N).
+//
+// A trace holds the bytes that were asked for. Where a free range is taken whose remainder is too small to be split off,
+// the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
+
+import type { DeviceData } from '../data/model'
+import { type AddressSpace, addressSpaceOf } from './address'
+import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
+import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
+import { SuccessorSet } from './successor'
+
+export interface Replay {
+  data: DeviceData
+  space: AddressSpace
+  segments: SegmentHistory
+  /** Address of each allocation. */
+  address: Float64Array
+  /** Bytes of each allocation's block. */
+  block: Float64Array
+  /** Row of `segments` in which each was born; -1: in none that the file knows. */
+  segment: Int32Array
+  /** 1 where a block from before the trace may have kept a remainder of at most 1 MiB that nothing tells of. */
+  assumed: Uint8Array
+  /** Ids by address, and their lives in that order: who is live at a position is one walk along all three. */
+  order: Int32Array
+  orderStart: Int32Array
+  orderEnd: Int32Array
+  /** Id born at each position (the event before it), and id that ended there; -1 where none. */
+  bornAt: Int32Array
+  endedAt: Int32Array
+  /** Bytes by position (length P): blocks minus requests, and segments without any live block. */
+  rounding: Float64Array
+  whollyFree: Float64Array
+  /** Allocations that lay in no known segment when they were born. */
+  outside: number
+}
+
+const made = new WeakMap<DeviceData, Replay>()
+
+/** The replay of a device, made once. `settings`: those of its snapshot. */
+export function replayOf(data: DeviceData, settings: Record<string, unknown> | undefined): Replay {
+  let replay = made.get(data)
+  if (!replay) made.set(data, (replay = new Walk(data, rulesOf(settings, data.info.kind)).run()))
+  return replay
+}
+
+/** Addresses were left out of the file, or there are none: nothing can be laid out. */
+export function hasAddresses(data: DeviceData): boolean {
+  return !data.info.leftOut.includes('addr_lo')
+}
+
+class Walk {
+  private readonly data: DeviceData
+  private readonly rules: Rules
+  private readonly replay: Replay
+  /** Distinct addresses, ascending, and which of them each allocation has. */
+  private readonly addresses: Float64Array
+  private readonly rank: Int32Array
+  /** Addresses that hold a live block, how many live there (more than one only in broken files), and the latest. */
+  private readonly live: SuccessorSet
+  private readonly count: Uint32Array
+  private readonly latest: Int32Array
+  /** Rows of the segments there are now, by address. */
+  private readonly now: number[] = []
+  /** The segment that each address was last found in: most are asked for again and again. */
+  private readonly lastRow: Int32Array
+  /** Ranks at which each segment's addresses begin and end. */
+  private readonly firstRank: Int32Array
+  private readonly endRank: Int32Array
+  private position = 0
+  /** Large blocks from before the trace whose remainder is not known yet. */
+  private readonly open: Uint8Array
+
+  constructor(data: DeviceData, rules: Rules) {
+    this.data = data
+    this.rules = rules
+    const { N, P } = data
+    const space = addressSpaceOf(data)
+    const address = new Float64Array(N)
+    for (let id = 0; id < N; id++) address[id] = space.of(data.addrHi[id], data.addrLo[id])
+    const { addresses, rank, order } = rankByAddress(address)
+    this.addresses = addresses
+    this.rank = rank
+    this.live = new SuccessorSet(addresses.length)
+    this.count = new Uint32Array(addresses.length)
+    this.latest = new Int32Array(addresses.length)
+    this.open = new Uint8Array(N)
+    this.lastRow = new Int32Array(addresses.length).fill(-1)
+    const bornAt = new Int32Array(P).fill(-1)
+    const endedAt = new Int32Array(P).fill(-1)
+    for (let id = 0; id < N; id++) {
+      if (data.start[id] > 0) bornAt[data.start[id]] = id
+      if (data.end[id] < P) endedAt[data.end[id]] = id
+    }
+    const segments = segmentHistory(data, space)
+    this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(addresses, start))
+    this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(addresses, end))
+    this.replay = {
+      data, space, address, order, bornAt, endedAt, segments,
+      orderStart: order.map((id) => data.start[id]),
+      orderEnd: order.map((id) => data.end[id]),
+      block: new Float64Array(N),
+      segment: new Int32Array(N).fill(-1),
+      assumed: new Uint8Array(N),
+      rounding: new Float64Array(P),
+      whollyFree: new Float64Array(P),
+      outside: 0,
+    }
+  }
+
+  run(): Replay {
+    const { replay, data } = this
+    const { P, start } = data
+    const { segments, bornAt, endedAt, whollyFree } = replay
+    const begins = byPosition(segments.from, P)
+    const ends = byPosition(segments.to, P)
+    let nextBegin = 0
+    let nextEnd = 0
+    let free = 0
+    for (let s = 0; s < P; s++) {
+      this.position = s
+      const ended = endedAt[s]
+      if (ended >= 0) free += this.end(ended)
+      for (; nextEnd < ends.length && segments.to[ends[nextEnd]] === s; nextEnd++) free -= this.drop(ends[nextEnd])
+      for (; nextBegin < begins.length && segments.from[begins[nextBegin]] === s; nextBegin++) free += this.put(begins[nextBegin])
+      if (s === 0) {
+        for (let id = 0; id < data.N && start[id] === 0; id++) free -= this.enter(id)
+        for (let id = 0; id < data.N && start[id] === 0; id++) this.measure(id, true)
+      } else if (bornAt[s] >= 0) {
+        free -= this.enter(bornAt[s])
+        this.measure(bornAt[s], false)
+      }
+      whollyFree[s] = free
+    }
+    this.sumRounding()
+    settleKinds(replay)
+    return replay
+  }
+
+  /** A segment begins; bytes of it that are wholly free. */
+  private put(row: number): number {
+    const at = this.place(this.replay.segments.start[row])
+    this.now.splice(at + 1, 0, row)
+    return this.freeBytes(row)
+  }
+
+  /** A segment ends; the bytes of it that were wholly free. */
+  private drop(row: number): number {
+    const at = this.now.indexOf(row)
+    if (at < 0) return 0
+    this.now.splice(at, 1)
+    return this.freeBytes(row)
+  }
+
+  /** A block comes to live; bytes of its segment that were wholly free until now. */
+  private enter(id: number): number {
+    const { replay, rank, live, count } = this
+    const row = this.segmentOf(rank[id])
+    replay.segment[id] = row
+    const before = row < 0 ? 0 : this.freeBytes(row)
+    if (count[rank[id]]++ === 0) live.add(rank[id])
+    this.latest[rank[id]] = id
+    return before
+  }
+
+  /** A block goes; bytes of its segment that are wholly free from now on. */
+  private end(id: number): number {
+    const { rank, live, count } = this
+    if (--count[rank[id]] === 0) live.remove(rank[id])
+    else return 0
+    const row = this.segmentOf(rank[id])
+    return row < 0 ? 0 : this.freeBytes(row)
+  }
+
+  /** The size of the block of one that just came to live; `older`: from before the trace. */
+  private measure(id: number, older: boolean): void {
+    const { replay, rules, addresses, rank, live } = this
+    const { segments } = replay
+    const row = replay.segment[id]
+    const address = replay.address[id]
+    const rounded = roundedSize(rules, this.data.size[id])
+    replay.block[id] = rounded
+    if (row < 0) {
+      replay.outside++
+      replay.assumed[id] = 1
+      return
+    }
+    if (rules.host) {
+      replay.block[id] = segments.end[row] - address
+      return
+    }
+    if (rounded > SMALL_SIZE && segments.large[row] === UNKNOWN) segments.large[row] = 1
+    if (rounded <= SMALL_SIZE || rules.expandable || segments.expandable[row]) return
+    const behind = address + rounded
+    const neighbour = live.next(rank[id] + 1)
+    const limit = neighbour < 0 ? segments.end[row] : Math.min(segments.end[row], addresses[neighbour])
+    const uncut = rounded >= rules.maxSplit
+    const remainder = limit - behind
+    if (remainder > 0 && (uncut || remainder <= SMALL_SIZE)) replay.block[id] = limit - address
+    else if (older && remainder > 0) this.open[id] = 1
+    if (!older) this.closeBefore(id)
+  }
+
+  /** A free range begins where a block ends: a birth tells where an older block before it ended. */
+  private closeBefore(id: number): void {
+    const { replay, live, rank, latest, open } = this
+    const before = live.previous(rank[id] - 1)
+    if (before < 0) return
+    const older = latest[before]
+    if (!open[older]) return
+    const length = replay.address[id] - replay.address[older]
+    const kept = length - replay.block[older]
+    if (kept < 0 || kept > SMALL_SIZE) return
+    replay.block[older] = length
+    open[older] = 0
+  }
+
+  private sumRounding(): void {
+    const { replay, data, open } = this
+    const { rounding, block, assumed } = replay
+    for (let id = 0; id < data.N; id++) {
+      const lost = block[id] - data.size[id]
+      rounding[data.start[id]] += lost
+      if (data.end[id] < data.P) rounding[data.end[id]] -= lost
+      if (open[id]) assumed[id] = 1
+    }
+    for (let s = 1; s < data.P; s++) rounding[s] += rounding[s - 1]
+  }
+
+  /** Bytes of a segment if no block in it lives, else 0. */
+  private freeBytes(row: number): number {
+    const { segments } = this.replay
+    const next = this.live.next(this.firstRank[row])
+    return next < 0 || next >= this.endRank[row] ? segments.end[row] - segments.start[row] : 0
+  }
+
+  /** The segment that holds an address now; -1: none. */
+  private segmentOf(rank: number): number {
+    const { segments } = this.replay
+    const last = this.lastRow[rank]
+    // A row that is there now and was found for this address holds it still.
+    if (last >= 0 && segments.from[last] <= this.position && segments.to[last] > this.position) return last
+    const address = this.addresses[rank]
+    const at = this.place(address)
+    const row = at >= 0 && address < segments.end[this.now[at]] ? this.now[at] : -1
+    this.lastRow[rank] = row
+    return row
+  }
+
+  /** Index into `now` of the last segment that begins at or below an address; -1 where none does. */
+  private place(address: number): number {
+    const { now } = this
+    const { start } = this.replay.segments
+    let low = 0
+    let high = now.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (start[now[middle]] <= address) low = middle + 1
+      else high = middle
+    }
+    return low - 1
+  }
+}
+
+/** Kinds and pools of segments that only the trace knows, from what lay in them. */
+function settleKinds({ segments, segment, data }: Replay): void {
+  for (let id = 0; id < data.N; id++) {
+    const row = segment[id]
+    if (row >= 0 && segments.pool[row] === 0) segments.pool[row] = data.pool[id]
+  }
+  for (let row = 0; row < segments.count; row++) if (segments.large[row] === UNKNOWN) segments.large[row] = 1
+}
+
+/** Rows in the order of their positions; those at P or beyond are left out. */
+function byPosition(positions: Int32Array, P: number): Int32Array {
+  const rows = Int32Array.from(positions.keys()).filter((row) => positions[row] < P)
+  return rows.sort((a, b) => positions[a] - positions[b] || a - b)
+}
+
+function rankByAddress(address: Float64Array): { addresses: Float64Array; rank: Int32Array; order: Int32Array } {
+  const N = address.length
+  const addresses = address.slice().sort()
+  let distinct = 0
+  for (let i = 0; i < N; i++) if (i === 0 || addresses[i] !== addresses[i - 1]) addresses[distinct++] = addresses[i]
+  const rank = new Int32Array(N)
+  const first = new Int32Array(distinct + 1)
+  const unique = addresses.slice(0, distinct)
+  for (let id = 0; id < N; id++) {
+    rank[id] = firstAtOrAbove(unique, address[id])
+    first[rank[id] + 1]++
+  }
+  for (let r = 0; r < distinct; r++) first[r + 1] += first[r]
+  const order = new Int32Array(N)
+  for (let id = 0; id < N; id++) order[first[rank[id]]++] = id
+  return { addresses: unique, rank, order }
+}
+
+/** Index of the first value that is not below `wanted`. */
+export function firstAtOrAbove(values: ArrayLike<number>, wanted: number): number {
+  let low = 0
+  let high = values.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (values[middle] < wanted) low = middle + 1
+    else high = middle
+  }
+  return low
+}

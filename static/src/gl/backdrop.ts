@@ -1,0 +1,85 @@
+// One frame on the canvas: tiles, lines over them, and what follows the pointer. While nothing but the last changes, the
+// first two are kept as one texture, and a frame takes away what the last one drew and draws the new: where graphics are
+// emulated, following the pointer then costs a tenth of drawing everything again.
+
+import type { GlContext } from './context'
+import type { GlStage, Shown } from './gl-stage'
+import { RectList, type RectPainter } from './rects'
+import { freeTexture, makeTexture, type Texture } from './texture'
+
+/** What the canvas shows, less what follows the pointer. */
+interface Base {
+  shown: Shown
+  lines: RectList
+  generation: number
+  /** Of the canvas, in its own and in CSS pixels. */
+  size: readonly number[]
+}
+
+/** To take more rectangles away one by one is not cheaper than to copy everything. */
+const MAX_UNCOVERED = 2000
+
+export class Backdrop {
+  private base: Base | null = null
+  /** Holds the base while that does not change. */
+  private picture: Texture | null = null
+  private isKept = false
+  /** What followed the pointer in the last frame; null: the whole canvas has to be restored. */
+  private over: RectList | null = null
+
+  constructor(
+    private readonly context: GlContext,
+    private readonly stage: GlStage,
+    private readonly painter: RectPainter,
+  ) {}
+
+  /** Draws what the stage shows and rectangles onto the canvas, which is width × height CSS pixels. */
+  draw(rects: RectList, width: number, height: number): void {
+    const { context, stage, painter } = this
+    const { screen, generation } = context
+    const size = [screen.width, screen.height, width, height]
+    const { base } = this
+    const isSame = base !== null && base.generation === generation && base.size.join() === size.join()
+      && base.lines.count === rects.fixed && isSameShown(base.shown, stage.shown) && rects.startsWith(base.lines)
+    const picture = isSame && context.isSoftware ? this.keep(rects, width, height) : null
+    if (!picture) {
+      this.isKept = false
+      this.base = { shown: stage.shown, lines: rects.slice(0, rects.fixed), generation, size }
+      stage.drawShown(screen)
+      painter.draw(screen, rects, 0, rects.count, width, height)
+      return
+    }
+    if (this.over && this.over.count <= MAX_UNCOVERED) painter.uncover(screen, this.over, picture, width, height)
+    else stage.copy(screen, picture)
+    painter.draw(screen, rects, rects.fixed, rects.count, width, height)
+    this.over = rects.slice(rects.fixed, rects.count)
+  }
+
+  /** The base as a texture, drawn when it is first seen again; null when there can be none now. */
+  private keep(rects: RectList, width: number, height: number): Texture | null {
+    const { context, stage, painter } = this
+    const { screen, generation } = context
+    if (this.isKept) return this.picture
+    const old = this.picture
+    if (!old || old.generation !== generation || old.width !== screen.width || old.height !== screen.height) {
+      if (old) freeTexture(context, old)
+      this.picture = makeTexture(context, screen.width, screen.height, 0)
+    }
+    if (!this.picture) return null
+    stage.drawShown(this.picture)
+    painter.draw(this.picture, rects, 0, rects.fixed, width, height)
+    this.isKept = true
+    this.over = null
+    return this.picture
+  }
+}
+
+function isSameShown(a: Shown, b: Shown): boolean {
+  return a.fast === b.fast && a.parts.length === b.parts.length && a.background.join() === b.background.join()
+    && a.pictures.every((picture, i) => picture === b.pictures[i])
+    && a.parts.every((part, i) => {
+      const other = b.parts[i]
+      return part.u0 === other.u0 && part.u1 === other.u1 && part.v0 === other.v0 && part.v1 === other.v1
+        && part.x0 === other.x0 && part.x1 === other.x1 && part.y0 === other.y0 && part.y1 === other.y1
+    })
+}

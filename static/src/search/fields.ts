@@ -1,0 +1,240 @@
+// The fields of the query language, and how the value of each is read: the twin of snapreport/search/fields.py.
+// Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
+
+/** A query that cannot be read. `position`, `length`: the bad part of it, in UTF-16 units. */
+export class QueryError extends Error {
+  constructor(readonly reason: string, readonly position: number, readonly length: number) {
+    super(`the query is bad at character ${position + 1}: ${reason}`)
+    this.name = 'QueryError'
+  }
+}
+
+/** Field → what its value is. The order is that in messages. */
+export const FIELDS = {
+  size: 'size', addr: 'address', stream: 'stream', pool: 'pool', device: 'device', category: 'category', origin: 'origin',
+  event: 'whole', time: 'time', lifetime: 'lifetime', live: 'moment', file: 'text', func: 'text', line: 'whole',
+  stack: 'whole or text', step: 'whole or text', meta: 'text',
+} as const
+export type Field = keyof typeof FIELDS
+type Kind = (typeof FIELDS)[Field]
+
+export const CATEGORIES = ['unknown', 'parameter', 'gradient', 'optimizer state', 'activation', 'temporary', 'input', 'communication'] as const
+export const ORIGINS = ['traced', 'freed', 'ghost'] as const
+export const PREEXISTING = 'preexisting'
+export const MOMENTS = ['start', 'peak', 'end', 'oom'] as const
+export const POOLS = ['default', 'private', 'none'] as const
+
+/** Whole numbers from `low` to `high`, both included; null: no bound. `unit`: of a lifetime. */
+export interface Range {
+  kind: 'range'
+  low: number | null
+  high: number | null
+  unit: '' | 'events' | 'us'
+}
+
+/** The same for what has 64 bits: addresses and streams. */
+export interface WideRange {
+  kind: 'wide'
+  low: bigint | null
+  high: bigint | null
+}
+
+/** Text that holds `parts` in this order, all folded. `place`: or a frame in such a file at this line. */
+export interface Text {
+  kind: 'text'
+  parts: string[]
+  place: { parts: string[]; line: number } | null
+}
+
+/** One of some names. */
+export interface Choice {
+  kind: 'choice'
+  names: string[]
+}
+
+export type Test = Range | WideRange | Text | Choice
+export type Op = ':' | '=' | '>' | '>=' | '<' | '<='
+
+const LIMIT = 2 ** 64
+const NUMBER = String.raw`[0-9](?:[0-9,_]{0,24}[0-9])?(?:\.[0-9]{1,12})?`
+const SIZE = new RegExp(`^(${NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)$`)
+const TIME = new RegExp(`^(${NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)$`)
+const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
+const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
+const PLACE = /^([^]+):([0-9]{1,9})$/
+const POOL = /^\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?$/
+const SIZE_UNITS: Record<string, number> = { '': 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12, ki: 1024, mi: 1024 ** 2, gi: 1024 ** 3, ti: 1024 ** 4 }
+const US: Record<string, number> = { '': 1, ns: 1e-3, us: 1, 'µs': 1, 'μs': 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
+
+export function isField(name: string): name is Field {
+  return Object.prototype.hasOwnProperty.call(FIELDS, name)
+}
+
+/** Text as it is compared: lower case, and with one kind of slash. */
+export function fold(text: string): string {
+  return text.toLowerCase().replace(/\\/g, '/')
+}
+
+/** The test of a bare word. `*` stands for anything and `file.py:12` for a place unless the word is quoted. */
+export function looksFor(words: string, isQuoted: boolean): Text {
+  return isQuoted ? { kind: 'text', parts: [fold(words)], place: null } : { kind: 'text', parts: partsOf(words), place: placeOf(words) }
+}
+
+/** What a value tests. `at`: where it begins in the query. Throws QueryError. */
+export function readValue(field: Field, op: Op, value: string, at: number, isQuoted: boolean): Test {
+  const kind: Kind = FIELDS[field]
+  const isEqual = op === ':' || op === '='
+  const bad = badValue(value, at)
+  if (kind === 'text' || (kind === 'whole or text' && isEqual && !isWholeRange(value))) {
+    if (!isEqual) throw bad(`${field} is text and takes : only`)
+    return { kind: 'text', parts: isQuoted ? [fold(value)] : partsOf(value), place: field === 'file' ? placeOf(value) : null }
+  }
+  if (kind === 'category' || kind === 'origin' || kind === 'pool') {
+    if (!isEqual) throw bad(`${field} is a name and takes : only`)
+    return { kind: 'choice', names: namesOf(kind, value, bad) }
+  }
+  if (kind === 'moment' && isEqual && includes(MOMENTS, value.toLowerCase())) return { kind: 'choice', names: [value.toLowerCase()] }
+  if (kind === 'device' && isEqual && /^[A-Za-z]+$/.test(value)) return { kind: 'choice', names: [value.toLowerCase()] }
+  return kind === 'address' || kind === 'stream' ? wideRange(field, kind, op, value, bad) : range(field, kind, op, value, bad)
+}
+
+/** Whether text can only be meant as a number with or without a unit. */
+export function isQuantity(text: string): boolean {
+  return text !== '' && (SIZE.test(text) || TIME.test(text))
+}
+
+type Bad = (message: string, begin?: number, length?: number) => QueryError
+
+function badValue(value: string, at: number): Bad {
+  return (message, begin = 0, length = value.length - begin) => new QueryError(message, at + begin, Math.max(length, 1))
+}
+
+function partsOf(words: string): string[] {
+  return fold(words).split('*').filter((part) => part !== '')
+}
+
+function placeOf(words: string): Text['place'] {
+  const found = PLACE.exec(words)
+  return found && { parts: partsOf(found[1]), line: Number(found[2]) }
+}
+
+function isWholeRange(value: string): boolean {
+  return value !== '..' && splitRange(value).every((end) => end === '' || WHOLE.test(end))
+}
+
+/** Both ends of a range, or the value alone. */
+function splitRange(value: string): string[] {
+  const dots = value.indexOf('..')
+  return dots < 0 ? [value] : [value.slice(0, dots), value.slice(dots + 2)]
+}
+
+function includes(names: readonly string[], name: string): boolean {
+  return names.includes(name)
+}
+
+function namesOf(kind: 'category' | 'origin' | 'pool', value: string, bad: Bad): string[] {
+  const wanted = value.toLowerCase()
+  if (kind === 'category') {
+    const names = CATEGORIES.filter((name) => name.includes(wanted))
+    if (names.length === 0) throw bad(`there is no category "${value}"; categories are ${CATEGORIES.join(', ')}`)
+    return names
+  }
+  if (kind === 'origin') {
+    if (wanted === PREEXISTING) return ['freed', 'ghost']
+    if (!includes(ORIGINS, wanted)) throw bad(`there is no origin "${value}"; origins are ${[...ORIGINS, PREEXISTING].join(', ')}`)
+    return [wanted]
+  }
+  if (includes(POOLS, wanted)) return [wanted]
+  const pair = POOL.exec(value)
+  if (!pair) throw bad(`"${value}" is no pool: a pool is a pair like 0,1, or one of ${POOLS.join(', ')}`)
+  return [`(${BigInt(pair[1])}, ${BigInt(pair[2])})`]
+}
+
+/** Both ends of `a..b`, each with its place in the value; null where there is none. */
+function endsOf(field: Field, op: Op, value: string, bad: Bad): [string, string] {
+  if (op !== ':' && op !== '=') throw bad(`a range takes : only, as in ${field}:${value}`)
+  const [first, last] = splitRange(value)
+  if (!first && !last) throw bad('a range needs a beginning or an end')
+  return [first, last]
+}
+
+function range(field: Field, kind: Kind, op: Op, value: string, bad: Bad): Range {
+  if (!value.includes('..')) {
+    const { number, unit } = numberOf(field, kind, value, 0, bad)
+    const low = op === '>' ? Math.floor(number) + 1 : op === '<' || op === '<=' ? null : Math.ceil(number)
+    const high = op === '<' ? Math.ceil(number) - 1 : op === '>' || op === '>=' ? null : Math.floor(number)
+    return { kind: 'range', low: limited(low), high: limited(high), unit }
+  }
+  const [first, last] = endsOf(field, op, value, bad)
+  const low = first ? numberOf(field, kind, first, 0, bad) : null
+  const high = last ? numberOf(field, kind, last, first.length + 2, bad) : null
+  if (low && high) {
+    if (low.unit !== high.unit) throw bad('one end of this range is a number of events and the other a time')
+    if (low.number > high.number) throw bad(`this range is empty: ${first} is more than ${last}`)
+  }
+  return {
+    kind: 'range',
+    low: limited(low && Math.ceil(low.number)),
+    high: limited(high && Math.floor(high.number)),
+    unit: (low ?? high)!.unit,
+  }
+}
+
+function wideRange(field: Field, kind: 'address' | 'stream', op: Op, value: string, bad: Bad): WideRange {
+  if (!value.includes('..')) {
+    const number = wideNumber(field, kind, value, 0, bad)
+    const low = op === '>' ? number + 1n : op === '<' || op === '<=' ? null : number
+    const high = op === '<' ? number - 1n : op === '>' || op === '>=' ? null : number
+    return { kind: 'wide', low, high }
+  }
+  const [first, last] = endsOf(field, op, value, bad)
+  const low = first ? wideNumber(field, kind, first, 0, bad) : null
+  const high = last ? wideNumber(field, kind, last, first.length + 2, bad) : null
+  if (low !== null && high !== null && low > high) throw bad(`this range is empty: ${first} is more than ${last}`)
+  return { kind: 'wide', low, high }
+}
+
+function limited(number: number | null): number | null {
+  return number === null ? null : Math.max(-LIMIT, Math.min(LIMIT, number))
+}
+
+function wideNumber(field: Field, kind: 'address' | 'stream', text: string, begin: number, bad: Bad): bigint {
+  if (kind === 'stream') {
+    const found = WHOLE.exec(text)
+    if (!found) throw bad(`"${text}" is no ${field}; it is a whole number`, begin, text.length)
+    const number = BigInt(found[2].replace(/[,_]/g, ''))
+    return found[1] ? -number : number
+  }
+  const number = ADDRESS.test(text) ? BigInt(text) : 2n ** 64n
+  if (number >= 2n ** 64n) throw bad(`"${text}" is no address; try 0x7f12ab000000`, begin, text.length)
+  return number
+}
+
+function numberOf(field: Field, kind: Kind, text: string, begin: number, bad: Bad): { number: number; unit: Range['unit'] } {
+  if (kind === 'size') {
+    const found = SIZE.exec(text)
+    const unit = found ? SIZE_UNITS[found[2].toLowerCase().replace(/b$/, '')] : undefined
+    if (unit === undefined) throw bad(`"${text}" is no size; try 512, 1.5MiB or 2GiB`, begin, text.length)
+    return { number: scaled(found![1], unit), unit: '' }
+  }
+  if (kind === 'time' || kind === 'lifetime') {
+    const found = TIME.exec(text)
+    const isEvents = kind === 'lifetime' && found?.[2] === ''
+    if (!found || (isEvents && found[1].includes('.'))) {
+      const hint = kind === 'lifetime' ? '250 (events), 3ms or 1.5s' : '800 (µs), 250ms or 1.5s'
+      throw bad(`"${text}" is no ${field}; try ${hint}`, begin, text.length)
+    }
+    return { number: scaled(found[1], US[found[2]]), unit: kind === 'time' ? '' : isEvents ? 'events' : 'us' }
+  }
+  const found = WHOLE.exec(text)
+  if (found) return { number: Number(found[1] + found[2].replace(/[,_]/g, '')), unit: '' }
+  const hint = kind === 'moment' ? `an event or one of ${MOMENTS.join(', ')}` : kind === 'device' ? 'a number or a kind like cuda' : 'a whole number'
+  throw bad(`"${text}" is no ${field}; it is ${hint}`, begin, text.length)
+}
+
+/** A number times its unit. Fractions are rounded to a thousandth, so that 1.234567s is 1234567 µs exactly. */
+function scaled(digits: string, unit: number): number {
+  const plain = digits.replace(/[,_]/g, '')
+  if (!plain.includes('.') && unit >= 1) return Number(plain) * unit
+  return Math.floor(Number(plain) * unit * 1000 + 0.5) / 1000
+}

@@ -1,0 +1,202 @@
+// The query language: text in, a tree of terms out. The twin of snapreport/search/grammar.py, which has the grammar; both
+// give the same trees and the same errors, and the tests compare them.
+
+import { type Field, FIELDS, fold, isField, isQuantity, looksFor, type Op, QueryError, readValue, type Test } from './fields'
+
+/** `field`: '' for bare words. `at`, `length`: where the term stands in the query. */
+export interface Term {
+  kind: 'term'
+  field: Field | ''
+  test: Test
+  at: number
+  length: number
+}
+
+export type Node =
+  | Term
+  | { kind: 'not'; inner: Node }
+  /** True where every part is; without parts everywhere. */
+  | { kind: 'all'; parts: Node[] }
+  /** True where one of the parts is. */
+  | { kind: 'any'; parts: Node[] }
+
+export const MAX_LENGTH = 4000
+const MAX_DEPTH = 100
+export const BLANKS = ' \t\n\r\f\v\u00a0'
+const FIELD = /([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)/y
+
+/** The tree of a query; an empty one is `all` of nothing. Throws QueryError that says where it is bad. */
+export function parse(query: string): Node {
+  if (query.length > MAX_LENGTH) throw new QueryError(`a query has ${MAX_LENGTH} characters at most`, MAX_LENGTH, query.length - MAX_LENGTH)
+  return new Parser(query).query()
+}
+
+class Parser {
+  private at = 0
+  private depth = 0
+  private readonly partner: Map<number, number>
+
+  constructor(private readonly text: string) {
+    this.partner = partners(text)
+  }
+
+  query(): Node {
+    this.blanks()
+    if (this.at === this.text.length) return { kind: 'all', parts: [] }
+    const node = this.any()
+    if (this.at < this.text.length) throw new QueryError('this ) closes nothing', this.at, 1)
+    return node
+  }
+
+  private any(): Node {
+    const parts = [this.all('', 0)]
+    while (this.operator() === 'OR') {
+      this.at += 2
+      parts.push(this.all('OR', this.at - 2))
+    }
+    return parts.length === 1 ? parts[0] : { kind: 'any', parts }
+  }
+
+  /** Terms up to the end, an OR or a ")". `after`: the operator before, which needs a term. */
+  private all(after: string, afterAt: number): Node {
+    const parts: Node[] = []
+    for (;;) {
+      this.blanks()
+      let operator = this.operator()
+      if (operator === 'AND' && parts.length > 0) {
+        const at = this.at
+        this.at += 3
+        this.blanks()
+        operator = this.operator()
+        if (this.atEnd() || operator) throw new QueryError('AND needs a term on each side', at, 3)
+      }
+      if (this.atEnd() || operator === 'OR') break
+      if (operator) throw new QueryError('AND needs a term on each side', this.at, 3)
+      parts.push(this.term())
+    }
+    if (parts.length > 0) return parts.length === 1 ? parts[0] : { kind: 'all', parts }
+    if (after) throw new QueryError(`${after} needs a term on each side`, afterAt, after.length)
+    if (this.operator() === 'OR') throw new QueryError('OR needs a term on each side', this.at, 2)
+    throw new QueryError(this.depth > 0 ? 'there is nothing in these parentheses' : 'this ) closes nothing', this.at, 1)
+  }
+
+  private term(): Node {
+    const { text } = this
+    const begin = this.at
+    while (text[this.at] === '-') this.at++
+    const signs = this.at - begin
+    if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at]))) throw new QueryError('- needs a term right after it', begin, signs)
+    let node: Node
+    if (text[this.at] === '(') node = this.group()
+    else if (text[this.at] === '"') {
+      const at = this.at
+      const words = this.quoted()
+      node = { kind: 'term', field: '', test: looksFor(words, true), at, length: this.at - at }
+    } else node = this.field() ?? this.word()
+    return signs % 2 === 1 ? { kind: 'not', inner: node } : node
+  }
+
+  private group(): Node {
+    const opened = this.at
+    if (++this.depth > MAX_DEPTH) throw new QueryError(`parentheses nest ${MAX_DEPTH} deep at most`, opened, 1)
+    this.at++
+    this.blanks()
+    if (this.at === this.text.length) throw new QueryError('this ( is not closed', opened, 1)
+    const node = this.any()
+    if (this.at === this.text.length) throw new QueryError('this ( is not closed', opened, 1)
+    this.at++
+    this.depth--
+    return node
+  }
+
+  /** The term `field op value`, or null where what stands here is a word. */
+  private field(): Node | null {
+    FIELD.lastIndex = this.at
+    const found = FIELD.exec(this.text)
+    if (!found) return null
+    const start = this.at
+    const name = found[1].toLowerCase()
+    const op = found[2] as Op
+    let valueAt = start + found[0].length
+    if (!isField(name)) {
+      if (op !== ':' && !isQuantity(this.text.slice(valueAt, this.wordEnd(valueAt)))) return null
+      const known = Object.keys(FIELDS).join(', ')
+      throw new QueryError(`there is no field "${found[1]}" (put a word into quotes); fields are ${known}`, start, found[1].length)
+    }
+    this.at = valueAt
+    const isQuoted = this.text[valueAt] === '"'
+    let value: string
+    if (isQuoted) {
+      value = this.quoted()
+      valueAt++
+    } else {
+      this.at = this.wordEnd(valueAt)
+      value = this.text.slice(valueAt, this.at)
+    }
+    if (!value) throw new QueryError(`${name} needs a value`, start, this.at - start)
+    const test = readValue(name, op, value, valueAt, isQuoted)
+    return { kind: 'term', field: name, test, at: start, length: this.at - start }
+  }
+
+  private word(): Node {
+    const at = this.at
+    this.at = this.wordEnd(at)
+    return { kind: 'term', field: '', test: looksFor(this.text.slice(at, this.at), false), at, length: this.at - at }
+  }
+
+  /** What stands between quotes; goes on behind them. */
+  private quoted(): string {
+    const { text } = this
+    const opened = this.at
+    let words = ''
+    this.at++
+    for (;;) {
+      const end = text.indexOf('"', this.at)
+      if (end < 0) throw new QueryError('this quote is not closed', opened, text.length - opened)
+      words += text.slice(this.at, end)
+      this.at = end + 1
+      if (text[this.at] !== '"') break
+      words += '"'
+      this.at++
+    }
+    if ([...fold(words)].every((character) => BLANKS.includes(character))) {
+      throw new QueryError('there is nothing in these quotes', opened, this.at - opened)
+    }
+    if (!this.atEnd() && !BLANKS.includes(text[this.at])) throw new QueryError('a blank is missing after the quote', this.at, 1)
+    return words
+  }
+
+  private wordEnd(at: number): number {
+    const { text } = this
+    while (at < text.length && !BLANKS.includes(text[at]) && text[at] !== ')') at = (this.partner.get(at) ?? at) + 1
+    return at
+  }
+
+  /** "OR" or "AND" where one stands here, else "". */
+  private operator(): string {
+    for (const name of ['OR', 'AND']) {
+      const end = this.at + name.length
+      if (this.text.startsWith(name, this.at) && (end === this.text.length || `${BLANKS}()`.includes(this.text[end]))) return name
+    }
+    return ''
+  }
+
+  private atEnd(): boolean {
+    return this.at === this.text.length || this.text[this.at] === ')'
+  }
+
+  private blanks(): void {
+    while (this.at < this.text.length && BLANKS.includes(this.text[this.at])) this.at++
+  }
+}
+
+/** Place of each "(" that is closed to the place of its ")". */
+function partners(text: string): Map<number, number> {
+  const partner = new Map<number, number>()
+  const opened: number[] = []
+  for (let at = 0; at < text.length; at++) {
+    if (text[at] === '(') opened.push(at)
+    else if (text[at] === ')' && opened.length > 0) partner.set(opened.pop()!, at)
+  }
+  return partner
+}

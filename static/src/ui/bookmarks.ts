@@ -1,0 +1,144 @@
+// Bookmarks: the view under a name, in a small popover. They live in the address, so a copied link carries them.
+
+import { fill, h } from './dom'
+import { readHash, writeHash } from './hash'
+import { type Mark, MARKS, readMarks, writeMarks } from './marks'
+import type { State, Store } from './state'
+
+export class Bookmarks {
+  /** The button and, under it, the popover. */
+  readonly element: HTMLElement
+  private readonly store: Store
+  private readonly start: State
+  private readonly devices: number
+  private readonly suggest: () => string
+  private readonly button: HTMLButtonElement
+  private readonly popover = h('div', { class: 'popover marks', role: 'dialog', 'aria-label': 'Bookmarks', hidden: true })
+  private readonly list = h('ul', { class: 'mark-list' })
+  private readonly name = h('input', { type: 'text', maxlength: 80, 'aria-label': 'Name of the new bookmark' })
+  private shown = ''
+  /** Index of the mark that is being renamed. */
+  private renaming = -1
+
+  /** start: the state of a report that was just opened. suggest: a name for what is on screen. */
+  constructor(store: Store, start: State, devices: number, suggest: () => string) {
+    this.store = store
+    this.start = start
+    this.devices = devices
+    this.suggest = suggest
+    this.button = h('button', { type: 'button', 'aria-haspopup': 'dialog', 'aria-expanded': 'false', title: 'Bookmarks of views (K)', onclick: () => this.toggle() }, 'Marks')
+    const form = h('form', { class: 'mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
+    form.addEventListener('submit', (event) => {
+      event.preventDefault()
+      this.add(this.name.value.trim() || this.suggest())
+    })
+    fill(this.popover, form, this.list)
+    this.element = h('div', { class: 'popover-anchor' }, this.button, this.popover)
+    this.element.addEventListener('keydown', (event) => {
+      if (event.key !== 'Escape' || this.popover.hidden) return
+      event.stopPropagation()
+      this.close()
+      this.button.focus()
+    })
+    document.addEventListener('pointerdown', (event) => {
+      if (!this.element.contains(event.target as Node)) this.close()
+    })
+    store.subscribe(() => this.render())
+    this.render()
+  }
+
+  toggle(): void {
+    if (!this.popover.hidden) return this.close()
+    this.popover.hidden = false
+    this.button.setAttribute('aria-expanded', 'true')
+    this.name.value = ''
+    this.name.placeholder = this.suggest()
+    this.keepInWindow()
+    this.name.focus()
+  }
+
+  private close(): void {
+    this.popover.hidden = true
+    this.renaming = -1
+    this.shown = ''
+    this.render()
+    this.button.setAttribute('aria-expanded', 'false')
+  }
+
+  /** The popover opens to the left where it would leave the window. */
+  private keepInWindow(): void {
+    this.popover.style.left = '0px'
+    const over = this.popover.getBoundingClientRect().right - (document.documentElement.clientWidth - 8)
+    if (over > 0) this.popover.style.left = `${-over}px`
+  }
+
+  private get marks(): Mark[] {
+    return readMarks(this.store.state.options[MARKS])
+  }
+
+  private write(marks: readonly Mark[]): void {
+    this.renaming = -1
+    this.store.setOption(MARKS, writeMarks(marks))
+  }
+
+  /** What is on screen, without the marks themselves and the theme, which stay as they are. */
+  private add(name: string): void {
+    const { [MARKS]: _, ...options } = this.store.state.options
+    const hash = writeHash({ ...this.store.state, options, theme: 'system' }, this.start)
+    this.write([...this.marks, { name, hash }])
+    this.name.value = ''
+    this.name.placeholder = this.suggest()
+  }
+
+  private go({ hash }: Mark): void {
+    const target = readHash(hash, this.start, this.devices)
+    const { theme, options } = this.store.state
+    this.store.set({ ...target, theme, options: { ...target.options, ...(MARKS in options && { [MARKS]: options[MARKS] }) } })
+  }
+
+  private render(): void {
+    const text = this.store.state.options[MARKS] ?? ''
+    const key = `${this.renaming}/${text}`
+    if (key === this.shown) return
+    this.shown = key
+    const { marks } = this
+    const label = marks.length ? `Marks (${marks.length})` : 'Marks'
+    if (this.button.textContent !== label) this.button.textContent = label
+    fill(this.list, ...marks.map((mark, i) => this.item(mark, i)))
+    if (marks.length === 0) fill(this.list, h('li', { class: 'soft' }, 'No bookmarks yet. They are kept in the link.'))
+  }
+
+  private item(mark: Mark, i: number): HTMLElement {
+    if (i === this.renaming) return this.renameItem(mark, i)
+    return h('li', {},
+      h('button', { type: 'button', class: 'link mark-go', title: mark.hash || 'the report as it opens', onclick: () => this.go(mark) }, mark.name),
+      h('button', { type: 'button', 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) }, '✎'),
+      h('button', { type: 'button', 'aria-label': `Remove ${mark.name}`, title: 'Remove', onclick: () => this.remove(i) }, '✕'))
+  }
+
+  private renameItem(mark: Mark, i: number): HTMLElement {
+    const field = h('input', { type: 'text', maxlength: 80, 'aria-label': `New name of ${mark.name}`, value: mark.name })
+    const form = h('form', { class: 'mark-form' }, field, h('button', { type: 'submit' }, 'Rename'))
+    form.addEventListener('submit', (event) => {
+      event.preventDefault()
+      const name = field.value.trim() || mark.name
+      this.renaming = -1
+      this.shown = ''
+      this.write(this.marks.map((other, at) => (at === i ? { ...other, name } : other)))
+      this.render()
+      this.name.focus()
+    })
+    return h('li', {}, form)
+  }
+
+  private rename(i: number): void {
+    this.renaming = i
+    this.render()
+    this.list.querySelector('input')?.select()
+  }
+
+  private remove(i: number): void {
+    this.write(this.marks.filter((_, at) => at !== i))
+    this.name.focus()
+  }
+}

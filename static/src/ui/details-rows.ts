@@ -1,0 +1,106 @@
+// The table of facts in the details panel.
+
+import type { DeviceData } from '../data/model'
+import { formatAddress, formatBytes, formatBytesExact, formatCount } from '../layout/format'
+import { offsetOf } from '../layout/pick'
+import { describeFrame, describeMoment, describeSpan } from '../views/timeline/describe'
+import type { Scene } from '../views/timeline/scene'
+import { addressHistory, spansAround, stepsLived } from './details-facts'
+import { copyButton, h } from './dom'
+import { formatShare, plural } from './format'
+
+export type Row = [label: string, value: Node | string | null]
+
+/** What the panel's links do. */
+export interface Links {
+  showEvent(event: number): void
+  select(id: number): void
+}
+
+const LEFT_OUT = 'not in this report (left out to fit its size)'
+const SPANS_SHOWN = 4
+
+export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links): Row[] {
+  const { info } = scene
+  const peakPosition = info.peakEvent + 1
+  const atPeak = data.start[id] <= peakPosition && data.end[id] > peakPosition
+  const address = formatAddress(data.addrHi[id], data.addrLo[id])
+  const alloc = data.start[id] - 1
+  const free = data.end[id] === data.P ? -1 : data.end[id] - 1
+  const held = info.leftOut.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
+  const kept = <T>(column: string, value: () => T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value())
+  const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
+  return [
+    ['Address', kept('addr_lo', () => h('span', { class: 'mono' }, address, ' ', copyButton('Copy', () => address, 'Copy the address')))],
+    ['Origin', originOf(alloc, free)],
+    ['Allocated at', moment(alloc)],
+    ['Free requested', kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id])))],
+    ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
+    ['Live for', data.n > 0 ? describeSpan(data, id) : null],
+    ['Steps', stepsRow(data, id)],
+    ['During', duringRow(data, id)],
+    ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
+    ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
+    ['Stream', kept('stream', () => info.streams[data.stream[id]] ?? null)],
+    ['Pool', kept('pool', () => info.pools[data.pool[id]] || null)],
+    ['Category', info.categories[data.category[id]] ?? null],
+    ['Compile context', kept('context', () => info.contexts[data.context[id]] || null)],
+    ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],
+    ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
+    ['Address after', kept('addr_lo', () => neighbour(scene, held.after, links, free < 0 ? 'still held' : 'nothing recorded'))],
+    ['Number', formatCount(id)],
+  ]
+}
+
+/** An allocation as a link: "16.0 MiB, events 12 – 80" */
+export function allocationLink(scene: Scene, id: number, links: Links): HTMLElement {
+  const data = scene.data!
+  return h('button', { type: 'button', class: 'link', 'data-allocation': id, title: 'Select this allocation', onclick: () => links.select(id) }, `${formatBytes(data.size[id])}, ${livedOf(data, id)}`)
+}
+
+function livedOf(data: DeviceData, id: number): string {
+  const from = data.start[id] === 0 ? 'before the trace' : `event ${formatCount(data.start[id] - 1)}`
+  const to = data.end[id] === data.P ? 'alive at the end' : formatCount(data.end[id] - 1)
+  return `${from} – ${to}`
+}
+
+function neighbour(scene: Scene, id: number, links: Links, none: string): Node | string {
+  if (scene.info.events === 0) return none
+  if (id < 0) return none
+  const data = scene.data!
+  const top = scene.stacks?.top(data.stack[id])
+  return h('span', {}, allocationLink(scene, id, links), h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack'}`))
+}
+
+function momentLink(scene: Scene, event: number, links: Links): HTMLElement {
+  const time = describeMoment(scene, event)
+  return h('span', {},
+    h('button', { type: 'button', class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) }, `event ${formatCount(event)}`),
+    time && h('span', { class: 'soft' }, ` ${time}`))
+}
+
+function originOf(alloc: number, free: number): string {
+  if (alloc >= 0) return 'allocated within the trace'
+  return free >= 0 ? 'from before the trace: only its free was recorded' : 'from before the trace: known from the final state'
+}
+
+function stepsRow(data: DeviceData, id: number): string | null {
+  const lived = stepsLived(data, id)
+  if (!lived || lived.count === 0) return null
+  const born = data.start[id] === 0 ? 'from before the trace' : `born in ${lived.born ?? 'no step'}`
+  const gone = data.end[id] === data.P ? 'alive at the end' : `freed in ${lived.freed ?? 'no step'}`
+  if (lived.born !== null && lived.born === lived.freed) return `${lived.born} alone`
+  return `${born}, ${gone}; lives in ${plural(lived.count, 'step')}`
+}
+
+function duringRow(data: DeviceData, id: number): string | null {
+  const names = spansAround(data, id)
+  if (names.length === 0) return null
+  const more = names.length - SPANS_SHOWN
+  return names.slice(0, SPANS_SHOWN).join(' › ') + (more > 0 ? ` › ${formatCount(more)} more` : '')
+}
+
+function placeOf(data: DeviceData, id: number, position: number, atPeak: boolean): string | null {
+  const offset = offsetOf(data, id, position)
+  return Number.isNaN(offset) ? null : `${formatBytesExact(offset)} from the bottom ${atPeak ? 'at the peak' : 'when it begins'}`
+}

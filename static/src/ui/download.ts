@@ -1,0 +1,50 @@
+// Files made in the page. A link to a blob works from file:// and asks nothing of the network.
+
+import { h } from './dom'
+
+/** How long the page may work on a file before it lets the reader in. */
+const SLICE_MS = 30
+/** Rows in one piece of a file. */
+const PIECE = 2000
+
+export function download(name: string, type: string, parts: BlobPart[]): void {
+  const url = URL.createObjectURL(new Blob(parts, { type }))
+  const link = h('a', { href: url, download: name, class: 'offscreen' })
+  document.body.append(link)
+  link.click()
+  link.remove()
+  // The browser reads the blob after the click; a minute is more than it needs to begin.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
+}
+
+/** Text of `count` rows in pieces, made a few ms at a time. */
+export async function inPieces(count: number, textOf: (row: number) => string): Promise<string[]> {
+  const pieces: string[] = []
+  let since = performance.now()
+  for (let from = 0; from < count; from += PIECE) {
+    let piece = ''
+    for (let row = from, to = Math.min(count, from + PIECE); row < to; row++) piece += textOf(row)
+    pieces.push(piece)
+    if (performance.now() - since > SLICE_MS) {
+      await new Promise((resolve) => setTimeout(resolve))
+      since = performance.now()
+    }
+  }
+  return pieces
+}
+
+/** One line of CSV as RFC 4180 has it; null is an empty field. */
+export function csvLine(fields: readonly (string | number | null)[]): string {
+  return fields.map(csvField).join(',') + '\r\n'
+}
+
+function csvField(value: string | number | null): string {
+  if (value === null) return ''
+  const text = String(value)
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}
+
+/** Words for a file's name: "Run 7: cuda:0" → "run-7-cuda-0". */
+export function fileName(...words: string[]): string {
+  return words.join(' ').toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 80) || 'snapshot'
+}

@@ -1,0 +1,141 @@
+// The legend: what the colours stand for, and how much each holds at the moment. A click on an entry filters by it.
+
+import type { DeviceData, DeviceInfo } from '../data/model'
+import { positionOf } from '../data/live'
+import { formatBytes, formatCount } from '../layout/format'
+import { type Colouring, cssOf } from '../views/colouring'
+import { byBytes, type Held, heldAt, keysUsed } from '../views/colours/held'
+import { colourTitle, isColoured } from './colour-select'
+import { fill, h } from './dom'
+import { formatShare, plural } from './format'
+import type { State, Store } from './state'
+
+/** So many entries at most; the rest are counted. */
+const ENTRIES = 12
+/** On a window smaller than this it is closed unless it was opened. */
+const ROOMY = '(min-width: 701px) and (min-height: 601px)'
+
+interface Shown {
+  info: DeviceInfo
+  data: DeviceData
+  colouring: Colouring
+}
+
+export class Legend {
+  readonly element: HTMLElement
+  private readonly toggle = h('button', { type: 'button', class: 'legend-toggle', 'aria-controls': 'legend-entries' })
+  private readonly list = h('ul', { id: 'legend-entries', 'aria-label': 'Colours' })
+  private readonly more = h('span', { class: 'soft legend-more' })
+  private readonly entries = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
+  private readonly roomy = matchMedia(ROOMY)
+  private entriesFor = ''
+  private used: { version: number; data: DeviceData; keys: number[] } | null = null
+  private drawn = ''
+  private shown: (Shown & { position: number }) | null = null
+
+  constructor(private readonly store: Store) {
+    this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
+    this.roomy.addEventListener('change', () => this.store.state && this.redraw())
+    this.element = h('section', { class: 'legend', 'aria-label': 'Legend' }, h('div', { class: 'legend-head' }, this.toggle, this.more), this.list)
+  }
+
+  /** hover: the position under the pointer, which counts before the moment of the state; null: nothing is pointed at. */
+  render(state: State, shown: Shown | null, hover: number | null): void {
+    this.element.hidden = !isColoured(state.view) || !shown || shown.data.N === 0
+    if (this.element.hidden || !shown) return
+    const position = hover ?? positionOf(shown.info, state.at)
+    const key = [shown.info.index, position, state.query, this.isOpen(state)].join()
+    if (key === this.drawn && this.shown?.colouring === shown.colouring) return
+    this.drawn = key
+    this.shown = { ...shown, position }
+    this.draw(state, shown, position)
+  }
+
+  /** Every key that occurs, for tests: what the legend would show had it room for all. */
+  debug(): unknown {
+    if (!this.shown) return null
+    const { data, colouring, position } = this.shown
+    const held = heldAt(data, colouring, position)
+    return {
+      position,
+      entries: byBytes(this.keysOf(this.shown), held).map((key) => ({
+        key, name: colouring.nameOf(key), query: colouring.queryOf(key), bytes: held.bytes[key], count: held.count[key], css: cssOf(colouring, key),
+      })),
+    }
+  }
+
+  private isOpen({ options }: State): boolean {
+    const choice = options['legend.open']
+    return choice === 'yes' || (choice !== 'no' && this.roomy.matches)
+  }
+
+  private redraw(): void {
+    this.drawn = ''
+    if (this.shown) this.render(this.store.state, this.shown, null)
+  }
+
+  private draw(state: State, shown: Shown, position: number): void {
+    const { data, colouring } = shown
+    const total = data.allocated[position]
+    const isOpen = this.isOpen(state)
+    this.toggle.setAttribute('aria-expanded', String(isOpen))
+    this.toggle.title = isOpen ? 'Hide the legend' : 'Show the legend'
+    this.toggle.textContent = `${isOpen ? '▾' : '▸'} ${colourTitle(colouring.by)}`
+    this.list.hidden = !isOpen
+    const used = this.keysOf(shown)
+    const held = heldAt(data, colouring, position)
+    const order = byBytes(used, held).slice(0, ENTRIES)
+    const moment = `${wordsOf(shown.info, position)}, ${formatBytes(total)}`
+    this.more.textContent = colouring.missing ?? (isOpen && used.length > ENTRIES ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}` : moment)
+    if (!isOpen) return
+    this.list.classList.toggle('many', used.length > ENTRIES)
+    const entriesFor = `${shown.info.index}/${colouring.version}`
+    if (entriesFor !== this.entriesFor) {
+      this.entries.clear()
+      this.entriesFor = entriesFor
+    }
+    const items = order.map((key) => this.entryOf(key, shown, held, total, state.query))
+    // Entries stay the same elements, and where the order stays too they are not touched: the focus is kept.
+    if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item)) fill(this.list, ...items)
+  }
+
+  private keysOf({ data, colouring }: Shown): number[] {
+    const { version } = colouring
+    if (this.used?.version !== version || this.used.data !== data) this.used = { version, data, keys: keysUsed(colouring) }
+    return this.used.keys
+  }
+
+  private entryOf(key: number, { colouring }: Shown, held: Held, total: number, query: string): HTMLElement {
+    let entry = this.entries.get(key)
+    const wanted = colouring.queryOf(key)
+    const name = colouring.nameOf(key)
+    if (!entry) {
+      const numbers = h('span', { class: 'legend-numbers' })
+      const button = h('button', { type: 'button', disabled: wanted === null },
+        h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { class: 'legend-name' }, name), numbers)
+      button.addEventListener('click', () => this.store.set({ query: this.store.state.query === wanted ? '' : wanted! }))
+      entry = { item: h('li', {}, button), button, numbers }
+      this.entries.set(key, entry)
+    }
+    const isPressed = wanted !== null && query === wanted
+    const bytes = formatBytes(held.bytes[key])
+    const share = formatShare(held.bytes[key], total)
+    entry.numbers.textContent = `${bytes}  ${share}  ${formatCount(held.count[key])}×`
+    entry.button.setAttribute('aria-pressed', String(isPressed))
+    entry.button.classList.toggle('none', held.count[key] === 0)
+    entry.button.title = `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
+    ;(entry.button.firstElementChild as HTMLElement).style.background = cssOf(colouring, key)
+    return entry.item
+  }
+}
+
+function wordsOf(info: DeviceInfo, position: number): string {
+  if (info.events === 0) return 'in the final state'
+  if (position === info.peakEvent + 1) return 'at the peak'
+  return position === 0 ? 'before the first event' : `at event ${formatCount(position - 1)}`
+}
+
+function restOf(count: number, order: readonly number[], held: Held, total: number): string {
+  const shown = order.reduce((sum, key) => sum + held.bytes[key], 0)
+  return `${formatCount(count)} more with ${formatBytes(total - shown)}`
+}

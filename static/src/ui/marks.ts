@@ -1,0 +1,31 @@
+// Bookmarks as text: a list of names and the addresses they stand for, kept in the address itself as one option.
+
+export const MARKS = 'marks.list'
+const MOST = 50
+const LONGEST_NAME = 80
+
+export interface Mark {
+  name: string
+  /** "#view=…", as the address writes it; "" for the report as it opens. */
+  hash: string
+}
+
+/** What the option says; what it says wrongly is passed over. */
+export function readMarks(text: string | undefined): Mark[] {
+  let rows: unknown
+  try {
+    rows = JSON.parse(text ?? '[]')
+  } catch {
+    return []
+  }
+  if (!Array.isArray(rows)) return []
+  return rows
+    .filter((row): row is [string, string] => Array.isArray(row) && row.length === 2 && row.every((part) => typeof part === 'string') && /^(#|$)/.test(row[1]))
+    .slice(0, MOST)
+    .map(([name, hash]) => ({ name: name.slice(0, LONGEST_NAME), hash }))
+}
+
+/** Null for none: the address stays clean. */
+export function writeMarks(marks: readonly Mark[]): string | null {
+  return marks.length ? JSON.stringify(marks.slice(0, MOST).map(({ name, hash }) => [name.slice(0, LONGEST_NAME), hash])) : null
+}

@@ -1,0 +1,75 @@
+// The moment that a view of one moment shows: a slider over the events, steps, and the moments worth a look.
+
+import type { DeviceInfo } from '../data/model'
+import { formatBytes, formatCount } from '../layout/format'
+import type { ViewContext } from '../views/view'
+import { h } from './dom'
+import type { Store } from './state'
+
+export class MomentBar {
+  readonly element: HTMLElement
+  private readonly store: Store
+  private readonly slider = h('input', { type: 'range', min: -1, step: 1, 'aria-label': 'Moment: event' })
+  private readonly field = h('input', { type: 'number', min: -1, step: 1, class: 'moment-event', 'aria-label': 'Moment: event number' })
+  private readonly words = h('span', { class: 'soft moment-words' })
+  private readonly peak: HTMLButtonElement
+  private readonly oom: HTMLButtonElement
+  private info: DeviceInfo | null = null
+
+  constructor(store: Store) {
+    this.store = store
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
+    this.peak = button('Peak', 'The moment of the peak (P)', () => store.set({ at: null }))
+    this.oom = button('OOM', 'The moment of the next out-of-memory error (O)', () => this.toOom())
+    this.oom.classList.add('alarm')
+    this.slider.addEventListener('input', () => this.goTo(Number(this.slider.value)))
+    this.field.addEventListener('change', () => this.field.value !== '' && this.goTo(Number(this.field.value)))
+    this.element = h('div', { class: 'moment', role: 'group', 'aria-label': 'Moment' },
+      button('‹', 'One event back (←)', () => this.step(-1)), this.slider, button('›', 'One event on (→)', () => this.step(1)),
+      this.field, this.peak, this.oom, button('End', 'The end of the trace (E)', () => this.goTo(Infinity)), this.words)
+  }
+
+  render({ state, info, data, position }: ViewContext): void {
+    this.info = info
+    const event = position - 1
+    this.slider.max = this.field.max = String(info.events - 1)
+    this.slider.value = String(event)
+    if (document.activeElement !== this.field) this.field.value = String(event)
+    this.slider.setAttribute('aria-valuetext', event < 0 ? 'before the first event' : `event ${formatCount(event)}`)
+    this.element.hidden = info.events === 0
+    this.peak.setAttribute('aria-pressed', String(state.at === null || event === info.peakEvent))
+    this.oom.hidden = info.stats.oom_events.length === 0
+    this.words.textContent = `${event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`}, ${formatBytes(data.allocated[position])} allocated`
+  }
+
+  /** Arrow keys, P, O and E; true when used. */
+  key(event: KeyboardEvent): boolean {
+    if (!this.info || this.info.events === 0) return false
+    const by = event.shiftKey ? Math.max(1, Math.round(this.info.events / 100)) : 1
+    switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
+      case 'ArrowLeft': return this.step(-by), true
+      case 'ArrowRight': return this.step(by), true
+      case 'p': return this.store.set({ at: null }), true
+      case 'o': return this.toOom(), true
+      case 'e': return this.goTo(Infinity), true
+      default: return false
+    }
+  }
+
+  private step(by: number): void {
+    this.goTo((this.store.state.at ?? this.info?.peakEvent ?? 0) + by)
+  }
+
+  private goTo(event: number): void {
+    const last = (this.info?.events ?? 0) - 1
+    this.store.set({ at: Math.max(-1, Math.min(last, Math.round(Math.min(event, last)))) })
+  }
+
+  private toOom(): void {
+    const events = this.info?.stats.oom_events ?? []
+    const here = this.store.state.at ?? -Infinity
+    const next = events.find((event) => event > here) ?? events[0]
+    if (next !== undefined) this.goTo(next)
+  }
+}

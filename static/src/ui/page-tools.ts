@@ -1,0 +1,77 @@
+// What the toolbar offers on every view: bookmarks, and the view as a picture.
+
+import type { DataClient } from '../data/model'
+import { describeWindow } from '../views/timeline/describe'
+import type { TimelineView } from '../views/timeline/timeline-view'
+import { Bookmarks } from './bookmarks'
+import { deviceName } from './devices'
+import { h } from './dom'
+import { fileName } from './download'
+import { captioned, composite, savePicture } from './save-picture'
+import type { Stage } from './stage'
+import type { State, Store } from './state'
+
+interface Parts {
+  client: DataClient
+  store: Store
+  /** The state of a report that was just opened. */
+  start: State
+  timeline: TimelineView
+  stage: Stage
+  /** Says what went wrong. */
+  tell(text: string): void
+}
+
+export class PageTools {
+  readonly element: HTMLElement
+  readonly bookmarks: Bookmarks
+  private readonly parts: Parts
+  private readonly save: HTMLButtonElement
+
+  constructor(parts: Parts) {
+    this.parts = parts
+    this.bookmarks = new Bookmarks(parts.store, parts.start, parts.client.devices.length, () => this.nameOfView())
+    this.save = h('button', { type: 'button', title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() }, 'PNG')
+    this.element = h('div', { class: 'tools page-tools' }, this.bookmarks.element, this.save)
+  }
+
+  render(state: State): void {
+    this.save.hidden = state.view === 'summary'
+  }
+
+  /** The view as it is on screen, with a caption; null where it has no picture. */
+  async picture(): Promise<HTMLCanvasElement | null> {
+    const { client, store, timeline, stage } = this.parts
+    const { view } = store.state
+    const element = view === 'timeline' ? timeline.element : stage.element
+    let picture: HTMLCanvasElement | null
+    if (view === 'timeline') {
+      timeline.drawNow()
+      picture = composite(element, '.line-label, .ruler')
+    } else picture = await stage.picture()
+    return picture && captioned(picture, { title: client.manifest.title, detail: this.nameOfView() }, element)
+  }
+
+  private async savePicture(): Promise<void> {
+    const { client, store, tell } = this.parts
+    try {
+      const picture = await this.picture()
+      if (picture) await savePicture(picture, `${fileName(client.manifest.title, store.state.view)}.png`)
+      else tell('This view has no picture to save.')
+    } catch (error) {
+      tell(`The picture cannot be saved: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+
+  /** "cuda:0, timeline, events 120 to 480, at most 1.2 GiB allocated" */
+  private nameOfView(): string {
+    const { client, store, timeline } = this.parts
+    const { view, x, device, query } = store.state
+    const scene = timeline.currentScene
+    const info = client.devices[device]
+    const words = [info && deviceName(client.manifest, info), view]
+    if (view === 'timeline' && scene) words.push(describeWindow(scene, x))
+    if (query) words.push(`matching ${query}`)
+    return words.filter(Boolean).join(', ')
+  }
+}

@@ -1,0 +1,225 @@
+// The search box: a query as it is typed, what it matches, and where it is bad. The state holds the last good query.
+
+import type { DataClient } from '../data/model'
+import { positionOf } from '../data/live'
+import { formatBytes, formatCount } from '../layout/format'
+import { parse } from '../search/grammar'
+import { liveMatches, type Matches, matchesBySize, QueryError } from '../search/matches'
+import { suggest, type Source, type Suggestion } from '../search/suggest'
+import type { Scene } from '../views/timeline/scene'
+import { fill, h } from './dom'
+import { SearchHelp } from './search-help'
+import { SearchList } from './search-list'
+import type { State, Store } from './state'
+
+/** What is bad at the end of the box may become good with the next letter: it is told when none comes. */
+const TOLD_AFTER_MS = 600
+
+export interface SearchParts {
+  client: DataClient
+  store: Store
+  scene(): Scene | null
+  /** What the query of the state matches; null without one, or without data. */
+  matches(): Matches | null
+  /** Brings an event of the device into sight where the view on screen has a window. */
+  reveal(event: number): void
+}
+
+export class SearchBox {
+  readonly element: HTMLElement
+  private readonly input: HTMLInputElement
+  /** Under the text of the box, letter for letter the same: it underlines what is bad. */
+  private readonly mirror = h('div', { class: 'search-mirror', 'aria-hidden': true })
+  private readonly status = h('output', { class: 'search-status', id: 'search-status' })
+  private readonly message = h('p', { class: 'search-message', id: 'search-message', role: 'alert', hidden: true })
+  private readonly list: SearchList
+  private readonly help: SearchHelp
+  /** The query that the box has put into the state or taken from it. */
+  private applied = ''
+  private asked = 0
+  private telling = 0
+  private order: { matches: Matches; ids: Int32Array } | null = null
+  private live: { matches: Matches; position: number; bytes: number } | null = null
+  private told = ''
+
+  constructor(private readonly parts: SearchParts) {
+    this.input = h('input', {
+      type: 'text', class: 'search-input', role: 'combobox', placeholder: 'Search: attention size>1MiB live:peak', 'aria-label': 'Search allocations',
+      title: 'Search (/)', 'aria-autocomplete': 'list', 'aria-expanded': 'false', 'aria-controls': 'search-list', 'aria-describedby': 'search-status',
+      autocomplete: 'off', autocapitalize: 'off', autocorrect: 'off', spellcheck: 'false', maxlength: 4000,
+    })
+    this.list = new SearchList(this.input)
+    this.list.onPick = (suggestion) => this.take(suggestion)
+    this.help = new SearchHelp((query) => this.put(query, query.length))
+    this.element = h('div', { class: 'search', role: 'search' },
+      h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button), this.status,
+      h('div', { class: 'search-drop' }, this.message, this.list.element, this.help.element))
+    const { input } = this
+    input.addEventListener('input', () => this.ask(true))
+    input.addEventListener('scroll', () => (this.mirror.scrollLeft = input.scrollLeft))
+    input.addEventListener('keydown', (event) => this.key(event))
+    input.addEventListener('focus', () => input.value === '' && this.showSuggestions())
+    input.addEventListener('blur', () => this.list.close())
+  }
+
+  focus(): void {
+    this.input.focus()
+    this.input.select()
+  }
+
+  /** Shows the state: its query where another than the box's own was set, and what it matches. */
+  render(state: State): void {
+    if (state.query !== this.applied) {
+      this.applied = state.query
+      this.input.value = state.query
+      this.check()
+    }
+    this.tell(state)
+  }
+
+  // Typing
+
+  /** Evaluates what stands in the box with the next frame, once however many letters came. */
+  private ask(withSuggestions: boolean): void {
+    if (this.asked) return
+    this.asked = requestAnimationFrame(() => {
+      this.asked = 0
+      if (withSuggestions && document.activeElement === this.input) this.showSuggestions()
+      if (!this.check()) return
+      const query = this.input.value.trim()
+      if (query === this.applied) return
+      this.applied = query
+      this.parts.store.set({ query })
+    })
+  }
+
+  /** Whether the query in the box is good. */
+  private check(): boolean {
+    const { input } = this
+    let bad: QueryError | null = null
+    try {
+      parse(input.value)
+    } catch (error) {
+      if (!(error instanceof QueryError)) throw error
+      bad = error
+    }
+    clearTimeout(this.telling)
+    const isUnfinished = bad !== null && bad.position + bad.length === input.value.length && document.activeElement === input
+    this.mark(isUnfinished ? null : bad)
+    if (isUnfinished) this.telling = window.setTimeout(() => this.mark(bad), TOLD_AFTER_MS)
+    return bad === null
+  }
+
+  /** Underlines what is bad and says why; null: nothing is. */
+  private mark(bad: QueryError | null): void {
+    const { input, message, mirror } = this
+    input.setAttribute('aria-invalid', String(bad !== null))
+    input.setAttribute('aria-describedby', bad ? 'search-message' : 'search-status')
+    this.element.classList.toggle('bad', bad !== null)
+    message.hidden = !bad
+    fill(mirror)
+    if (!bad) return
+    const { position, length, reason } = bad
+    fill(message, reason)
+    const text = input.value
+    fill(mirror, text.slice(0, position), h('mark', {}, text.slice(position, position + length)), text.slice(position + length))
+    mirror.scrollLeft = input.scrollLeft
+  }
+
+  private showSuggestions(): void {
+    const { input } = this
+    this.list.show(suggest(input.value, input.selectionStart ?? input.value.length, this.source()))
+  }
+
+  private source(): Source | null {
+    const scene = this.parts.scene()
+    if (!scene?.data || !scene.stacks) return null
+    return { data: scene.data, stacks: scene.stacks, info: scene.info, annotations: this.parts.client.manifest.annotations }
+  }
+
+  private take({ insert, from, to }: Suggestion): void {
+    const { value } = this.input
+    this.put(value.slice(0, from) + insert + value.slice(to), from + insert.length)
+    // A field has been chosen: its values come next.
+    if (insert.endsWith(':')) this.showSuggestions()
+    else this.list.close()
+  }
+
+  private put(query: string, caret: number): void {
+    this.input.value = query
+    this.input.focus()
+    this.input.setSelectionRange(caret, caret)
+    this.ask(false)
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return
+    const { list, input } = this
+    const { chosen } = list
+    switch (event.key) {
+      case 'ArrowDown':
+      case 'ArrowUp':
+        if (list.isOpen) list.move(event.key === 'ArrowDown' ? 1 : -1)
+        else this.showSuggestions()
+        break
+      case 'Tab':
+        if (!chosen || event.shiftKey) return
+        this.take(chosen)
+        break
+      case 'Enter':
+        if (chosen) this.take(chosen)
+        else this.step(event.shiftKey ? -1 : 1)
+        break
+      case 'Escape':
+        if (this.help.close() || chosen) list.close()
+        else if (input.value !== '') this.put('', 0)
+        else input.blur()
+        break
+      default: return
+    }
+    event.preventDefault()
+    event.stopPropagation()
+  }
+
+  // Matches
+
+  /** Selects the next match by size, or the one before. */
+  private step(by: number): void {
+    this.list.close()
+    const matches = this.parts.matches()
+    const scene = this.parts.scene()
+    if (!matches || !scene?.data || matches.count === 0) return
+    const ids = this.idsOf(matches, scene)
+    const { select } = this.parts.store.state
+    const at = select === null ? -1 : ids.indexOf(select)
+    const id = ids[at < 0 ? (by > 0 ? 0 : ids.length - 1) : (at + by + ids.length) % ids.length]
+    this.parts.store.set({ select: id })
+    this.parts.reveal(Math.max(0, scene.data.start[id] - 1))
+  }
+
+  private idsOf(matches: Matches, { data }: Scene): Int32Array {
+    if (this.order?.matches !== matches) this.order = { matches, ids: matchesBySize(data!, matches) }
+    return this.order.ids
+  }
+
+  private tell(state: State): void {
+    const scene = this.parts.scene()
+    const matches = state.query === '' ? null : this.parts.matches()
+    let text = ''
+    if (matches && scene?.data) {
+      const position = positionOf(scene.info, state.at)
+      if (this.live?.matches !== matches || this.live.position !== position) {
+        this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position).bytes }
+      }
+      const moment = state.at === null || state.at === scene.info.peakEvent ? 'at the peak' : `at event ${formatCount(state.at)}`
+      text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(this.live.bytes)} ${moment}`
+      const at = this.order?.matches === matches && state.select !== null ? this.order.ids.indexOf(state.select) : -1
+      if (at >= 0) text = `${formatCount(at + 1)} of ${text}`
+      if (matches.notes.length > 0) text += ` (${matches.notes.join('; ')})`
+    }
+    if (text === this.told) return
+    this.told = text
+    this.status.textContent = text
+    this.status.title = text
+  }
+}

@@ -1,0 +1,157 @@
+// Where the views stand that are made when first shown: one at a time, each given its context whenever that changes.
+
+import type { DataClient, DeviceData, DiffDevice } from '../data/model'
+import { positionOf } from '../data/live'
+import { evaluateQuery, type Matches } from '../search/matches'
+import { type Colouring, makeColouring } from '../views/colouring'
+import { loadViews } from '../views/load'
+import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
+import type { Scene } from '../views/timeline/scene'
+import type { Registry, View, ViewContext, ViewParts } from '../views/view'
+import { fill, h } from './dom'
+import type { State, ViewName } from './state'
+import { isDark } from './theme'
+
+export class Stage {
+  readonly element = h('div', { class: 'stage', hidden: true })
+  /** The controls of the view on screen. */
+  readonly tools = h('div', { class: 'tools view-tools', hidden: true })
+  private readonly parts: ViewParts
+  private readonly made = new Map<ViewName, View>()
+  private current: View | null = null
+  private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
+  private asked: { state: State; scene: Scene | null } | null = null
+  private context: ViewContext | null = null
+  private matched: { device: number; timed: boolean; matches: Matches } | null = null
+  private coloured: { device: number; dark: boolean; colouring: Colouring } | null = null
+
+  private registry: Registry | null = null
+
+  /** onError: told when the views' code cannot be loaded. */
+  constructor(parts: ViewParts, private readonly onError: (error: unknown) => void) {
+    this.parts = parts
+    new ResizeObserver(() => this.current && this.context && this.current.show(this.context)).observe(this.element)
+  }
+
+  /** Shows the view of the state; a scene without data leaves it blank until the columns arrive. */
+  show(state: State, scene: Scene | null): void {
+    this.asked = { state, scene }
+    const view = this.viewOf(state.view)
+    if (view !== this.current) {
+      this.current = view
+      this.context = null
+      fill(this.element, view?.element ?? null)
+      fill(this.tools, view?.tools ?? null)
+      this.tools.hidden = !view?.tools
+      this.element.hidden = !view
+    }
+    if (!view) return
+    this.context = contextOf(this, state, scene)
+    this.element.classList.toggle('reading', !this.context)
+    if (this.context) view.show(this.context)
+  }
+
+  /** What the query in the state matches on the device of a scene; null without a query, without data, or with a bad query. */
+  matchesOf(state: State, scene: Scene | null): Matches | null {
+    if (!state.query || !scene?.data || !scene.stacks) return null
+    const { index } = scene.info
+    // Times of a large device come later: what was matched without them is matched again.
+    const timed = scene.data.timeUs !== null
+    if (this.matched?.device !== index || this.matched.timed !== timed || this.matched.matches.query !== state.query) {
+      try {
+        this.matched = { device: index, timed, matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query, this.parts.client.manifest.annotations) }
+      } catch {
+        return null // the search box says what is wrong with it
+      }
+    }
+    return this.matched.matches
+  }
+
+  colouringOf(state: State, scene: Scene | null): Colouring | null {
+    if (!scene?.data || !scene.stacks) return null
+    const dark = isDark(state.theme)
+    const { index } = scene.info
+    if (this.coloured?.device !== index || this.coloured.dark !== dark || this.coloured.colouring.by !== state.colour) {
+      this.coloured = { device: index, dark, colouring: makeColouring(scene.data, scene.stacks, state.colour, dark) }
+    }
+    return this.coloured.colouring
+  }
+
+  /** The other side of a comparison; asked for when first needed, shown when it is there. */
+  baselineOf(state: State): Baseline | null {
+    const { client } = this.parts
+    const pair = client.manifest.diff?.devices.find(({ after }) => after === state.device)
+    if (!pair) return null
+    if (this.side?.pair !== pair) {
+      const side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } = { pair, before: null, home: null }
+      this.side = side
+      Promise.all([client.device(pair.before), client.device(pair.after), client.identity()]).then(([before, after, identity]) => {
+        side.before = before
+        side.home = homesOf(identity, before.stack, after.stack)
+        if (this.asked) this.show(this.asked.state, this.asked.scene)
+      }, this.onError)
+    }
+    const { before, home } = this.side
+    return before && home && makeBaseline(this.parts.client, pair, before, home, state.options['diff.moment'])
+  }
+
+  get isReady(): boolean {
+    return this.context !== null
+  }
+
+  /** Loads the code of the views, ahead of the first switch or when that comes. */
+  async load(): Promise<void> {
+    if (this.registry) return
+    this.registry = await loadViews(this.parts.client)
+    if (this.asked) this.show(this.asked.state, this.asked.scene)
+  }
+
+  async settled(): Promise<void> {
+    await this.load()
+    return this.current?.settled() ?? Promise.resolve()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    return this.current?.key?.(event) ?? false
+  }
+
+  picture(): Promise<HTMLCanvasElement> | null {
+    const picture = this.current?.picture?.()
+    return picture ? Promise.resolve(picture) : null
+  }
+
+  debug(): unknown {
+    return this.current?.debug?.() ?? null
+  }
+
+  private viewOf(name: ViewName): View | null {
+    let view = this.made.get(name)
+    if (!view) {
+      if (!this.registry && name !== 'timeline' && name !== 'summary') this.load().catch((error: unknown) => this.onError(error))
+      view = this.registry?.[name]?.(this.parts)
+      if (view) this.made.set(name, view)
+    }
+    return view ?? null
+  }
+}
+
+function contextOf(stage: Stage, state: State, scene: Scene | null): ViewContext | null {
+  const colouring = stage.colouringOf(state, scene)
+  if (!scene?.data || !scene.stacks || !colouring || scene.info.index !== state.device) return null
+  return {
+    state,
+    info: scene.info,
+    data: scene.data,
+    stacks: scene.stacks,
+    position: positionOf(scene.info, state.at),
+    matches: stage.matchesOf(state, scene),
+    colouring,
+    dark: isDark(state.theme),
+    baseline: stage.baselineOf(state),
+  }
+}
+
+/** For callers that need the data of the device before a view can be settled. */
+export function dataOf(client: DataClient, index: number): Promise<unknown> {
+  return Promise.all([client.device(index), client.stacks()])
+}

@@ -1,0 +1,215 @@
+// A grid of any number of rows, of which only those on screen exist. It has a head, a foot, a cursor that the arrow keys
+// move, and rows that its owner fills; what the rows mean is the owner's business.
+
+import { h } from './dom'
+import { ScrollMap } from './scroll-map'
+
+export interface ListOwner {
+  /** Short and without blanks: rows get ids from it. */
+  name: string
+  label: string
+  role: 'grid' | 'treegrid'
+  rowHeight: number
+  /** Makes a row's element show a row. It is used again for others: everything must be set. */
+  fill(row: HTMLElement, index: number): void
+  onClick(index: number, event: MouseEvent): void
+  /** The cursor has moved to a row by keys or a click. */
+  onCursor?(index: number): void
+}
+
+const SPARE = 3
+/** The bar is put right once it has rested for so long: sooner would end a wheel's glide. */
+const REST_MS = 200
+
+export class VirtualList {
+  readonly element: HTMLElement
+  readonly head = h('div', { class: 'list-head', role: 'rowgroup' })
+  readonly foot = h('div', { class: 'list-foot', role: 'rowgroup' })
+  private readonly body = h('div', { class: 'list-body', role: 'rowgroup' })
+  private readonly owner: ListOwner
+  private readonly map = new ScrollMap()
+  private rows = new Map<number, HTMLElement>()
+  private spare: HTMLElement[] = []
+  private count = 0
+  /** Height left for rows, in pixels. */
+  private room = 0
+  private at = -1
+  private frame = 0
+  private rest = 0
+  private waiting: (() => void)[] = []
+
+  constructor(owner: ListOwner) {
+    this.owner = owner
+    this.element = h('div', { class: 'list', role: owner.role, tabindex: 0, 'aria-label': owner.label }, this.head, this.body, this.foot)
+    this.element.addEventListener('scroll', () => this.scrolled(), { passive: true })
+    this.body.addEventListener('click', (event) => this.clicked(event))
+    this.element.style.setProperty('--row-height', `${owner.rowHeight}px`)
+    // Also when the list comes back into the page, with its scroll bar at the top.
+    new ResizeObserver(() => this.resized()).observe(this.element)
+  }
+
+  /** The row that keys act on; -1: none yet. */
+  get cursor(): number {
+    return this.at
+  }
+
+  /** Rows that are wholly or partly on screen: [first, past the last). */
+  get visible(): [number, number] {
+    const { rowHeight } = this.owner
+    return [Math.floor(this.map.top / rowHeight), Math.min(this.count, Math.ceil((this.map.top + this.room) / rowHeight))]
+  }
+
+  /** Columns as a CSS grid template, and the least width in pixels of all. */
+  setColumns(template: string, width: number): void {
+    this.element.style.setProperty('--columns', template)
+    this.element.style.setProperty('--list-width', `${width}px`)
+  }
+
+  /** So many rows from now on, all of them changed. `cursor`: the row that the cursor is on now. */
+  setRows(count: number, cursor = this.at): void {
+    this.count = count
+    this.at = Math.min(cursor, count - 1)
+    this.element.setAttribute('aria-rowcount', String(count + 1))
+    this.draw()
+  }
+
+  /** Fills every row again; also after a change of size. */
+  draw(): void {
+    this.measure()
+    this.body.style.height = `${this.map.height}px`
+    this.putBar()
+    this.recycle()
+    this.place()
+    this.settle()
+  }
+
+  /** Puts the cursor on a row and brings it into view: by as little as needed, or into the middle. */
+  moveTo(index: number, align: 'nearest' | 'middle' = 'nearest'): void {
+    if (this.count === 0) return
+    const { rowHeight } = this.owner
+    const before = this.at
+    this.at = Math.max(0, Math.min(this.count - 1, Math.round(index)))
+    const top = this.at * rowHeight
+    const isIn = top >= this.map.top && top + rowHeight <= this.map.top + this.room
+    if (!isIn) {
+      const nearest = top < this.map.top ? top : top + rowHeight - this.room
+      this.map.moveTo(align === 'middle' ? top - (this.room - rowHeight) / 2 : nearest)
+      this.putBar()
+    }
+    this.mark(before)
+    this.place()
+    if (this.at !== before) this.owner.onCursor?.(this.at)
+  }
+
+  /** Arrows, page keys, Home and End move the cursor; true when used. */
+  key(event: KeyboardEvent): boolean {
+    const page = Math.max(1, Math.floor(this.room / this.owner.rowHeight) - 1)
+    const from = this.at < 0 ? this.visible[0] - (event.key === 'ArrowDown' ? 1 : 0) : this.at
+    switch (event.key) {
+      case 'ArrowDown': return this.moveTo(from + 1), true
+      case 'ArrowUp': return this.moveTo(from - 1), true
+      case 'PageDown': return this.moveTo(from + page), true
+      case 'PageUp': return this.moveTo(from - page), true
+      case 'Home': return this.moveTo(0), true
+      case 'End': return this.moveTo(this.count - 1), true
+      default: return false
+    }
+  }
+
+  /** Settled when the rows of the last scroll are there. */
+  settled(): Promise<void> {
+    return this.frame === 0 ? Promise.resolve() : new Promise((resolve) => this.waiting.push(resolve))
+  }
+
+  /** Measured only when it may have changed: it costs a layout of the page. */
+  private measure(): void {
+    this.room = Math.max(this.owner.rowHeight, this.element.clientHeight - this.head.offsetHeight - this.foot.offsetHeight)
+    this.map.resize(this.count * this.owner.rowHeight, this.room)
+  }
+
+  private scrolled(): void {
+    this.map.scrolled(this.element.scrollTop)
+    if (this.map.isStuck) this.putBar()
+    clearTimeout(this.rest)
+    this.rest = window.setTimeout(() => {
+      if (!this.map.isOff) return
+      this.putBar()
+      this.place()
+    }, REST_MS)
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0
+      this.place()
+      this.settle()
+    })
+  }
+
+  private resized(): void {
+    if (this.element.clientHeight === 0) return
+    this.measure()
+    this.putBar()
+    this.place()
+  }
+
+  private putBar(): void {
+    this.map.moveTo(this.map.top)
+    if (Math.abs(this.element.scrollTop - this.map.place) > 0.5) this.element.scrollTop = this.map.place
+    this.map.adopt(this.element.scrollTop)
+  }
+
+  private settle(): void {
+    for (const resolve of this.waiting.splice(0)) resolve()
+  }
+
+  private recycle(): void {
+    this.spare.push(...this.rows.values())
+    this.rows = new Map()
+  }
+
+  /** Makes, fills and places what is on screen, and takes away what is not. */
+  private place(): void {
+    const [first, past] = this.visible
+    const from = Math.max(0, first - SPARE)
+    const to = Math.min(this.count, past + SPARE)
+    for (const [index, row] of this.rows) {
+      if (index >= from && index < to) continue
+      this.rows.delete(index)
+      this.spare.push(row)
+    }
+    for (let index = from; index < to; index++) {
+      let row = this.rows.get(index)
+      if (!row) {
+        row = this.spare.pop() ?? h('div', { role: 'row', class: 'list-row' })
+        row.className = 'list-row'
+        row.id = `${this.owner.name}-row-${index}`
+        row.dataset.index = String(index)
+        row.setAttribute('aria-rowindex', String(index + 2))
+        this.rows.set(index, row)
+        this.owner.fill(row, index)
+        row.classList.toggle('cursor', index === this.at)
+        if (!row.isConnected) this.body.append(row)
+      }
+      row.style.top = `${this.map.inside(index * this.owner.rowHeight)}px`
+    }
+    for (const row of this.spare) row.remove()
+    this.spare.length = Math.min(this.spare.length, 2 * SPARE)
+    this.pointAtCursor()
+  }
+
+  private mark(before: number): void {
+    this.rows.get(before)?.classList.remove('cursor')
+    this.rows.get(this.at)?.classList.add('cursor')
+  }
+
+  private pointAtCursor(): void {
+    if (this.rows.has(this.at)) this.element.setAttribute('aria-activedescendant', `${this.owner.name}-row-${this.at}`)
+    else this.element.removeAttribute('aria-activedescendant')
+  }
+
+  private clicked(event: MouseEvent): void {
+    const row = event.target instanceof Element ? event.target.closest<HTMLElement>('.list-row') : null
+    if (!row) return
+    const index = Number(row.dataset.index)
+    this.moveTo(index)
+    this.owner.onClick(index, event)
+  }
+}

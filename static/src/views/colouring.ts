@@ -1,0 +1,71 @@
+// What colours stand for: a key for every allocation, and the name and colour of every key.
+
+import type { DeviceData, Stacks } from '../data/model'
+import type { ColourBy } from '../ui/state'
+import { type Keys, keysOf, whyNot } from './colours/keys'
+import { stackColours, STACKS_AT_LEAST } from './timeline/colours'
+import { describeFrame } from './timeline/describe'
+
+export { whyNot }
+
+export interface Colouring {
+  by: ColourBy
+  /** Grows when keys change: what was drawn with another version is out of date. */
+  version: number
+  /** Key of each allocation (length N). */
+  keys: Uint32Array
+  /** Number of keys. */
+  count: number
+  /** 4 bytes per key, and maybe more after them. */
+  rgba: Uint8Array
+  nameOf(key: number): string
+  /** The query that matches this key and nothing else; null: there is none. */
+  queryOf(key: number): string | null
+  /** Why the device cannot be coloured this way: everything has key 0 then. Null: it can. */
+  missing: string | null
+}
+
+interface Made extends Keys {
+  version: number
+}
+
+/** Keys do not depend on the theme and are kept: going back and forth makes nothing anew. */
+const made = new WeakMap<DeviceData, Map<ColourBy, Made>>()
+let versions = 0
+
+export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, dark: boolean): Colouring {
+  let ofDevice = made.get(data)
+  if (!ofDevice) made.set(data, (ofDevice = new Map()))
+  let keys = ofDevice.get(by)
+  if (!keys) {
+    const stackName = (stack: number): string => {
+      const top = stacks.top(stack)
+      return top ? describeFrame(top) : 'no stack recorded'
+    }
+    keys = { ...keysOf(data, stacks, by, stackName), version: ++versions }
+    ofDevice.set(by, keys)
+  }
+  return {
+    by,
+    version: keys.version,
+    keys: keys.keys,
+    count: keys.count,
+    rgba: colourTable(keys, dark),
+    nameOf: keys.nameOf,
+    queryOf: keys.queryOf,
+    missing: whyNot(data.info, by),
+  }
+}
+
+function colourTable({ count, colourOf }: Keys, dark: boolean): Uint8Array {
+  if (!colourOf) return stackColours(Math.max(STACKS_AT_LEAST, count), dark)
+  const rgba = new Uint8Array(4 * count)
+  for (let key = 0; key < count; key++) rgba.set([...colourOf(key, dark), 255], 4 * key)
+  return rgba
+}
+
+/** "rgb(…)" of a key. */
+export function cssOf(colouring: Colouring, key: number): string {
+  const { rgba } = colouring
+  return `rgb(${rgba[4 * key]} ${rgba[4 * key + 1]} ${rgba[4 * key + 2]})`
+}

@@ -1,0 +1,119 @@
+// Two moments of two snapshots as rows: what each stack, function, file or category held, and holds.
+
+import type { DeviceData, Frame, Stacks } from '../../data/model'
+import type { Baseline } from './baseline'
+
+export type Group = 'stack' | 'function' | 'file' | 'category'
+export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category']
+export type Change = 'appeared' | 'vanished' | 'grew' | 'shrank' | 'same'
+
+export interface Row {
+  /** What names it: a stack, or a number of its own kind. */
+  key: number
+  name: string
+  before: number
+  after: number
+  countBefore: number
+  countAfter: number
+  /** The stack with the greatest change in it, after; of one that vanished, before. */
+  stack: number
+}
+
+export function deltaOf(row: Row): number {
+  return row.after - row.before
+}
+
+export function changeOf(row: Row): Change {
+  if (row.countBefore === 0) return 'appeared'
+  if (row.countAfter === 0) return 'vanished'
+  const delta = deltaOf(row)
+  return delta > 0 ? 'grew' : delta < 0 ? 'shrank' : 'same'
+}
+
+interface Sums {
+  before: Float64Array
+  after: Float64Array
+  countBefore: Int32Array
+  countAfter: Int32Array
+}
+
+/** Greatest change first; equal ones by name. O(allocations + stacks). */
+export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, group: Group): Row[] {
+  const keys = group === 'category' ? categories(data, baseline) : null
+  const count = keys ? keys.names.length : stacks.count
+  const sums: Sums = {
+    before: new Float64Array(count), after: new Float64Array(count), countBefore: new Int32Array(count), countAfter: new Int32Array(count),
+  }
+  add(baseline.before, baseline.beforePosition, keys?.before ?? ((id) => baseline.home[baseline.before.stack[id]]), sums.before, sums.countBefore)
+  add(data, baseline.afterPosition, keys?.after ?? ((id) => baseline.home[data.stack[id]]), sums.after, sums.countAfter)
+  const rows: Row[] = []
+  for (let key = 0; key < count; key++) {
+    if (sums.countBefore[key] === 0 && sums.countAfter[key] === 0) continue
+    rows.push({
+      key, name: keys?.names[key] ?? nameOfStack(stacks.frames(key)), stack: keys ? -1 : key,
+      before: sums.before[key], after: sums.after[key], countBefore: sums.countBefore[key], countAfter: sums.countAfter[key],
+    })
+  }
+  const grouped = group === 'function' || group === 'file' ? merged(rows, stacks, group) : rows
+  return grouped.sort((a, b) => Math.abs(deltaOf(b)) - Math.abs(deltaOf(a)) || (a.name < b.name ? -1 : a.name > b.name ? 1 : a.key - b.key))
+}
+
+function add(
+  { N, start, end, size }: DeviceData, position: number, keyOf: (id: number) => number, bytes: Float64Array, count: Int32Array,
+): void {
+  for (let id = 0; id < N; id++) {
+    if (start[id] > position || end[id] <= position) continue
+    const key = keyOf(id)
+    bytes[key] += size[id]
+    count[key]++
+  }
+}
+
+/** Categories of both sides under common numbers: each device has its own list. */
+function categories(data: DeviceData, { before }: Baseline): { names: string[]; before(id: number): number; after(id: number): number } {
+  const names = [...new Set([...data.info.categories, ...before.info.categories])]
+  const ours = before.info.categories.map((name) => names.indexOf(name))
+  const theirs = data.info.categories.map((name) => names.indexOf(name))
+  return { names, before: (id) => ours[before.category[id]], after: (id) => theirs[data.category[id]] }
+}
+
+function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'): Row[] {
+  const byName = new Map<string, Row & { most: number }>()
+  for (const row of rows) {
+    const frame = ownFrame(stacks.frames(row.stack))
+    const name = group === 'file' ? frame?.filename ?? '' : nameOf(frame)
+    let sum = byName.get(name)
+    if (!sum) byName.set(name, (sum = { ...row, key: byName.size, name, before: 0, after: 0, countBefore: 0, countAfter: 0, most: -1 }))
+    sum.before += row.before
+    sum.after += row.after
+    sum.countBefore += row.countBefore
+    sum.countAfter += row.countAfter
+    if (Math.abs(deltaOf(row)) > sum.most) {
+      sum.most = Math.abs(deltaOf(row))
+      sum.stack = row.stack
+    }
+  }
+  return [...byName.values()]
+}
+
+/** The frame that names a stack: the innermost Python one of the program's own code, else what Stacks.top would say. */
+export function ownFrame(frames: readonly Frame[]): Frame | null {
+  return frames.find((f) => f.python && !f.noise && !f.library) ?? frames.find((f) => f.python && !f.noise)
+    ?? frames.find((f) => /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(f.name))
+    ?? frames.find((f) => !f.noise) ?? frames[0] ?? null
+}
+
+/** The frame that names a stack and, of the program's own code, who called it, with their lines: stacks of one function differ there. */
+function nameOfStack(frames: readonly Frame[]): string {
+  const first = ownFrame(frames)
+  const rest = first ? frames.slice(frames.indexOf(first) + 1).filter((f) => f.python && !f.noise && !f.library) : []
+  return [first, ...rest.slice(0, 2)].map((frame) => `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`).join(' ← ')
+}
+
+/** "forward model.py"; C++ functions by their name alone. */
+export function nameOf(frame: Frame | null): string {
+  if (!frame) return ''
+  if (frame.python) return `${frame.name} ${frame.filename.split(/[\\/]/).pop()}`
+  const plain = frame.name.replaceAll('(anonymous namespace)::', '').replace(/[(<].*$/, '').split(' ').pop()
+  return plain || frame.name
+}

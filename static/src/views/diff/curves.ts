@@ -1,0 +1,50 @@
+// Both timelines on one scale: bytes up, each trace over the whole width.
+
+import type { DeviceData } from '../../data/model'
+
+export interface Curve {
+  data: DeviceData
+  css: string
+  /** Position that is compared. */
+  position: number
+}
+
+/** The context's unit is the CSS pixel. Each pixel shows the most that is allocated in it, so that no peak is lost. */
+export function paintCurves(ctx: CanvasRenderingContext2D, width: number, height: number, curves: readonly Curve[]): void {
+  ctx.clearRect(0, 0, width, height)
+  const top = Math.max(1, ...curves.map(({ data }) => most(data.allocated))) * 1.06
+  for (const { data, css, position } of curves) {
+    const { allocated, P } = data
+    const columns = Math.max(1, Math.min(Math.floor(width), P))
+    ctx.beginPath()
+    for (let c = 0; c < columns; c++) {
+      const from = Math.floor((c * P) / columns)
+      const to = Math.max(from + 1, Math.floor(((c + 1) * P) / columns))
+      let bytes = 0
+      for (let s = from; s < to; s++) if (allocated[s] > bytes) bytes = allocated[s]
+      const y = height - (bytes / top) * height
+      ctx.lineTo((c / columns) * width, y)
+      ctx.lineTo(((c + 1) / columns) * width, y)
+    }
+    ctx.strokeStyle = css
+    ctx.lineWidth = 1.5
+    ctx.stroke()
+    ctx.globalAlpha = 0.13
+    ctx.lineTo(width, height)
+    ctx.lineTo(0, height)
+    ctx.fillStyle = css
+    ctx.fill()
+    ctx.globalAlpha = 1
+    const x = ((position + 0.5) / P) * width
+    const y = height - (allocated[position] / top) * height
+    ctx.beginPath()
+    ctx.arc(Math.min(width - 4, Math.max(4, x)), Math.max(4, y), 4, 0, 2 * Math.PI)
+    ctx.fill()
+  }
+}
+
+function most(values: Float64Array): number {
+  let greatest = 0
+  for (const value of values) if (value > greatest) greatest = value
+  return greatest
+}

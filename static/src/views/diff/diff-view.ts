@@ -1,0 +1,211 @@
+// The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at moments that belong together.
+
+import { formatBytes, formatCount } from '../../layout/format'
+import { fill, h } from '../../ui/dom'
+import { csvLine, download, fileName } from '../../ui/download'
+import { formatShare, plural } from '../../ui/format'
+import { stackList } from '../../ui/stack-list'
+import { VirtualList } from '../../ui/virtual-list'
+import { Memo } from '../memo'
+import type { View, ViewContext, ViewParts } from '../view'
+import type { Baseline } from './baseline'
+import { changeOf, compare, deltaOf, type Group, GROUPS, type Row } from './compare'
+import { paintCurves } from './curves'
+
+const GROUP_NAMES: Record<Group, string> = { stack: 'Stacks', function: 'Functions', file: 'Files', category: 'Categories' }
+const ROW_HEIGHT = 24
+
+export class DiffView implements View {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly words = h('p', { class: 'diff-words' })
+  private readonly canvas = h('canvas', { class: 'diff-curves', role: 'img' })
+  private readonly legend = h('p', { class: 'diff-key' })
+  private readonly pane = h('div', { class: 'diff-pane', tabindex: 0, 'aria-label': 'Stack of the row', hidden: true })
+  private readonly empty = h('p', { class: 'diff-empty', hidden: true })
+  private readonly body: HTMLElement
+  private readonly list: VirtualList
+  private readonly moment = h('select', { 'aria-label': 'Moments that are compared', title: 'Moments that are compared' })
+  private readonly groups = new Map<Group, HTMLButtonElement>()
+  private readonly rowsOf = new Memo<Row[]>()
+  private rows: Row[] = []
+  private most = 1
+  private context: ViewContext | null = null
+  private filled = ''
+
+  constructor(private readonly parts: ViewParts) {
+    const { store } = parts
+    this.list = new VirtualList({
+      name: 'diff', label: 'What changed', role: 'grid', rowHeight: ROW_HEIGHT,
+      fill: (row, index) => this.fillRow(row, this.rows[index]),
+      onClick: (index) => this.open(index),
+      onCursor: (index) => this.open(index),
+    })
+    this.list.setColumns('108px 92px 92px minmax(60px, 1fr) 84px minmax(180px, 3fr)', 620)
+    this.list.head.append(h('div', { class: 'list-row', role: 'row' }, ...['Change', 'Before', 'After', '', 'How', 'Where'].map((text) => h('span', { role: 'columnheader' }, text))))
+    this.body = h('div', { class: 'diff-body' }, this.list.element, this.pane)
+    this.element = h('section', { class: 'diff', 'aria-label': 'Difference' }, this.words, this.legend, this.canvas, this.empty, this.body)
+    const groups = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Rows' })
+    for (const group of GROUPS) {
+      const button = h('button', { type: 'button', onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) }, GROUP_NAMES[group])
+      this.groups.set(group, button)
+      groups.append(button)
+    }
+    this.moment.addEventListener('change', () => store.setOption('diff.moment', this.moment.selectedIndex === 0 ? null : this.moment.value))
+    this.tools = h('div', { class: 'tools' }, this.moment, groups,
+      h('button', { type: 'button', title: 'The same as a flame graph of differences', onclick: () => this.toFlame() }, 'As flame graph'),
+      h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'))
+  }
+
+  show(context: ViewContext): void {
+    this.context = context
+    const { baseline } = context
+    const reason = baseline ? null : this.whyNot(context)
+    this.empty.hidden = reason === null
+    this.empty.textContent = reason
+    for (const part of [this.words, this.canvas, this.legend, this.body]) part.hidden = reason !== null
+    if (!baseline) return
+    const group = groupOf(context)
+    this.renderTools(baseline, group)
+    const { data, stacks } = context
+    this.rows = this.rowsOf.get([data, stacks, baseline, group], () => compare(data, stacks, baseline, group))
+    this.most = Math.max(1, ...this.rows.slice(0, 1).map((row) => Math.abs(deltaOf(row))))
+    const { before } = baseline
+    const [was, is] = [before.allocated[baseline.beforePosition], data.allocated[baseline.afterPosition]]
+    this.words.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${signed(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
+    this.paint(context, baseline)
+    const filled = `${group}/${baseline.moment.name}/${data.info.index}`
+    this.list.setRows(this.rows.length, filled === this.filled ? this.list.cursor : -1)
+    if (filled !== this.filled) this.pane.hidden = true
+    this.filled = filled
+  }
+
+  settled(): Promise<void> {
+    const { context } = this
+    if (!context || context.baseline || this.whyNot(context) !== READING) return this.list.settled()
+    return new Promise((resolve) => setTimeout(resolve, 20)).then(() => this.settled())
+  }
+
+  key(event: KeyboardEvent): boolean {
+    return this.list.key(event)
+  }
+
+  picture(): HTMLCanvasElement {
+    return this.canvas
+  }
+
+  debug(): unknown {
+    return { rows: this.rows.map((row) => ({ ...row, delta: deltaOf(row), change: changeOf(row) })), words: this.words.textContent }
+  }
+
+  private whyNot({ state }: ViewContext): string | null {
+    const { manifest } = this.parts.client
+    const { diff } = manifest
+    if (!diff || diff.devices.length === 0) return 'The two snapshots have no device in common.'
+    if (diff.devices.some(({ after }) => after === state.device)) return READING
+    const pair = diff.devices.find(({ before }) => before === state.device)
+    return pair ? 'This is the earlier snapshot: choose the device of the later one above to see what changed.' : 'Only one of the two snapshots has this device.'
+  }
+
+  private counts(): string {
+    const told: string[] = []
+    for (const change of ['appeared', 'grew', 'shrank', 'vanished'] as const) {
+      const count = this.rows.filter((row) => changeOf(row) === change).length
+      if (count > 0) told.push(`${formatCount(count)} ${change}`)
+    }
+    return told.length ? `${capital(told.join(', '))}.` : 'Nothing changed.'
+  }
+
+  private renderTools({ pair, moment }: Baseline, group: Group): void {
+    const values = pair.moments.map(({ name }) => name.replace(' ', '-'))
+    if (this.moment.options.length !== values.length || this.moment.options[0]?.value !== values[0]) {
+      fill(this.moment, ...pair.moments.map(({ name }, i) => h('option', { value: values[i] }, i === 0 ? 'At the peaks' : i === 1 ? 'At the ends' : `In ${name}`)))
+    }
+    this.moment.value = moment.name.replace(' ', '-')
+    for (const [name, button] of this.groups) button.setAttribute('aria-pressed', String(name === group))
+  }
+
+  private paint({ data, info }: ViewContext, { before, beforePosition, afterPosition }: Baseline): void {
+    const { canvas } = this
+    const ratio = window.devicePixelRatio || 1
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight]
+    canvas.width = Math.max(1, Math.round(width * ratio))
+    canvas.height = Math.max(1, Math.round(height * ratio))
+    const ctx = canvas.getContext('2d')!
+    ctx.scale(ratio, ratio)
+    const style = getComputedStyle(canvas)
+    const [was, is] = ['--snapshot', '--accent'].map((name) => style.getPropertyValue(name).trim())
+    paintCurves(ctx, width, height, [
+      { data: before, css: was, position: beforePosition }, { data, css: is, position: afterPosition },
+    ])
+    const { snapshots } = this.parts.client.manifest
+    const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
+    fill(this.legend, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`,
+      swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}. Each over its own events, on one scale of bytes.`)
+    canvas.setAttribute('aria-label', `Allocated bytes of both: before at most ${formatBytes(before.info.peakBytes)}, after at most ${formatBytes(info.peakBytes)}`)
+  }
+
+  private fillRow(element: HTMLElement, row: Row): void {
+    const delta = deltaOf(row)
+    const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })
+    bar.style.width = `${(100 * Math.abs(delta)) / this.most}%`
+    bar.hidden = delta === 0
+    fill(element,
+      h('span', { role: 'gridcell', class: 'number' }, signed(delta)),
+      h('span', { role: 'gridcell', class: 'number' }, formatBytes(row.before)),
+      h('span', { role: 'gridcell', class: 'number' }, formatBytes(row.after)),
+      h('span', { role: 'gridcell' }, bar),
+      h('span', { role: 'gridcell', class: `diff-${changeOf(row)}` }, changeOf(row)),
+      h('span', { role: 'gridcell', class: 'mono', title: row.name }, row.name || 'no frames'))
+  }
+
+  private open(index: number): void {
+    const row = this.rows[index]
+    const { context } = this
+    if (!row || !context?.baseline) return
+    const group = groupOf(context)
+    const { store } = this.parts
+    const query = group === 'category' ? `category:"${row.name}"` : `stack:${row.stack}`
+    this.pane.hidden = false
+    fill(this.pane,
+      h('h3', {}, row.name || 'no frames'),
+      h('p', {}, `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`),
+      h('p', { class: 'diff-actions' },
+        row.countAfter > 0 && h('button', { type: 'button', onclick: () => store.set({ view: 'timeline', device: context.baseline!.pair.after, query }) }, 'Show in the timeline after'),
+        row.countBefore > 0 && group === 'category' && h('button', { type: 'button', onclick: () => store.set({ view: 'timeline', device: context.baseline!.pair.before, query }) }, 'Show in the timeline before')),
+      row.stack >= 0 && h('h4', {}, group === 'stack' ? 'Stack' : 'The stack that changed most'),
+      row.stack >= 0 && stackList(context.stacks.frames(row.stack), context.state.noise, () => store.set({ noise: true })))
+    this.parts.announce(`${row.name}: ${signed(deltaOf(row))}`)
+  }
+
+  private toFlame(): void {
+    const { store, client } = this.parts
+    const pair = this.context?.baseline?.pair ?? client.manifest.diff?.devices[0]
+    if (pair) store.set({ view: 'flame', device: pair.after, options: { ...store.state.options, 'flame.measure': 'diff' } })
+  }
+
+  private saveCsv(): void {
+    const lines = [csvLine(['name', 'change', 'before_bytes', 'after_bytes', 'delta_bytes', 'before_count', 'after_count'])]
+    for (const row of this.rows) lines.push(csvLine([row.name, changeOf(row), row.before, row.after, deltaOf(row), row.countBefore, row.countAfter]))
+    download(`${fileName('difference', this.parts.client.manifest.title)}.csv`, 'text/csv', lines)
+  }
+}
+
+const READING = 'Reading …'
+
+function groupOf({ state }: ViewContext): Group {
+  const group = state.options['diff.group'] as Group
+  return GROUPS.includes(group) ? group : GROUPS[0]
+}
+
+function signed(bytes: number): string {
+  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+function swatch(kind: string): HTMLElement {
+  return h('span', { class: `swatch diff-${kind}` })
+}

@@ -1,0 +1,294 @@
+// The view "events": the trace as it was recorded, row by row, with what belongs together marked.
+
+import { deviceName, explain } from '../../ui/devices'
+import { fill, h } from '../../ui/dom'
+import { download, fileName, inPieces } from '../../ui/download'
+import { plural } from '../../ui/format'
+import { VirtualList } from '../../ui/virtual-list'
+import { formatCount } from '../../layout/format'
+import { cssOf } from '../colouring'
+import { Memo } from '../memo'
+import { fitting, templateOf, widthOf } from '../table/header'
+import type { View, ViewContext, ViewParts } from '../view'
+import { type Boundaries, boundariesOf, firstAfter, namesBetween } from './boundaries'
+import { CSV_HEAD, csvRow, type EventColumn, eventColumns } from './event-columns'
+import { allocationOf, type EventIndex, indexEvents, listed } from './event-index'
+import { endsOf, recordOf } from './event-record'
+import { EventsBar } from './events-bar'
+import { readPlace } from './go-to'
+
+const ROW_HEIGHT = 24
+/** Names of steps and regions that one row has room for. */
+const NAMED = 2
+
+export class EventsView implements View {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly parts: ViewParts
+  private readonly bar = new EventsBar()
+  private readonly list: VirtualList
+  private readonly place = h('input', { type: 'text', class: 'event-place', placeholder: 'Event or time', 'aria-label': 'Go to event or time', title: 'Go to an event (1234) or a time (1.5 s): G' })
+  private readonly only = h('input', { type: 'checkbox' })
+  private readonly onlyLabel = h('label', { class: 'switch', title: 'Leave out what the query does not match' }, this.only, 'Matches only')
+  private readonly oom: HTMLElement
+  private readonly words = h('p', { class: 'table-words', role: 'status' })
+  private readonly empty = h('p', { class: 'view-empty', hidden: true })
+  private readonly index = new Memo<EventIndex>()
+  private readonly rows = new Memo<Int32Array | null>()
+  private readonly boundaries = new Memo<Boundaries>()
+  private context: ViewContext | null = null
+  private columns: EventColumn[] = []
+  private drawn: readonly unknown[] = []
+  /** What the list was brought to last: it moves when one of these changes elsewhere. */
+  private followed: { data: unknown; at: number | null; select: number | null } | null = null
+
+  constructor(parts: ViewParts) {
+    this.parts = parts
+    const { store } = parts
+    this.list = new VirtualList({
+      name: 'events', label: 'Events', role: 'grid', rowHeight: ROW_HEIGHT,
+      fill: (row, index) => this.fillRow(row, index),
+      onClick: (index) => this.select(index),
+    })
+    this.list.element.classList.add('events')
+    this.only.addEventListener('change', () => store.setOption('events.matches', this.only.checked ? 'only' : null))
+    this.place.addEventListener('keydown', (event) => event.key === 'Enter' && this.goToPlace())
+    this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
+    this.oom = h('span', { class: 'segmented' }, button('‹ OOM', 'The out-of-memory error before (Shift + O)', () => this.toOom(-1)),
+      button('OOM ›', 'The next out-of-memory error (O)', () => this.toOom(1)))
+    this.tools = h('div', { class: 'tools' }, this.place, button('Peak', 'Go to the peak (P)', () => this.goTo(this.context!.info.peakEvent)), this.oom,
+      this.onlyLabel, button('CSV', 'Download the listed events as CSV', () => void this.save()))
+    this.element = h('section', { class: 'events-view', 'aria-label': 'Events' },
+      this.bar.actions, this.words, this.bar.ends, this.list.element, this.empty)
+  }
+
+  show(context: ViewContext): void {
+    const { state, info, data, stacks, matches, position, colouring } = context
+    this.context = context
+    const isEmpty = info.events === 0
+    this.empty.hidden = !isEmpty
+    for (const part of [this.list.element, this.bar.actions, this.words, this.tools]) part.hidden = isEmpty
+    if (isEmpty) {
+      this.empty.textContent = `${explain(info) ?? 'No events were recorded for this device.'}${info.allocations > 0 ? ' The table lists its allocations.' : ''}`
+      return
+    }
+    const index = this.events
+    const before = this.listed
+    const mask = this.mask
+    const rows = this.rows.get([index, state.options['events.hide'], mask], () => listed(index, this.hidden, mask))
+    const hasTimes = info.time0 !== null
+    const all = eventColumns(info, stacks, hasTimes)
+    const columns = fitting(all, this.element.clientWidth - 16)
+    const key = [data, data.timeUs, rows, state.select, position, matches, colouring, columns.length, this.element.clientWidth, this.element.clientHeight, state.noise]
+    if (!key.every((part, i) => part === this.drawn[i])) {
+      this.drawn = key
+      // The event that the cursor is on, or the one after it, stays under it when others go.
+      const event = this.list.cursor < 0 || this.followed?.data !== data ? null : before ? before[this.list.cursor] : this.list.cursor
+      this.columns = columns
+      this.showWords(context, index, rows)
+      this.showHead()
+      this.list.setRows(rows ? rows.length : data.n, event === null ? -1 : this.lineOf(event ?? data.n))
+    }
+    this.follow(context)
+  }
+
+  settled(): Promise<void> {
+    return this.list.settled()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    if (!this.context || this.context.info.events === 0) return false
+    const onControl = event.target instanceof Element && event.target.closest('button, a, label, summary, input') !== null
+    if (this.list.key(event)) {
+      if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
+      return true
+    }
+    switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
+      case 'Enter': return !onControl && this.list.cursor >= 0 && (this.setMoment(), true)
+      case ' ': return !onControl && this.list.cursor >= 0 && (this.select(this.list.cursor), true)
+      case 'g': return this.place.focus(), this.place.select(), true
+      case 'p': return this.goTo(this.context.info.peakEvent), true
+      case 'o': return this.toOom(event.shiftKey ? -1 : 1), true
+      case 'x': return this.toOtherEnd(), true
+      default: return false
+    }
+  }
+
+  debug(): unknown {
+    const rows = this.listed
+    return { listed: rows ? rows.length : this.context?.info.events, visible: this.list.visible, cursor: this.list.cursor, columns: this.columns.map(({ name }) => name) }
+  }
+
+  // What is listed
+
+  private get events(): EventIndex {
+    const { info, data } = this.context!
+    return this.index.get([data], () => indexEvents(info, data))
+  }
+
+  /** Events of the lines; null: every event in turn. */
+  private get listed(): Int32Array | null {
+    return this.drawn.length ? (this.drawn[2] as Int32Array | null) : null
+  }
+
+  private get mask(): Uint8Array | null {
+    const { state, matches } = this.context!
+    return matches && state.options['events.matches'] === 'only' ? matches.mask : null
+  }
+
+  private get hidden(): Set<string> {
+    return new Set((this.context!.state.options['events.hide'] ?? '').split(',').filter(Boolean).map(decode))
+  }
+
+  private eventAt(line: number): number {
+    return this.listed ? this.listed[line] : line
+  }
+
+  /** The line of an event, or of the next one that is listed. */
+  private lineOf(event: number): number {
+    return this.listed ? Math.min(this.listed.length - 1, firstAfter(this.listed, event - 1)) : event
+  }
+
+  // Head and rows
+
+  private showWords({ state, info, data, matches }: ViewContext, index: EventIndex, rows: Int32Array | null): void {
+    const { store } = this.parts
+    this.list.element.setAttribute('aria-label', `Events of ${deviceName(this.parts.client.manifest, info)}`)
+    this.bar.showActions(index, this.hidden, (name, isListed) => {
+      const hidden = this.hidden
+      if (isListed) hidden.delete(name)
+      else hidden.add(name)
+      store.setOption('events.hide', hidden.size ? [...hidden].map(encodeURIComponent).join(',') : null)
+    })
+    const { select } = state
+    this.bar.showEnds(select !== null && select < data.N ? select : null, select !== null && select < data.N ? endsOf(data, index, select) : [], (event) => this.goTo(event))
+    this.onlyLabel.hidden = matches === null
+    this.only.checked = this.mask !== null
+    this.oom.hidden = info.stats.oom_events.length === 0
+    const left = [['requested', 'when each free was requested'], ['times', 'the time of each event'], ['free_stack', 'who freed each allocation'], ['addr_lo', 'addresses of allocations'], ['stream', 'streams of allocations']]
+      .filter(([name]) => info.leftOut.includes(name)).map(([, words]) => words)
+    this.words.textContent = (rows ? `${formatCount(rows.length)} of ${plural(info.events, 'event')} listed` : plural(info.events, 'event'))
+      + (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '')
+      + (left.length ? `. Not in this report: ${left.join(', ')}` : '')
+  }
+
+  private showHead(): void {
+    fill(this.list.head, h('div', { role: 'row', class: 'list-row', 'aria-rowindex': 1 }, ...this.columns.map(({ title, isNumber }) =>
+      h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', {}, title)))))
+    this.list.setColumns(templateOf(this.columns), widthOf(this.columns))
+    this.list.element.setAttribute('aria-colcount', String(this.columns.length))
+  }
+
+  private fillRow(element: HTMLElement, line: number): void {
+    const { state, info, data, matches, position, colouring } = this.context!
+    const index = this.events
+    const event = this.eventAt(line)
+    const record = recordOf(info, data, index, event)
+    const isSelected = state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)
+    element.dataset.event = String(event)
+    element.setAttribute('aria-selected', String(isSelected))
+    if (event === position - 1) element.setAttribute('aria-current', 'true')
+    else element.removeAttribute('aria-current')
+    element.classList.toggle('dim', matches !== null && (record.id < 0 || matches.mask[record.id] === 0))
+    element.classList.toggle('oom', record.action === 'oom')
+    fill(element, ...this.columns.map((column) => {
+      const text = column.text(record)
+      const made = h('div', { role: 'gridcell', class: column.isNumber ? 'cell number' : 'cell', title: column.tip?.(record) ?? text, 'data-column': column.name }, h('span', {}, text))
+      if (column.name === 'stack' && record.id >= 0) {
+        const mark = h('span', { class: 'swatch' })
+        mark.style.background = cssOf(colouring, colouring.keys[record.id])
+        made.prepend(mark)
+      }
+      return made
+    }))
+    const begun = namesBetween(this.boundaries.get([data], () => boundariesOf(info, data)), line === 0 ? -1 : this.eventAt(line - 1), event)
+    element.classList.toggle('boundary', begun.length > 0)
+    if (begun.length === 0) return
+    const words = begun.slice(0, NAMED).join(', ') + (begun.length > NAMED ? ` and ${formatCount(begun.length - NAMED)} more` : '')
+    element.append(h('span', { class: 'boundary-name', title: `Begins here: ${begun.join(', ')}` }, words))
+  }
+
+  // Moving
+
+  private follow({ state, data, position }: ViewContext): void {
+    const { followed } = this
+    this.followed = { data, at: state.at, select: state.select }
+    const isFresh = followed?.data !== data
+    const isSelected = state.select !== null && state.select < data.N
+    // A link to an allocation opens on it, unless it names a moment too.
+    if (isFresh ? state.at !== null || !isSelected : state.at !== followed.at) this.list.moveTo(this.lineOf(Math.max(0, position - 1)), 'middle')
+    else if (isSelected && state.select !== followed?.select) {
+      const ends = endsOf(data, this.events, state.select!)
+      const [first, past] = this.list.visible
+      const isSeen = ends.some(({ event }) => this.lineOf(event) >= first && this.lineOf(event) < past)
+      if (!isSeen || isFresh) this.list.moveTo(this.lineOf(ends.length ? ends[0].event : Math.max(0, position - 1)), 'middle')
+    }
+  }
+
+  private goTo(event: number): void {
+    const line = this.lineOf(Math.max(0, event))
+    this.list.moveTo(line, 'middle')
+    this.list.element.focus({ preventScroll: true })
+    if (line < 0) return
+    const shown = this.eventAt(line)
+    this.parts.announce(shown === event || event < 0 ? `Event ${formatCount(shown)}` : `Event ${formatCount(event)} is not listed; this is event ${formatCount(shown)}`)
+  }
+
+  private goToPlace(): void {
+    const place = readPlace(this.place.value, this.context!.data)
+    if (typeof place === 'number') return this.goTo(place)
+    this.place.setAttribute('aria-invalid', 'true')
+    this.parts.announce(`Not understood: give ${place}`)
+  }
+
+  private toOom(direction: 1 | -1): void {
+    const events = this.context!.info.stats.oom_events
+    if (events.length === 0) return
+    const here = this.list.cursor < 0 ? -1 : this.eventAt(this.list.cursor)
+    const next = direction > 0 ? events.find((event) => event > here) ?? events[0] : [...events].reverse().find((event) => event < here) ?? events[events.length - 1]
+    this.goTo(next)
+  }
+
+  /** From one event of an allocation to its next, and from the last to the first. */
+  private toOtherEnd(): void {
+    const { data } = this.context!
+    const event = this.eventAt(this.list.cursor)
+    const id = this.list.cursor < 0 ? -1 : allocationOf(this.events, event)
+    if (id < 0) return
+    const ends = endsOf(data, this.events, id)
+    const next = ends.find((end) => end.event > event) ?? ends[0]
+    this.select(this.list.cursor)
+    this.goTo(next.event)
+  }
+
+  private select(line: number): void {
+    const id = allocationOf(this.events, this.eventAt(line))
+    this.parts.store.set({ select: id < 0 ? null : id })
+  }
+
+  private setMoment(): void {
+    this.parts.store.set({ at: this.eventAt(this.list.cursor) })
+  }
+
+  private async save(): Promise<void> {
+    const { info, data, stacks } = this.context!
+    const { client, announce } = this.parts
+    const index = this.events
+    const rows = this.listed
+    announce('Writing the file')
+    await client.times(info.index)
+    const count = rows ? rows.length : data.n
+    const pieces = await inPieces(count, (line) => csvRow(info, stacks, recordOf(info, data, index, rows ? rows[line] : line)))
+    download(`${fileName(client.manifest.title, deviceName(client.manifest, info), 'events')}.csv`, 'text/csv;charset=utf-8', [CSV_HEAD, ...pieces])
+    announce(`${plural(count, 'event')} downloaded`)
+  }
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

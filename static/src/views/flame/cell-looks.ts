@@ -1,0 +1,75 @@
+// How cells look: colours by what the choices and the colouring say, names, amounts, matches.
+
+import type { Cell } from '../../flame/layout'
+import { weightOf } from '../../flame/layout'
+import { Memo } from '../memo'
+import type { ViewContext } from '../view'
+import { isDifference } from './choices'
+import { css, FrameColours, originOf, type Rgb } from './colours'
+import { formatSum, frameOf, nameOfCell } from './describe'
+import type { FlameModel } from './model'
+import type { CellLook, Look } from './painter'
+
+/** Parts of a strip that are thinner, as shares of the cell, are left blank. */
+const LEAST_SHARE = 0.004
+
+export class CellLooks {
+  private readonly colours = new Memo<FrameColours>()
+
+  of(model: FlameModel, context: ViewContext): (cell: Cell) => CellLook {
+    const { measure } = model.choices
+    const matched = model.tree.weights.matched
+    return (cell) => ({
+      fill: this.fillOf(model, context, cell),
+      name: nameOfCell(cell, frameOf(model.tree, cell, model.frame)),
+      amount: formatSum(cell, measure),
+      matched: matched ? (weightOf(cell) > 0 ? cell.matched / weightOf(cell) : 0) : 1,
+      strip: this.stripOf(model, context, cell),
+    })
+  }
+
+  swatch(model: FlameModel, context: ViewContext, cell: Cell): string {
+    return css(this.fillOf(model, context, cell))
+  }
+
+  private fillOf({ tree, choices, mixes, frame }: FlameModel, { dark, colouring }: ViewContext, cell: Cell): Rgb {
+    const colours = this.colours.get([dark], () => new FrameColours(dark))
+    if (isDifference(choices.measure)) return colours.change(cell.value, cell.loss)
+    if (mixes) {
+      const [first] = mixes.of(cell.low, cell.high)
+      return first ? rgbOf(colouring.rgba, first.key) : colours.plain
+    }
+    const shown = frameOf(tree, cell, frame)
+    return shown && cell.kind === 'frame' ? colours.of(originOf(shown)) : colours.plain
+  }
+
+  private stripOf({ choices, mixes }: FlameModel, { dark, colouring }: ViewContext, cell: Cell): CellLook['strip'] {
+    const weight = weightOf(cell)
+    if (isDifference(choices.measure)) {
+      if (cell.value === 0 || cell.loss === 0) return []
+      const colours = this.colours.get([dark], () => new FrameColours(dark))
+      return [{ fill: css(colours.change(1, 0)), share: cell.value / weight }, { fill: css(colours.change(0, 1)), share: cell.loss / weight }]
+    }
+    const parts = mixes?.of(cell.low, cell.high) ?? []
+    if (parts.length < 2) return []
+    return parts
+      .map((part) => ({ fill: css(rgbOf(colouring.rgba, part.key)), share: part.weight / weight }))
+      .filter(({ share }) => share >= LEAST_SHARE)
+  }
+}
+
+function rgbOf(rgba: Uint8Array, key: number): Rgb {
+  return [rgba[4 * key], rgba[4 * key + 1], rgba[4 * key + 2]]
+}
+
+/** The style sheet's colours, for the canvas. */
+export function readLook(element: Element): Look {
+  const style = getComputedStyle(element)
+  const read = (name: string): string => style.getPropertyValue(`--${name}`).trim()
+  return { panel: parseHex(read('panel')), ink: read('ink'), accent: read('accent'), mono: read('mono') }
+}
+
+function parseHex(text: string): Rgb {
+  const bits = parseInt(/^#([0-9a-f]{6})/i.exec(text)?.[1] ?? '808080', 16)
+  return [bits >> 16, (bits >> 8) & 255, bits & 255]
+}

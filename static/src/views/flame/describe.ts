@@ -1,0 +1,137 @@
+// Cells and totals in words: for the tooltip, the live text and the line over the picture.
+
+import { type Cell, weightOf } from '../../flame/layout'
+import type { Merge } from '../../flame/paths'
+import type { FlameTree, Sum } from '../../flame/tree'
+import type { Measure } from '../../flame/weigh'
+import type { Frame } from '../../data/model'
+import { formatBytes, formatCount } from '../../layout/format'
+import { formatShare, plural, shortPath } from '../../ui/format'
+import type { Line } from '../timeline/describe'
+import type { ViewContext } from '../view'
+import { isDifference } from './choices'
+
+export const MEASURE_NAMES: Record<Measure, string> = {
+  live: 'Live bytes', events: 'Live bytes × lifetime in events', seconds: 'Live bytes × lifetime in seconds',
+  count: 'Live allocations', allocated: 'Bytes allocated in the trace', allocations: 'Allocations in the trace',
+  growth: 'Growth between two moments', diff: 'Difference to the other snapshot',
+}
+
+export function formatAmount(amount: number, measure: Measure): string {
+  if (measure === 'count' || measure === 'allocations') return plural(amount, 'allocation')
+  if (measure === 'events') return `${formatBytes(amount)}·events`
+  return measure === 'seconds' ? `${formatBytes(Number(amount.toPrecision(12)))}·s` : formatBytes(amount)
+}
+
+/** What a cell holds; of growth the difference with its sign: "+1.20 GiB". */
+export function formatSum({ value, loss }: Sum, measure: Measure): string {
+  return isDifference(measure) ? formatSigned(value - loss) : formatAmount(value, measure)
+}
+
+function formatSigned(bytes: number): string {
+  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
+}
+
+/** The frame that a cell ends at; null for cells that stand for no frame. */
+export function frameOf(tree: FlameTree, cell: Cell, frame: (id: number) => Frame): Frame | null {
+  // A focused frame may hold nothing at this moment: it has no row to be read from then.
+  if (cell.depth === 0 || cell.low === cell.high || (cell.kind !== 'frame' && cell.kind !== 'chain')) return null
+  return frame(tree.paths.frameOfKey[tree.key(cell.low, cell.depth - 1)])
+}
+
+/** What is written in a cell. */
+export function nameOfCell(cell: Cell, frame: Frame | null): string {
+  switch (cell.kind) {
+    case 'all': return 'All'
+    case 'own': return 'itself'
+    case 'none': return 'no stack recorded'
+    case 'more': return `${formatCount(cell.frames)} more`
+    case 'chain': return `… ${plural(cell.frames, 'common frame')}, to ${frame?.name || '?'}`
+    default: return frame?.name || '?'
+  }
+}
+
+/** "train.py:12", "train.py" of a function merged over its lines; '' where none was recorded. */
+export function placeOf(frame: Frame | null, merge: Merge, short = true): string {
+  if (!frame?.filename || frame.filename === '??') return ''
+  const file = short ? shortPath(frame.filename) : frame.filename
+  return merge === 'line' && frame.line > 0 ? `${file}:${frame.line}` : file
+}
+
+export function describeCell(
+  tree: FlameTree, cell: Cell, above: { cell: Cell | null; focus: Cell; all: Sum }, frame: Frame | null, frameAbove: Frame | null,
+): Line[] {
+  const { measure } = tree.weights
+  const { merge } = tree.paths.options
+  const lines: Line[] = [{ kind: 'title', text: titleOf(cell, frame, frameAbove) }]
+  const place = placeOf(frame, merge, false)
+  if (place) lines.push({ kind: 'frame', text: place })
+  lines.push({ kind: 'plain', text: formatSum(cell, measure) })
+  if (cell.loss > 0 && cell.value > 0) {
+    lines.push({ kind: 'plain', text: `gained ${formatBytes(cell.value)}, lost ${formatBytes(cell.loss)}` })
+  }
+  const whole = isDifference(measure) ? 'all changes' : 'total'
+  const shares = [`${formatShare(weightOf(cell), weightOf(above.all))} of ${whole}`]
+  if (above.focus.depth > 0) shares.push(`${formatShare(weightOf(cell), weightOf(above.focus))} of the focus`)
+  if (above.cell && above.cell !== above.focus) shares.push(`${formatShare(weightOf(cell), weightOf(above.cell))} of the frame above`)
+  lines.push({ kind: 'plain', text: shares.join(', ') })
+  if (measure !== 'count' && measure !== 'allocations') lines.push({ kind: 'soft', text: countOf(cell, measure) })
+  if (tree.weights.matched && !isDifference(measure)) {
+    lines.push({ kind: 'soft', text: `matches ${formatAmount(cell.matched, measure)}, ${formatShare(cell.matched, cell.value)}` })
+  }
+  return lines
+}
+
+function titleOf(cell: Cell, frame: Frame | null, above: Frame | null): string {
+  switch (cell.kind) {
+    case 'own': return `${above?.name || '?'} itself, in none of the frames under it`
+    case 'more': return `${plural(cell.frames, 'more frame')}, each too narrow to draw${above ? `, under ${above.name || '?'}` : ''}`
+    default: return nameOfCell(cell, frame)
+  }
+}
+
+function countOf({ count }: Cell, measure: Measure): string {
+  if (!isDifference(measure)) return plural(count, 'allocation')
+  return count === 0 ? 'as many allocations' : `${plural(Math.abs(count), 'allocation')} ${count > 0 ? 'more' : 'fewer'}`
+}
+
+/** The line over the picture. */
+export function describeTotal(tree: FlameTree, all: Sum, from: number, context: ViewContext): string {
+  const { measure, matchedTotal } = tree.weights
+  const parts: string[] = []
+  if (measure === 'growth') {
+    const since = from < 0 ? 'before the first event' : `event ${formatCount(from)}`
+    parts.push(`${formatSum(all, measure)} since ${since}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`)
+  } else if (measure === 'diff') {
+    const name = context.baseline?.moment.name ?? ''
+    parts.push(`${formatSum(all, measure)} compared with the other snapshot, ${name}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`)
+  } else if (measure === 'allocated' || measure === 'allocations') {
+    parts.push(`${formatAmount(all.value, measure)} over the whole trace`)
+  } else {
+    parts.push(`${formatAmount(all.value, measure)} live`)
+  }
+  if (!isDifference(measure) && measure !== 'count' && measure !== 'allocations') parts.push(plural(all.count, 'allocation'))
+  parts.push(plural(tree.rows, 'stack'))
+  if (matchedTotal !== null) {
+    const told = isDifference(measure)
+      ? `matches ${formatSigned(matchedTotal)} of ${formatSum(all, measure)}`
+      : `matches ${formatAmount(matchedTotal, measure)} of ${formatAmount(all.value, measure)}, ${formatShare(matchedTotal, all.value)}`
+    parts.push(told)
+  }
+  if (tree.rows > 0 && tree.length(tree.rows - 1) === 0) parts.push('no stack was recorded with any of them')
+  else if (context.stacks.count === 0) parts.push('this snapshot holds no stacks')
+  return parts.join(', ')
+}
+
+/** Why there is nothing to draw. */
+export function explainEmpty(measure: Measure, { data, baseline }: ViewContext): string {
+  if (measure === 'diff') return baseline ? 'Neither snapshot holds anything at this moment.' : 'Only the device of the later snapshot is compared: choose it above.'
+  if (data.N === 0) return 'This device has no allocations.'
+  if (measure === 'seconds' && !data.clockUs) return 'Recorded without times, or they are not read yet: lifetimes in seconds need them.'
+  const ofTrace = measure === 'allocated' || measure === 'allocations'
+  if (data.n === 0 && (ofTrace || measure === 'growth' || measure === 'events' || measure === 'seconds')) {
+    return 'Recorded without history: there is no trace, only the final state. Live bytes can be shown.'
+  }
+  if (ofTrace) return 'Nothing was allocated in the trace.'
+  return measure === 'growth' ? 'No stack holds more or less than at the other moment.' : 'Nothing is live at this moment.'
+}

@@ -1,0 +1,112 @@
+// From the context of a view to the cells of a picture, each step kept until something that it depends on changes: the
+// sorted paths (per device), the weights (per moment), the tree, the layout (per width).
+
+import type { Frame, StackTrie } from '../../data/model'
+import type { ExportNames } from '../../flame/export'
+import { type FlameLayout, layoutFlame, weightOf } from '../../flame/layout'
+import { Paths } from '../../flame/paths'
+import { FlameTree, type Node, type Sum } from '../../flame/tree'
+import { weigh, weighDifference } from '../../flame/weigh'
+import { Memo } from '../memo'
+import type { ViewContext } from '../view'
+import { type Choices, isDifference, isOfTrace, type Place, readChoices } from './choices'
+import { Mixes, MOST_KEYS } from './mixes'
+
+/** Cells that would be narrower, in pixels, stand together. */
+const LEAST_WIDTH = 1.5
+
+export interface Focus {
+  node: Node
+  /** The stack that names it. */
+  stack: number
+}
+
+export interface FlameModel {
+  choices: Choices
+  trie: StackTrie
+  tree: FlameTree
+  /** The whole tree, whatever is focused. */
+  all: Sum
+  focus: Focus | null
+  layout: FlameLayout
+  /** Pixels per unit of weight; 0 when there is nothing. */
+  scale: number
+  mixes: Mixes | null
+  names: ExportNames
+  frame(id: number): Frame
+}
+
+export class FlameModels {
+  private readonly choices = new Memo<Choices>()
+  private readonly tries = new Memo<StackTrie>()
+  private readonly used = new Memo<Int32Array>()
+  private readonly paths = new Memo<Paths>()
+  private readonly trees = new Memo<{ tree: FlameTree; all: Sum }>()
+  private readonly layouts = new Memo<{ focus: Focus | null; layout: FlameLayout; scale: number }>()
+  private readonly mixes = new Memo<Mixes>()
+
+  /** width: of the picture, in CSS pixels. Null where the measure needs times that there are not. */
+  of(context: ViewContext, width: number): FlameModel | null {
+    const { data, stacks, state, position, matches, colouring } = context
+    const choices = this.choices.get([state.options], () => readChoices(state.options))
+    const { root, merge, measure } = choices
+    const clock = measure === 'seconds' ? data.clockUs : null
+    if (measure === 'seconds' && !clock) return null
+    const trie = this.tries.get([stacks], () => stacks.trie)
+    const other = measure === 'diff' ? context.baseline : null
+    if (measure === 'diff' && !other) return null
+    const used = this.used.get([data, stacks, other?.before], () => usedStacks(stacks.count, data.stack, other?.before.stack))
+    const paths = this.paths.get([used, trie, root, merge, state.noise], () => new Paths(trie, used, { root, merge, noise: state.noise }))
+    const at = isOfTrace(measure) ? 0 : position
+    const since = measure === 'growth' ? Math.min(choices.from + 1, data.P - 1) : 0
+    const { tree, all } = this.trees.get([paths, data, measure, at, since, matches, clock, other], () => {
+      const mask = matches?.mask ?? null
+      const weights = other ? weighDifference(data, stacks.count, other, mask) : weigh(data, stacks.count, measure, at, since, mask)
+      const tree = new FlameTree(paths, weights)
+      return { tree, all: tree.sum(0, tree.rows) }
+    })
+    const made = this.layouts.get([tree, choices, width], () => {
+      const focus = choices.focus && focusOf(tree, choices.focus)
+      const node = focus?.node ?? tree.top
+      const weight = focus ? weightOf(tree.sum(node.low, node.high)) : weightOf(all)
+      const scale = weight > 0 ? width / weight : 0
+      const open = choices.open.map((place) => nodeOf(tree, place)).filter((node) => node !== null)
+      const layout = layoutFlame(tree, node, { chains: choices.chains, open, least: scale > 0 ? LEAST_WIDTH / scale : Infinity })
+      return { focus, layout, scale }
+    })
+    const frame = (id: number): Frame => trie.frame(id)
+    const isMixed = colouring.by !== 'stack' && colouring.count <= MOST_KEYS && !isDifference(measure)
+    return {
+      choices, trie, tree, all, ...made, frame,
+      mixes: isMixed ? this.mixes.get([tree, colouring.keys, colouring.version], () => new Mixes(tree, data, colouring, stacks.count, at)) : null,
+      names: { lines: merge === 'line', frameOf: (key) => frame(paths.frameOfKey[key]) },
+    }
+  }
+}
+
+/** Stacks of the allocations of a device, or of two, ascending. */
+function usedStacks(count: number, stack: ArrayLike<number>, other?: ArrayLike<number>): Int32Array {
+  const seen = new Uint8Array(count)
+  for (let id = 0; id < stack.length; id++) seen[stack[id]] = 1
+  for (let id = 0; other && id < other.length; id++) seen[other[id]] = 1
+  let used = 0
+  for (let s = 0; s < count; s++) used += seen[s]
+  const ids = new Int32Array(used)
+  for (let s = 0, i = 0; s < count; s++) if (seen[s]) ids[i++] = s
+  return ids
+}
+
+function nodeOf(tree: FlameTree, { stack, frame }: Place): Node | null {
+  if (!(tree.paths.rowOf[stack] >= 0)) return null
+  return tree.nodeOf(stack, tree.paths.depthAt(stack, frame))
+}
+
+function focusOf(tree: FlameTree, place: Place): Focus | null {
+  const node = nodeOf(tree, place)
+  return node && node.depth > 0 ? { node, stack: place.stack } : null
+}
+
+/** How a link names a node. */
+export function placeOfNode(tree: FlameTree, stack: number, depth: number): Place {
+  return { stack, frame: tree.paths.recordedAt(stack, depth) }
+}

@@ -1,0 +1,129 @@
+// Draws the rows of a layout that are in sight.
+
+import { type Cell, type FlameLayout, weightOf } from '../../flame/layout'
+import { blend, css, inkOn, type Rgb } from './colours'
+
+export const ROW = 21
+const FONT_SIZE = 11.5
+/** Under the text of a cell: what was gained and lost, or how it divides among categories. */
+const STRIP = 3
+const PAD = 5
+
+export interface Look {
+  panel: Rgb
+  ink: string
+  accent: string
+  mono: string
+}
+
+export interface CellLook {
+  fill: Rgb
+  name: string
+  /** What it holds, where there is room for it. */
+  amount: string
+  /** Share of it that the query matches: the rest is dimmed. */
+  matched: number
+  /** Coloured parts of the strip, shares of the cell. */
+  strip: readonly { fill: string; share: number }[]
+}
+
+export interface Scene {
+  layout: FlameLayout
+  /** Pixels per unit of weight. */
+  scale: number
+  width: number
+  height: number
+  scrollTop: number
+  look: Look
+  /** Called for the cells in sight alone. */
+  lookOf(cell: Cell): CellLook
+  hover: number
+  cursor: number
+  isSelected(cell: Cell): boolean
+}
+
+/** The context's unit is the CSS pixel. */
+export function paint(ctx: CanvasRenderingContext2D, scene: Scene): void {
+  const { layout, height, scrollTop } = scene
+  ctx.clearRect(0, 0, scene.width, height)
+  ctx.font = `${FONT_SIZE}px ${scene.look.mono}`
+  ctx.textBaseline = 'middle'
+  const letter = ctx.measureText('0').width
+  const first = Math.max(0, Math.floor(scrollTop / ROW))
+  const last = Math.min(layout.rows.length - 2, Math.floor((scrollTop + height) / ROW))
+  for (let row = first; row <= last; row++) {
+    for (let i = layout.rows[row]; i < layout.rows[row + 1]; i++) paintCell(ctx, scene, i, letter)
+  }
+  // After the cells, so that neighbours do not cover it.
+  if (scene.hover >= 0) frame(ctx, scene, scene.hover, scene.look.ink, 1)
+  if (scene.cursor >= 0) frame(ctx, scene, scene.cursor, scene.look.accent, 2)
+}
+
+function boxOf({ layout, scale, scrollTop }: Scene, index: number): { x: number; y: number; w: number } {
+  const cell = layout.cells[index]
+  const x = cell.from * scale
+  return { x, y: cell.row * ROW - scrollTop, w: weightOf(cell) * scale }
+}
+
+function frame(ctx: CanvasRenderingContext2D, scene: Scene, index: number, colour: string, thick: number): void {
+  const { x, y, w } = boxOf(scene, index)
+  ctx.strokeStyle = colour
+  ctx.lineWidth = thick
+  const inset = thick / 2
+  ctx.strokeRect(x + inset, y + inset, Math.max(1, w - 2 * inset - 1), ROW - 1 - 2 * inset)
+}
+
+function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, letter: number): void {
+  const { look } = scene
+  const cell = scene.layout.cells[index]
+  const { x, y, w } = boxOf(scene, index)
+  // A gap tells neighbours apart where there is room for one.
+  const inner = w > 3 ? w - 1 : w
+  const { fill, name, amount, matched, strip } = scene.lookOf(cell)
+  const isRest = cell.kind === 'own'
+  const dimmed = blend(fill, look.panel, 0.78)
+  const ground = isRest ? blend(fill, look.panel, 0.86) : matched >= 1 ? fill : dimmed
+  ctx.fillStyle = css(ground)
+  ctx.fillRect(x, y, inner, ROW - 1)
+  if (!isRest && matched > 0 && matched < 1) {
+    ctx.fillStyle = css(blend(fill, look.panel, 0.45))
+    ctx.fillRect(x, y, inner * matched, ROW - 1)
+  }
+  if (w < 3) return
+  let at = x
+  for (const part of strip) {
+    ctx.fillStyle = part.fill
+    ctx.fillRect(at, y + ROW - 1 - STRIP, inner * part.share, STRIP)
+    at += inner * part.share
+  }
+  if (scene.isSelected(cell)) {
+    ctx.fillStyle = look.accent
+    ctx.fillRect(x, y, inner, 2)
+  }
+  const room = inner - 2 * PAD
+  const shown = clip(ctx, name, room, letter)
+  if (!shown) return
+  const middle = y + (ROW - 1) / 2 + 0.5
+  ctx.fillStyle = matched >= 1 && !isRest ? inkOn(fill) : look.ink
+  ctx.fillText(shown, x + PAD, middle)
+  const used = ctx.measureText(shown).width
+  if (shown === name && used + 14 + amount.length * letter <= room) ctx.fillText(amount, x + PAD + room - ctx.measureText(amount).width, middle)
+}
+
+/** As much of a text as fits, with "…" where it is cut; '' where hardly a letter would remain. */
+export function clip(ctx: Pick<CanvasRenderingContext2D, 'measureText'>, text: string, room: number, letter: number): string {
+  if (room < 2.5 * letter) return ''
+  // Letters are equally wide but for those the font lacks: those are measured.
+  const fits = (shown: string): boolean =>
+    (/^[\x20-\x7e…]*$/.test(shown) ? shown.length * letter : ctx.measureText(shown).width) <= room
+  if (fits(text)) return text
+  const letters = Array.from(text.slice(0, Math.ceil(room / letter) * 2 + 2))
+  let low = 0
+  let high = letters.length
+  while (low < high) {
+    const middle = (low + high + 1) >> 1
+    if (fits(letters.slice(0, middle).join('') + '…')) low = middle
+    else high = middle - 1
+  }
+  return low > 0 ? letters.slice(0, low).join('') + '…' : ''
+}

@@ -1,0 +1,32 @@
+// The other moment of growth: a field for its event, and a button that takes the moment on screen.
+
+import { formatCount } from '../../layout/format'
+import { h } from '../../ui/dom'
+import type { Store } from '../../ui/state'
+import type { ViewContext } from '../view'
+import type { Choices } from './choices'
+
+export class SinceField {
+  readonly element: HTMLElement
+  private readonly field = h('input', { type: 'number', min: -1, step: 1, class: 'moment-event', 'aria-label': 'Growth since event' })
+  private readonly words = h('span', { class: 'soft' })
+  private position = 0
+
+  constructor(private readonly store: Store) {
+    this.field.addEventListener('change', () => this.field.value !== '' && this.choose(Number(this.field.value)))
+    const button = h('button', { type: 'button', title: 'Count growth from the moment shown now', onclick: () => this.choose(this.position - 1) }, 'From here')
+    this.element = h('div', { class: 'flame-since', role: 'group', 'aria-label': 'Growth since' }, 'since event', this.field, button, this.words)
+  }
+
+  render({ info, position }: ViewContext, { measure, from }: Choices): void {
+    this.element.hidden = measure !== 'growth' || info.events === 0
+    this.position = position
+    this.field.max = String(info.events - 1)
+    if (document.activeElement !== this.field) this.field.value = String(from)
+    this.words.textContent = from < 0 ? 'before the first event' : `of ${formatCount(info.events)}`
+  }
+
+  private choose(event: number): void {
+    this.store.setOption('flame.from', event < 0 ? null : String(Math.round(event)))
+  }
+}

@@ -1,0 +1,336 @@
+// The two pictures of the reserved view, one above the other over the same stretch of events: what reserved memory holds,
+// and the segments it is made of.
+
+import type { Replay } from '../../allocator/replay'
+import type { DeviceData } from '../../data/model'
+import { h } from '../../ui/dom'
+import type { Groups } from '../segments/groups'
+import { css, groupColour, type Inks, word } from '../segments/inks'
+import { type Box, drawByteAxis, drawMoment, drawXAxis, pictureRatio, pixelToX, prepareCanvas, xToPixel } from '../segments/plot-frame'
+import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoomed } from '../segments/x-window'
+import { PointerInput } from '../timeline/pointer'
+import { Tooltip } from '../timeline/tooltip'
+import type { ViewContext, ViewParts } from '../view'
+import type { Rgb } from '../segments/row-raster'
+import { type Columns, columnsOf, stackOf } from './columns'
+import { paintSegments, paintStack } from './paint'
+import { SegmentStack } from './segment-stack'
+import { describeMoment } from './words'
+
+export interface ChartChoice {
+  parts: boolean
+  segments: boolean
+  /** The parts without what is allocated under them. */
+  fragmentationOnly: boolean
+}
+
+export interface ChartMark {
+  position: number
+  label: string
+  colour: Rgb
+}
+
+interface Shown {
+  context: ViewContext
+  /** Null where addresses were left out: only totals are known. */
+  replay: Replay | null
+  groups: Groups | null
+  piles: SegmentStack | null
+  inks: Inks
+  choice: ChartChoice
+  marks: ChartMark[]
+  window: XWindow
+  partsBox: Box | null
+  segmentsBox: Box | null
+  partsTop: number
+  segmentsTop: number
+}
+
+const TITLE = 24
+const BOTTOM = 28
+const BETWEEN = 12
+
+export class ReservedChart {
+  readonly element: HTMLElement
+  /** A click on a segment at a position. */
+  onSegment: (row: number, position: number) => void = () => {}
+  private readonly parts: ViewParts
+  private readonly canvas = h('canvas', { 'aria-hidden': 'true' })
+  private readonly overlay = h('canvas', { 'aria-hidden': 'true' })
+  private readonly plot: HTMLElement
+  private readonly tooltip = new Tooltip()
+  private readonly pixels = document.createElement('canvas')
+  private shown: Shown | null = null
+  private stack: { groups: Groups; piles: SegmentStack } | null = null
+  private extremes: Extremes | null = null
+  private drawnKey = ''
+  private hover: { x: number; y: number } | null = null
+  private frame = 0
+  paintMs = 0
+  /** Columns of the upper picture as last painted, for tests. */
+  columns: Columns | null = null
+
+  constructor(parts: ViewParts) {
+    this.parts = parts
+    this.plot = h('div', { class: 'time-plot', tabindex: 0, role: 'application', 'aria-roledescription': 'chart', 'aria-label': 'Reserved memory over events' }, this.canvas, this.overlay)
+    this.element = h('div', { class: 'time-map' }, this.plot, this.tooltip.element)
+    new PointerInput(this.plot, {
+      pan: (dx) => this.panPixels(dx),
+      zoom: (x, _y, factor, factorY) => this.zoom(x, factor === 1 ? factorY : factor),
+      box: () => {},
+      zoomToBox: () => {},
+      hover: (x, y) => {
+        this.hover = { x, y }
+        if (this.frame === 0) this.frame = requestAnimationFrame(() => this.afterMove())
+      },
+      leave: () => {
+        this.hover = null
+        this.tooltip.hide()
+        if (this.shown) this.drawOverlay()
+      },
+      click: (x, y) => this.click(x, y),
+      fit: () => this.parts.store.set({ x: null }),
+      origin: () => ({ left: 0, top: 0 }),
+      boxMode: () => false,
+    })
+  }
+
+  show(context: ViewContext, replay: Replay | null, groups: Groups | null, inks: Inks, choice: ChartChoice, marks: ChartMark[]): void {
+    const width = this.plot.clientWidth
+    const height = this.plot.clientHeight
+    if (width === 0) return
+    if (replay && groups && this.stack?.groups !== groups) this.stack = { groups, piles: new SegmentStack(replay.segments, groups) }
+    const { data, state } = context
+    const hasSegments = choice.segments && replay !== null && replay.segments.count > 0
+    const hasParts = choice.parts || !hasSegments
+    const left = width < 560 ? 56 : 74
+    const plotWidth = Math.max(1, width - left - (width < 560 ? 8 : 16))
+    const both = hasParts && hasSegments
+    const room = height - BOTTOM - TITLE - (both ? TITLE + BETWEEN : 0)
+    const upper = both ? Math.round(room * 0.52) : room
+    const box = (top: number, tall: number): Box => ({ left, top, width: plotWidth, height: Math.max(1, tall) })
+    if (this.extremes?.data !== data) this.extremes = extremesOf(data)
+    const { most, mostLost } = this.extremes
+    this.shown = {
+      context, replay, groups, inks, choice, marks,
+      piles: hasSegments ? this.stack!.piles : null,
+      window: xWindowOf(data, state),
+      partsBox: hasParts ? box(TITLE, upper) : null,
+      segmentsBox: hasSegments ? box(both ? TITLE + upper + BETWEEN + TITLE : TITLE, both ? room - upper : room) : null,
+      partsTop: Math.max(1024, (choice.fragmentationOnly ? mostLost : most) * 1.06),
+      segmentsTop: Math.max(1024, most * 1.06),
+    }
+    this.draw()
+  }
+
+  /** W and S zoom, A and D pan, 0 shows everything. */
+  key(event: KeyboardEvent): boolean {
+    const box = this.shown?.partsBox ?? this.shown?.segmentsBox
+    if (!box) return false
+    const middle = box.left + box.width / 2
+    switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
+      case 'w': case '+': case '=': return this.zoom(middle, 0.75), true
+      case 's': case '-': case '_': return this.zoom(middle, 1 / 0.75), true
+      case 'a': return this.panPixels(box.width * 0.12), true
+      case 'd': return this.panPixels(-box.width * 0.12), true
+      case '0': case 'Home': return this.parts.store.set({ x: null }), true
+      default: return false
+    }
+  }
+
+  picture(): HTMLCanvasElement {
+    return this.canvas
+  }
+
+  /** For tests: where the pictures lie, in CSS pixels of the window. */
+  boxes(): { parts: Box | null; segments: Box | null; partsTop: number; segmentsTop: number } | null {
+    if (!this.shown) return null
+    const { left, top } = this.plot.getBoundingClientRect()
+    const { partsBox, segmentsBox, partsTop, segmentsTop } = this.shown
+    const placed = (box: Box | null): Box | null => box && { ...box, left: left + box.left, top: top + box.top }
+    return { parts: placed(partsBox), segments: placed(segmentsBox), partsTop, segmentsTop }
+  }
+
+  private draw(): void {
+    const { context: { data, dark, state }, window, partsBox, segmentsBox, choice } = this.shown!
+    const key = JSON.stringify([data.info.index, dark, state.theme, window.scale.axis, window.x0, window.x1, partsBox, segmentsBox, choice, devicePixelRatio])
+    if (key !== this.drawnKey) this.paint()
+    this.drawnKey = key
+    this.drawOverlay()
+  }
+
+  private paint(): void {
+    const { context: { data, info, dark }, replay, groups, piles, inks, choice, window, partsBox, segmentsBox, partsTop, segmentsTop } = this.shown!
+    const began = performance.now()
+    const ctx = prepareCanvas(this.canvas, this.plot.clientWidth, this.plot.clientHeight)
+    ctx.imageSmoothingEnabled = false
+    if (partsBox) {
+      const base = !choice.fragmentationOnly
+      this.picture2d(ctx, partsBox, inks, (words, width, height) => {
+        this.columns = columnsOf(data, window, width, base ? 'reserved' : 'fragmentation')
+        const colours = replay ? [inks.allocated, inks.rounding, inks.splitArea, inks.wholeArea] : [inks.allocated, inks.wholeArea]
+        paintStack(words, width, height, stackOf(data, replay, this.columns, base), partsTop, colours)
+        if (base) {
+          drawCurve(words, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
+          drawCurve(words, width, height, this.columns.reservedMax, partsTop, word(inks.reserved))
+        } else drawCurve(words, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
+      })
+      drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')
+      drawByteAxis(ctx, partsBox, partsTop, inks)
+    }
+    if (segmentsBox && replay && groups && piles) {
+      const colours = Array.from({ length: groups.count }, (_, group) => groupColour(group, dark))
+      this.picture2d(ctx, segmentsBox, inks, (words, width, height) => {
+        const columns = columnsOf(data, window, width, 'reserved')
+        paintSegments(words, width, height, piles, columns, segmentsTop, groups.of, colours)
+        drawCurve(words, width, height, columns.allocatedMax, segmentsTop, word(inks.ink))
+      })
+      drawTitle(ctx, segmentsBox, inks, 'Segments by pool and stream, and what is allocated (line)')
+      drawByteAxis(ctx, segmentsBox, segmentsTop, inks)
+    }
+    drawXAxis(ctx, (segmentsBox ?? partsBox)!, window, info, inks)
+    this.paintMs = performance.now() - began
+  }
+
+  private picture2d(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, paint: (words: Uint32Array, width: number, height: number) => void): void {
+    const ratio = pictureRatio(box.width, box.height)
+    const width = Math.max(1, Math.round(box.width * ratio))
+    const height = Math.max(1, Math.round(box.height * ratio))
+    const image = new ImageData(width, height)
+    const words = new Uint32Array(image.data.buffer)
+    words.fill(word(inks.panel))
+    paint(words, width, height)
+    this.pixels.width = width
+    this.pixels.height = height
+    this.pixels.getContext('2d')!.putImageData(image, 0, 0)
+    ctx.drawImage(this.pixels, box.left, box.top, box.width, box.height)
+  }
+
+  private drawOverlay(): void {
+    const { context: { data, position }, inks, window, marks, partsBox, segmentsBox } = this.shown!
+    const ctx = prepareCanvas(this.overlay, this.plot.clientWidth, this.plot.clientHeight)
+    if (data.n === 0) return
+    for (const [index, box] of [partsBox, segmentsBox].filter((box) => box !== null).entries()) {
+      for (const mark of marks) drawMoment(ctx, box, window, xOfPosition(data, window.scale, mark.position), css(mark.colour), '', [3, 3])
+      drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), '')
+      if (index === 0) this.drawFlags(ctx, box)
+      if (this.hover) {
+        ctx.fillStyle = css(inks.ink, 0.4)
+        if (this.hover.x >= box.left && this.hover.x < box.left + box.width) ctx.fillRect(this.hover.x - 0.5, box.top, 1, box.height)
+      }
+    }
+  }
+
+  /** Names of the marks just inside the upper picture, each where it does not cover another. */
+  private drawFlags(ctx: CanvasRenderingContext2D, box: Box): void {
+    const { context: { data }, inks, window, marks } = this.shown!
+    ctx.textBaseline = 'top'
+    marks.forEach(({ position, label, colour }, row) => {
+      const x = xToPixel(window, box, xOfPosition(data, window.scale, position))
+      if (x < box.left || x > box.left + box.width) return
+      const width = ctx.measureText(label).width
+      const left = x + 6 + width > box.left + box.width ? x - 6 - width : x + 5
+      ctx.fillStyle = css(inks.panel, 0.85)
+      ctx.fillRect(left - 3, box.top + 3 + row * 17, width + 6, 16)
+      ctx.fillStyle = css(colour)
+      ctx.fillText(label, left, box.top + 5 + row * 17)
+    })
+  }
+
+  /** The position of a pixel: the one that its column shows in the picture it is in. */
+  private positionAt(x: number, box: Box): number {
+    const { context: { data }, window, choice } = this.shown!
+    const at = pixelToX(window, box, Math.min(box.left + box.width - 0.01, Math.max(box.left, x)))
+    const [from, to] = positionsIn(data, window.scale, at, at + (window.x1 - window.x0) / box.width)
+    const by = box === this.shown!.partsBox && choice.fragmentationOnly ? 'fragmentation' : 'reserved'
+    if (to - from <= 1) return from
+    return columnsOf(data, { ...window, x0: at, x1: at + (window.x1 - window.x0) / box.width }, 1, by).position[0]
+  }
+
+  private boxAt(x: number, y: number): Box | null {
+    const inside = (box: Box | null): boolean => box !== null && x >= box.left && x < box.left + box.width && y >= box.top && y < box.top + box.height
+    const { partsBox, segmentsBox } = this.shown!
+    return inside(partsBox) ? partsBox : inside(segmentsBox) ? segmentsBox : null
+  }
+
+  /** Row of the segment at a pixel of the lower picture; -1 where there is none. */
+  private rowAt(y: number, box: Box, position: number): number {
+    const { piles, segmentsBox, segmentsTop } = this.shown!
+    if (!piles || box !== segmentsBox) return -1
+    const bytes = ((box.top + box.height - y) / box.height) * segmentsTop
+    piles.rewind()
+    const { rows, tops } = piles.at(position)
+    for (let i = 0; i < rows.length; i++) if (bytes < tops[i]) return rows[i]
+    return -1
+  }
+
+  private afterMove(): void {
+    this.frame = 0
+    const { shown, hover } = this
+    if (!shown || !hover) return
+    this.drawOverlay()
+    const box = this.boxAt(hover.x, hover.y)
+    if (!box) return this.tooltip.hide()
+    const position = this.positionAt(hover.x, box)
+    const lines = describeMoment(shown.context.data, shown.replay, shown.groups, position, this.rowAt(hover.y, box, position))
+    this.tooltip.show(lines, hover.x, hover.y, null)
+  }
+
+  private click(x: number, y: number): void {
+    const { shown } = this
+    const box = shown && this.boxAt(x, y)
+    if (!shown || !box) return
+    const position = this.positionAt(x, box)
+    const row = this.rowAt(y, box, position)
+    if (row >= 0) this.onSegment(row, position)
+    else this.parts.store.set({ at: position - 1 })
+  }
+
+  private zoom(x: number, factor: number): void {
+    const box = this.shown?.partsBox ?? this.shown?.segmentsBox
+    if (box && this.shown) this.parts.store.set(xPatch(zoomed(this.shown.window, pixelToX(this.shown.window, box, x), factor)))
+  }
+
+  private panPixels(dx: number): void {
+    const box = this.shown?.partsBox ?? this.shown?.segmentsBox
+    if (!box || !this.shown) return
+    const { window } = this.shown
+    this.parts.store.set(xPatch(panned(window, (-dx / box.width) * (window.x1 - window.x0))))
+  }
+}
+
+interface Extremes {
+  data: DeviceData
+  /** Most bytes reserved or allocated, and most reserved less allocated. */
+  most: number
+  mostLost: number
+}
+
+function extremesOf(data: DeviceData): Extremes {
+  let most = 0
+  let mostLost = 0
+  for (let s = 0; s < data.P; s++) {
+    most = Math.max(most, data.reserved[s], data.allocated[s])
+    mostLost = Math.max(mostLost, data.reserved[s] - data.allocated[s])
+  }
+  return { data, most, mostLost }
+}
+
+function drawTitle(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, text: string): void {
+  ctx.fillStyle = css(inks.ink)
+  ctx.textBaseline = 'alphabetic'
+  ctx.textAlign = 'left'
+  ctx.fillText(text, box.left, box.top - 8)
+}
+
+/** A line of two pixels at the values of the columns, joined by uprights. */
+function drawCurve(out: Uint32Array, width: number, height: number, values: Float64Array, byteTop: number, ink: number): void {
+  let before = -1
+  for (let x = 0; x < width; x++) {
+    const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))
+    const from = before < 0 ? y : Math.min(y, before)
+    const to = before < 0 ? y : Math.max(y, before)
+    for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) out[at * width + x] = ink
+    before = y
+  }
+}

@@ -1,0 +1,81 @@
+// One moment for each column of pixels: the one in it at which what is shown is greatest, so that nothing that stands out
+// gets lost when zoomed out, and a column is always the truth of one moment.
+
+import type { Replay } from '../../allocator/replay'
+import type { DeviceData } from '../../data/model'
+import { positionsIn, type XWindow } from '../segments/x-window'
+
+export interface Columns {
+  count: number
+  /** Position that each column shows; never descending. */
+  position: Int32Array
+  /** Greatest allocated and reserved bytes within each column. */
+  allocatedMax: Float64Array
+  reservedMax: Float64Array
+  /** Most reserved minus allocated bytes within each column. */
+  fragmentationMax: Float64Array
+}
+
+/**
+ * `by`: 'reserved' shows the moment with the most reserved bytes, of several the one with the least of them allocated;
+ * 'fragmentation' the one with the most bytes reserved and not allocated. O(positions in the window).
+ */
+export function columnsOf(data: DeviceData, window: XWindow, count: number, by: 'reserved' | 'fragmentation'): Columns {
+  const { allocated, reserved } = data
+  const out: Columns = {
+    count,
+    position: new Int32Array(count),
+    allocatedMax: new Float64Array(count),
+    reservedMax: new Float64Array(count),
+    fragmentationMax: new Float64Array(count),
+  }
+  const width = (window.x1 - window.x0) / count
+  for (let column = 0; column < count; column++) {
+    const x = window.x0 + column * width
+    const [from, to] = positionsIn(data, window.scale, x, x + width)
+    let best = from
+    let allocatedMax = allocated[from]
+    let reservedMax = reserved[from]
+    let lostMax = reserved[from] - allocated[from]
+    for (let s = from + 1; s < to; s++) {
+      const held = allocated[s]
+      const all = reserved[s]
+      const lost = all - held
+      if (by === 'fragmentation' ? lost > lostMax : all > reservedMax || (all === reservedMax && lost > reserved[best] - allocated[best])) best = s
+      if (held > allocatedMax) allocatedMax = held
+      if (all > reservedMax) reservedMax = all
+      if (lost > lostMax) lostMax = lost
+    }
+    out.position[column] = best
+    out.allocatedMax[column] = allocatedMax
+    out.reservedMax[column] = reservedMax
+    out.fragmentationMax[column] = lostMax
+  }
+  return out
+}
+
+/** The parts of reserved memory by column, each on top of the one before: allocated, rounding, inactive split, wholly free. */
+export interface Stack {
+  names: readonly string[]
+  /** Upper edge of each part by column. */
+  tops: Float64Array[]
+}
+
+/** `replay` null: only allocated and the rest are known. `base`: begin with what is allocated, else with rounding. */
+export function stackOf(data: DeviceData, replay: Replay | null, { position, count }: Columns, base: boolean): Stack {
+  const edges = (of: (s: number) => number): Float64Array => {
+    const out = new Float64Array(count)
+    for (let column = 0; column < count; column++) out[column] = Math.max(0, of(position[column]))
+    return out
+  }
+  const { allocated, reserved } = data
+  const floor = (s: number): number => (base ? 0 : allocated[s])
+  const allocatedTop = edges((s) => allocated[s] - floor(s))
+  const top = edges((s) => reserved[s] - floor(s))
+  if (!replay) return { names: ['Allocated', 'Reserved, not allocated'], tops: [allocatedTop, top] }
+  const { rounding, whollyFree } = replay
+  return {
+    names: ['Allocated', 'Rounding', 'Inactive split', 'Wholly free'],
+    tops: [allocatedTop, edges((s) => allocated[s] + rounding[s] - floor(s)), edges((s) => reserved[s] - whollyFree[s] - floor(s)), top],
+  }
+}

@@ -1,0 +1,202 @@
+// Reserved memory over events: its segments, and how much of it is allocated, lost to rounding, split or wholly free.
+
+import { partsAt, type Worst, worstMoments } from '../../allocator/curves'
+import { hasAddresses, type Replay, replayOf } from '../../allocator/replay'
+import type { DeviceData } from '../../data/model'
+import { formatBytes, formatCount } from '../../layout/format'
+import { fill, h } from '../../ui/dom'
+import { plural } from '../../ui/format'
+import { MomentBar } from '../../ui/moment'
+import { AxisSwitch } from '../segments/axis-switch'
+import { type Groups, groupsOf } from '../segments/groups'
+import { css, groupColour, type Inks, readInks } from '../segments/inks'
+import { contradictionOf } from '../segments/words'
+import type { View, ViewContext, ViewParts } from '../view'
+import { type ChartChoice, type ChartMark, ReservedChart } from './chart'
+import { figuresOf, momentName } from './words'
+
+/** Curves of more positions than this are not copied out for tests. */
+const MOST_COPIED = 100_000
+
+export class ReservedView implements View {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly parts: ViewParts
+  private readonly moment: MomentBar
+  private readonly chart: ReservedChart
+  private readonly axis: AxisSwitch
+  private readonly words = h('p', { class: 'segments-change soft', role: 'status' })
+  private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
+  private readonly figures = h('dl', { class: 'figures' })
+  private readonly legend = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })
+  private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
+  private readonly body: HTMLElement
+  private readonly pictures: [string | null, HTMLButtonElement][]
+  private readonly only: HTMLButtonElement
+  private readonly worst: HTMLButtonElement
+  private readonly stuck: HTMLButtonElement
+  private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
+  private prepared: { data: unknown; replay: Replay | null; groups: Groups | null; moments: Worst; isEmpty: boolean; doubts: string[] } | null = null
+  private inks: { key: string; inks: Inks } | null = null
+
+  constructor(parts: ViewParts) {
+    this.parts = parts
+    const { store } = parts
+    this.moment = new MomentBar(store)
+    this.chart = new ReservedChart(parts)
+    this.axis = new AxisSwitch(store)
+    this.chart.onSegment = (row, position) => this.openSegment(row, position)
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
+    this.pictures = ([[null, 'Both'], ['parts', 'Parts'], ['segments', 'Segments']] as const).map(([value, label]) =>
+      [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
+    this.only = button('Without allocated', 'Show fragmentation alone', () =>
+      store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'))
+    this.worst = button('Worst fragmentation', 'The moment with the most bytes reserved and not allocated (F)', () => this.goTo('fragmentation'))
+    this.stuck = button('Worst split', 'The moment with the most bytes in rounding and inactive split blocks, which no empty_cache gives back (G)', () => this.goTo('stuck'))
+    this.tools = h('div', { class: 'tools' }, this.axis.element,
+      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Pictures' }, ...this.pictures.map(([, element]) => element)), this.only, this.worst, this.stuck)
+    this.body = h('div', { class: 'segments-body' }, this.chart.element)
+    this.element = h('section', { class: 'reserved-view', 'aria-label': 'Reserved memory' },
+      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.words, this.doubts), this.nothing, this.body, this.legend)
+  }
+
+  show(context: ViewContext): void {
+    const { data, info, state, position, dark } = context
+    this.moment.render(context)
+    this.axis.render(context)
+    if (this.prepared?.data !== data) {
+      const known = hasAddresses(data)
+      const replay = known ? replayOf(data, this.parts.client.manifest.snapshots[info.snapshot]?.settings) : null
+      this.prepared = {
+        data, replay,
+        groups: replay && groupsOf(info, replay.segments),
+        moments: worstMoments(data, replay?.whollyFree ?? null),
+        isEmpty: data.reserved.every((bytes) => bytes === 0),
+        doubts: doubtsOf(data, replay),
+      }
+    }
+    const { replay, groups, moments, isEmpty, doubts } = this.prepared
+    this.shown = { context, replay, moments }
+    const choice = this.choice(context)
+    this.showTools(choice, replay)
+    this.nothing.hidden = !isEmpty
+    this.nothing.textContent = isEmpty ? 'No segment was ever recorded for this device: nothing is known to be reserved.' : ''
+    this.body.hidden = this.legend.hidden = isEmpty
+    fill(this.figures, ...(isEmpty ? [] : figuresOf(data, replay, position)).map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+    this.doubts.hidden = isEmpty || doubts.length === 0
+    this.doubts.textContent = doubts.join(' ')
+    if (isEmpty) return
+    const key = `${dark} ${state.theme}`
+    if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
+    const { inks } = this.inks
+    this.showLegend(inks, groups, replay, choice, dark)
+    this.chart.show(context, replay, groups, inks, choice, this.marks(inks, context, moments))
+  }
+
+  settled(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    if (!this.shown) return false
+    switch (event.key.toLowerCase()) {
+      case 'f': return this.goTo('fragmentation'), true
+      case 'g': return this.goTo('stuck'), true
+      case 't': return this.axis.toggle(), true
+      case 'enter': return document.activeElement?.classList.contains('time-plot') ? (this.parts.store.set({ view: 'segments' }), true) : false
+      default: return this.chart.key(event) || this.moment.key(event)
+    }
+  }
+
+  picture(): HTMLCanvasElement {
+    return this.chart.picture()
+  }
+
+  debug(): unknown {
+    if (!this.shown) return null
+    const { context: { data, position }, replay, moments } = this.shown
+    const copied = data.P <= MOST_COPIED
+    const { columns } = this.chart
+    return {
+      position,
+      parts: replay && partsAt(replay, position),
+      worst: moments,
+      nothing: this.nothing.hidden ? null : this.nothing.textContent,
+      doubts: this.doubts.hidden ? null : this.doubts.textContent,
+      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree] } : null,
+      columns: columns && { position: [...columns.position], allocatedMax: [...columns.allocatedMax], reservedMax: [...columns.reservedMax], fragmentationMax: [...columns.fragmentationMax] },
+      boxes: this.chart.boxes(),
+      ms: { paint: this.chart.paintMs },
+    }
+  }
+
+  private choice({ state: { options } }: ViewContext): ChartChoice {
+    const show = options['reserved.show']
+    return { parts: show !== 'segments', segments: show !== 'parts', fragmentationOnly: options['reserved.base'] === 'none' }
+  }
+
+  private showTools(choice: ChartChoice, replay: Replay | null): void {
+    const shown = choice.parts && choice.segments ? null : choice.parts ? 'parts' : 'segments'
+    for (const [value, button] of this.pictures) button.setAttribute('aria-pressed', String(value === shown))
+    this.only.setAttribute('aria-pressed', String(choice.fragmentationOnly))
+    this.only.hidden = !choice.parts
+    this.stuck.hidden = replay === null
+    const { context } = this.shown!
+    this.worst.hidden = context.info.events === 0
+    if (context.info.events === 0) this.stuck.hidden = true
+  }
+
+  private showLegend(inks: Inks, groups: Groups | null, replay: Replay | null, choice: ChartChoice, dark: boolean): void {
+    const item = (label: string, colour: string): HTMLElement => {
+      const mark = h('span', { class: 'swatch' })
+      mark.style.background = colour
+      mark.style.outline = `1px solid ${css(inks.line)}`
+      return h('li', {}, mark, label)
+    }
+    const parts = replay
+      ? [['Allocated', inks.allocated], ['Rounding', inks.rounding], ['Inactive split', inks.splitArea], ['Wholly free', inks.wholeArea]] as const
+      : [['Allocated', inks.allocated], ['Reserved, not allocated', inks.wholeArea]] as const
+    fill(this.legend,
+      ...(choice.parts ? parts.map(([label, colour]) => item(label, css(colour))) : []),
+      ...(choice.segments && groups ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark)))) : []))
+  }
+
+  private marks(inks: Inks, { data, info }: ViewContext, moments: Worst): ChartMark[] {
+    if (info.events === 0) return []
+    const lost = data.reserved[moments.fragmentation] - data.allocated[moments.fragmentation]
+    const marks: ChartMark[] = [{ position: moments.fragmentation, label: `worst fragmentation, ${formatBytes(lost)}`, colour: inks.peak }]
+    for (const event of info.stats.oom_events.slice(0, 20)) marks.push({ position: event + 1, label: marks.length === 1 ? 'out of memory' : '', colour: inks.oom })
+    return marks
+  }
+
+  private goTo(which: keyof Worst): void {
+    if (!this.shown || this.shown.context.info.events === 0) return
+    const { context: { data }, moments, replay } = this.shown
+    const position = moments[which]
+    this.parts.store.set({ at: position - 1 })
+    const whole = data.reserved[position] - data.allocated[position]
+    const bytes = which === 'stuck' && replay ? whole - replay.whollyFree[position] : whole
+    this.words.textContent = `${which === 'stuck' ? 'Most in rounding and inactive split blocks' : 'Worst fragmentation'}: ${formatBytes(bytes)} at ${momentName(data, position)}.`
+  }
+
+  private openSegment(row: number, position: number): void {
+    const { store } = this.parts
+    if (!this.shown?.replay) return
+    const { 'segments.mode': _, ...options } = store.state.options
+    store.set({ view: 'segments', at: position - 1, options: { ...options, 'segments.focus': this.shown.replay.space.text(this.shown.replay.segments.start[row]) } })
+  }
+}
+
+/** What the curves cannot show or the file contradicts. */
+function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
+  const { info } = data
+  const doubts: string[] = []
+  if (!replay) doubts.push('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): what is not allocated cannot be told apart, and segments cannot be shown.')
+  if (info.events === 0 && info.stats.segments > 0) doubts.push('Recorded without history: only the final state is known, shown as one position.')
+  if (data.reserved.some((bytes) => bytes < 0)) doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
+  else if (data.reserved.some((bytes, s) => bytes < data.allocated[s])) doubts.push('At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.')
+  const contradiction = contradictionOf(info)
+  if (contradiction) doubts.push(contradiction)
+  if (replay && replay.outside > 0) doubts.push(`${formatCount(replay.outside)} of ${plural(data.N, 'allocation')} lay in no segment that the file knows.`)
+  return doubts
+}

@@ -1,0 +1,63 @@
+// What the reserved view says in words.
+
+import { partsAt } from '../../allocator/curves'
+import type { Replay } from '../../allocator/replay'
+import { stateAt } from '../../allocator/state'
+import type { DeviceData } from '../../data/model'
+import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
+import { formatOffset, formatShare, plural } from '../../ui/format'
+import type { Line } from '../timeline/describe'
+import type { Groups } from '../segments/groups'
+import type { Figure } from '../segments/words'
+
+export function momentName(data: DeviceData, position: number): string {
+  if (data.n === 0) return 'final state'
+  if (position === 0) return 'before the first event'
+  return `event ${formatCount(position - 1)}${data.timeUs ? `, ${formatOffset(data.timeUs[position - 1])}` : ''}`
+}
+
+export function figuresOf(data: DeviceData, replay: Replay | null, position: number): Figure[] {
+  const reserved = data.reserved[position]
+  const figure = (name: string, bytes: number, title: string): Figure =>
+    ({ name, value: `${formatBytes(bytes)} (${formatShare(bytes, reserved)})`, title: `${title}: ${formatBytesExact(bytes)}` })
+  const figures: Figure[] = [
+    { name: 'Reserved', value: formatBytes(reserved), title: formatBytesExact(reserved) },
+    figure('Allocated', data.allocated[position], 'Requested bytes of all live allocations'),
+    figure('Fragmentation', reserved - data.allocated[position], 'Reserved minus allocated'),
+  ]
+  if (!replay) return figures
+  const parts = partsAt(replay, position)
+  return [
+    ...figures,
+    figure('Rounding', parts.rounding, 'Bytes of blocks beyond what was asked for'),
+    figure('Inactive split', parts.split, 'Free inside segments that hold something'),
+    figure('Wholly free', parts.whollyFree, 'Segments that hold nothing'),
+  ]
+}
+
+/** The numbers of one moment, for the tooltip. `row`: the segment under the pointer, -1 for none. */
+export function describeMoment(data: DeviceData, replay: Replay | null, groups: Groups | null, position: number, row: number): Line[] {
+  const lines: Line[] = []
+  if (replay && groups && row >= 0) {
+    const { segments } = replay
+    lines.push({ kind: 'title', text: `segment of ${formatBytes(segments.end[row] - segments.start[row])} at ${replay.space.text(segments.start[row])}` })
+    lines.push({ kind: 'plain', text: groups.names[groups.of[row]] })
+    const from = segments.from[row] === 0 ? 'before the trace' : `event ${formatCount(segments.from[row] - 1)}`
+    const to = segments.to[row] >= data.P ? 'still there at the end' : `event ${formatCount(segments.to[row] - 1)}`
+    if (data.n > 0) lines.push({ kind: 'plain', text: `${from} → ${to}${segments.expandable[row] ? ' (at this size)' : ''}` })
+  }
+  const [reserved, ...rest] = figuresOf(data, replay, position)
+  lines.push({ kind: lines.length ? 'plain' : 'title', text: `${reserved.value} reserved` })
+  for (const { name, value } of rest) lines.push({ kind: 'plain', text: `${value} ${name.toLowerCase()}` })
+  if (replay) {
+    const { totals, segments, start, end } = stateAt(replay, position)
+    if (totals.largestIn >= 0) {
+      const size = end[totals.largestIn] - start[totals.largestIn]
+      lines.push({ kind: 'plain', text: `${formatBytes(totals.largestFree)} largest free range, in the ${formatBytes(size)} segment at ${replay.space.text(start[totals.largestIn])}` })
+    }
+    lines.push({ kind: 'plain', text: plural(segments, 'segment') })
+    if (totals.pending > 0) lines.push({ kind: 'plain', text: `${formatBytes(totals.pending)} of allocated pending free` })
+  }
+  lines.push({ kind: 'soft', text: momentName(data, position) })
+  return lines
+}

@@ -1,0 +1,75 @@
+// Colours of the allocator's views: those of the style sheet, and tones made from them.
+
+import type { Rgb } from './row-raster'
+import { oklch } from '../timeline/colours'
+
+export interface Inks {
+  panel: Rgb
+  ink: Rgb
+  soft: Rgb
+  line: Rgb
+  accent: Rgb
+  peak: Rgb
+  oom: Rgb
+  reserved: Rgb
+  /** Free bytes in a segment that holds something. */
+  split: Rgb
+  /** The same as an area of a chart, where it has to stand out from what is wholly free. */
+  splitArea: Rgb
+  wholeArea: Rgb
+  /** A wholly free segment. */
+  whole: Rgb
+  /** Bytes of a block that nobody asked for. */
+  rounding: Rgb
+  pending: Rgb
+  allocated: Rgb
+}
+
+export function readInks(element: Element, dark: boolean): Inks {
+  const style = getComputedStyle(element)
+  const read = (name: string): Rgb => parseHex(style.getPropertyValue(`--${name}`).trim())
+  const panel = read('panel')
+  const ink = read('ink')
+  return {
+    panel, ink,
+    soft: read('ink-soft'), line: read('line'), accent: read('accent'), peak: read('peak'), oom: read('oom'), reserved: read('reserved'),
+    split: mix(panel, ink, dark ? 0.2 : 0.14),
+    splitArea: dark ? oklch(0.68, 0.11, 75) : oklch(0.8, 0.12, 80),
+    wholeArea: mix(panel, ink, dark ? 0.22 : 0.13),
+    whole: mix(panel, ink, dark ? 0.09 : 0.05),
+    rounding: dark ? [214, 92, 150] : [190, 46, 118],
+    pending: read('peak'),
+    allocated: dark ? oklch(0.66, 0.1, 250) : oklch(0.66, 0.105, 250),
+  }
+}
+
+/** share 0: a, 1: b. */
+export function mix(a: Rgb, b: Rgb, share: number): Rgb {
+  return [0, 1, 2].map((i) => Math.round(a[i] + (b[i] - a[i]) * share)) as unknown as Rgb
+}
+
+export function css([r, g, b]: Rgb, alpha = 1): string {
+  return alpha === 1 ? `rgb(${r} ${g} ${b})` : `rgb(${r} ${g} ${b} / ${alpha})`
+}
+
+/** A pixel of an ImageData seen as 32-bit words; all machines that run browsers are little-endian. */
+export function word([r, g, b]: Rgb): number {
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
+}
+
+/** Black or white, whichever can be read better on a colour. */
+export function textOn([r, g, b]: Rgb): string {
+  const linear = (byte: number): number => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4)
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#000' : '#fff'
+}
+
+/** Colours of memory pools and streams: hues far apart, the same order every time. */
+export function groupColour(index: number, dark: boolean): Rgb {
+  return oklch(dark ? 0.62 : 0.72, 0.09, (250 + index * 137.508) % 360)
+}
+
+function parseHex(text: string): Rgb {
+  const match = /^#([0-9a-f]{6})/i.exec(text)
+  const bits = match ? parseInt(match[1], 16) : 0x808080
+  return [bits >> 16, (bits >> 8) & 255, bits & 255]
+}

@@ -1,0 +1,31 @@
+// What the fills of the allocator's views stand for.
+
+import { fill, h } from '../../ui/dom'
+import { css, type Inks, mix } from './inks'
+
+export class Legend {
+  readonly element = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })
+  private drawn = ''
+
+  render(inks: Inks, by: string): void {
+    const { element } = this
+    element.hidden = false
+    const key = JSON.stringify([inks, by])
+    if (key === this.drawn) return
+    this.drawn = key
+    const item = (label: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
+      const mark = h('span', { class: 'swatch' })
+      Object.assign(mark.style, style)
+      return h('li', {}, mark, label)
+    }
+    const stripes = `repeating-linear-gradient(135deg, ${css(inks.pending)} 0 2px, ${css(inks.allocated)} 2px 4px)`
+    fill(element,
+      item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }),
+      item('Pending free', { background: stripes }),
+      item('Rounding', { background: css(inks.rounding) }),
+      item('Free, inactive split', { background: css(inks.split) }),
+      item('Wholly free segment', { background: css(inks.whole), outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}` }),
+      item('Allocated by this event', { outline: `2px solid ${css(inks.oom)}`, background: 'transparent' }),
+      item('Freed by it', { outline: `2px dashed ${css(inks.oom)}`, background: 'transparent' }))
+  }
+}

@@ -1,0 +1,179 @@
+// Where segments lie in the map: group by group, side by side on lines, the large ones wrapped over many.
+
+import type { AllocatorState } from '../../allocator/state'
+import type { Groups } from './groups'
+
+export const LINE = 18
+export const LINE_STEP = 23
+export const HEADER = 30
+const GAP = 6
+const MIN_WIDTH = 3
+/** Beyond this many lines browsers lose count of pixels. */
+const MOST_LINES = 40_000
+
+export type Sort = 'address' | 'size' | 'free'
+
+/** A part of a segment on one line. */
+export interface Piece {
+  segment: number
+  line: number
+  /** CSS pixels from the left of the plot. */
+  x: number
+  width: number
+  /** Addresses [from, to). */
+  from: number
+  to: number
+}
+
+export interface MapGroup {
+  group: number
+  /** CSS pixels from the top. */
+  y: number
+  segments: number
+  bytes: number
+  free: number
+  wholly: number
+  /** Bytes of one full line. */
+  lineBytes: number
+}
+
+export interface MapLayout {
+  width: number
+  height: number
+  groups: MapGroup[]
+  /** In reading order. */
+  pieces: Piece[]
+  /** Top of each line, and its first piece (one more entry than lines). */
+  lineY: Float64Array
+  lineFirst: Int32Array
+  /** First piece of each segment; -1 for what is not shown. */
+  pieceOf: Int32Array
+}
+
+export interface MapWish {
+  /** Of the plot, in CSS pixels. */
+  width: number
+  height: number
+  sort: Sort
+  /** Doublings of the scale that would show everything. */
+  zoom: number
+  /** The one segment to show; -1: all. */
+  focus: number
+}
+
+export function layOutMap(state: AllocatorState, groups: Groups, wish: MapWish): MapLayout {
+  const shown = byGroup(state, groups, wish)
+  const width = Math.max(40, wish.width)
+  const scale = scaleOf(state, groups, shown, wish)
+  const out: MapLayout = { width, height: 0, groups: [], pieces: [], lineY: new Float64Array(0), lineFirst: new Int32Array(0), pieceOf: new Int32Array(state.segments).fill(-1) }
+  const lineY: number[] = []
+  const lineFirst: number[] = []
+  let y = 0
+  for (const { group, segments } of shown) {
+    const lineBytes = scale[Number(groups.large[group])]
+    const entry: MapGroup = { group, y, segments: segments.length, bytes: 0, free: 0, wholly: 0, lineBytes }
+    y += HEADER
+    // A line holds as many whole segments as its bytes say: the gaps between them are taken off first.
+    const perPixel = lineBytes / (width - gapsOf(state, segments, lineBytes, width))
+    let x = Infinity
+    const newLine = (): void => {
+      lineY.push(y)
+      lineFirst.push(out.pieces.length)
+      y += LINE_STEP
+      x = 0
+    }
+    for (const segment of segments) {
+      const size = state.end[segment] - state.start[segment]
+      const isWhole = state.free[segment] >= size
+      entry.bytes += size
+      entry.free += isWhole ? 0 : state.free[segment]
+      entry.wholly += isWhole ? size : 0
+      const needed = Math.max(MIN_WIDTH, size / perPixel)
+      if (x > 0 && x + needed > width + 0.5) newLine()
+      out.pieceOf[segment] = out.pieces.length
+      let from = state.start[segment]
+      do {
+        if (x >= width) newLine()
+        const to = Math.min(state.end[segment], from + (width - x) * perPixel)
+        // What rounding leaves over is no line of its own.
+        const last = state.end[segment] - to < perPixel / 2 ? state.end[segment] : to
+        const length = Math.min(width - x, Math.max(MIN_WIDTH, (last - from) / perPixel))
+        out.pieces.push({ segment, line: lineY.length - 1, x, width: length, from, to: last })
+        x += length
+        from = last
+      } while (from < state.end[segment])
+      x += GAP
+    }
+    y += 8
+    out.groups.push(entry)
+  }
+  lineFirst.push(out.pieces.length)
+  return { ...out, height: y, lineY: Float64Array.from(lineY), lineFirst: Int32Array.from(lineFirst) }
+}
+
+/** Index of the piece at a place of the plot (CSS pixels); -1 where there is none. */
+export function pieceAt(layout: MapLayout, x: number, y: number): number {
+  const line = lineAt(layout, y)
+  if (line < 0 || y >= layout.lineY[line] + LINE) return -1
+  for (let i = layout.lineFirst[line]; i < layout.lineFirst[line + 1]; i++) {
+    const { x: left, width } = layout.pieces[i]
+    if (x >= left && x < left + width) return i
+  }
+  return -1
+}
+
+/** The last line that begins at or above y; -1 above all. */
+export function lineAt({ lineY }: MapLayout, y: number): number {
+  let low = 0
+  let high = lineY.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (lineY[middle] <= y) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}
+
+interface Shown {
+  group: number
+  segments: number[]
+}
+
+function byGroup(state: AllocatorState, groups: Groups, { sort, focus }: MapWish): Shown[] {
+  const lists: number[][] = Array.from({ length: groups.count + 1 }, () => [])
+  for (let segment = 0; segment < state.segments; segment++) {
+    if (focus >= 0 && segment !== focus) continue
+    lists[state.row[segment] < 0 ? groups.unknown : groups.of[state.row[segment]]].push(segment)
+  }
+  const size = (segment: number): number => state.end[segment] - state.start[segment]
+  for (const list of lists) {
+    if (sort === 'size') list.sort((a, b) => size(b) - size(a) || a - b)
+    if (sort === 'free') list.sort((a, b) => state.free[b] - state.free[a] || a - b)
+  }
+  return lists.map((segments, group) => ({ group, segments })).filter(({ segments }) => segments.length > 0)
+}
+
+/** Pixels that the gaps of a line take where its segments are as large as the middle one; never more than a third of it. */
+function gapsOf(state: AllocatorState, segments: number[], lineBytes: number, width: number): number {
+  const sizes = segments.map((segment) => state.end[segment] - state.start[segment]).sort((a, b) => a - b)
+  const middle = sizes[sizes.length >> 1]
+  return Math.min(width / 3, GAP * Math.max(0, Math.floor(lineBytes / middle) - 1))
+}
+
+/**
+ * Bytes per line of small and of large groups, powers of two: as coarse as it takes to show everything at once. Small
+ * blocks get a scale of their own: next to segments a thousand times as large nothing would be seen of them.
+ */
+function scaleOf(state: AllocatorState, groups: Groups, shown: Shown[], { height, zoom }: MapWish): [number, number] {
+  const bytes = [0, 0]
+  for (const { group, segments } of shown) {
+    const kind = Number(groups.large[group])
+    for (const segment of segments) bytes[kind] += state.end[segment] - state.start[segment]
+  }
+  const lines = Math.max(4, (height - shown.length * (HEADER + 8)) / LINE_STEP)
+  const budget = bytes[0] && bytes[1] ? [Math.max(1, lines * 0.35), Math.max(2, lines * 0.65)] : [lines, lines]
+  return [0, 1].map((kind) => {
+    const wanted = 2 ** Math.ceil(Math.log2(bytes[kind] / Math.max(1, budget[kind]) + 1))
+    return Math.max(bytes[kind] / MOST_LINES, 64, wanted / 2 ** zoom)
+  }) as [number, number]
+}

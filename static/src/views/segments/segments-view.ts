@@ -1,0 +1,182 @@
+// The allocator's state: segments and their blocks at one moment, or over time.
+
+import { hasAddresses, type Replay, replayOf } from '../../allocator/replay'
+import { type AllocatorState, stateAt } from '../../allocator/state'
+import { fill, h } from '../../ui/dom'
+import { MomentBar } from '../../ui/moment'
+import type { View, ViewContext, ViewParts } from '../view'
+import { AxisSwitch } from './axis-switch'
+import { debugState } from './debug'
+import { type Groups, groupsOf } from './groups'
+import { type Inks, readInks } from './inks'
+import { Legend } from './legend'
+import type { Sort } from './map-layout'
+import { type MapChoice, MomentMap } from './moment-map'
+import { TimeMap } from './time-map'
+import { changeOf, doubtsOf, figuresOf } from './words'
+
+const SORTS: readonly [Sort, string][] = [['address', 'by address'], ['size', 'by size'], ['free', 'by free bytes']]
+const MOST_ZOOM = 12
+
+export class SegmentsView implements View {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly parts: ViewParts
+  private readonly moment: MomentBar
+  private readonly map: MomentMap
+  private readonly time: TimeMap
+  private readonly axis: AxisSwitch
+  private readonly legend = new Legend()
+  private readonly change = h('p', { class: 'segments-change soft' })
+  private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
+  private readonly figures = h('dl', { class: 'figures' })
+  private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
+  private readonly body: HTMLElement
+  private readonly modes: Record<'moment' | 'time', HTMLButtonElement>
+  private readonly sort: HTMLSelectElement
+  private readonly mapTools: HTMLElement
+  private readonly whole: HTMLButtonElement
+  private shown: { context: ViewContext; replay: Replay; state: AllocatorState; groups: Groups } | null = null
+  private inks: { key: string; inks: Inks } | null = null
+  private grouped: { replay: Replay; groups: Groups } | null = null
+  private replayMs = 0
+
+  constructor(parts: ViewParts) {
+    this.parts = parts
+    const { store } = parts
+    this.moment = new MomentBar(store)
+    this.map = new MomentMap(parts)
+    this.time = new TimeMap(parts)
+    this.axis = new AxisSwitch(store)
+    this.map.onFocus = (address) => store.setOption('segments.focus', address === null ? null : (this.shown?.replay.space.text(address) ?? null))
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
+    this.modes = {
+      moment: button('At a moment', 'Segments and blocks at one moment (V)', () => store.setOption('segments.mode', null)),
+      time: button('Over time', 'Blocks by address over events (V)', () => store.setOption('segments.mode', 'time')),
+    }
+    this.sort = h('select', { 'aria-label': 'Order of segments', title: 'Order of segments' }, ...SORTS.map(([value, label]) => h('option', { value }, label)))
+    this.sort.addEventListener('change', () => store.setOption('segments.sort', this.sort.value === 'address' ? null : this.sort.value))
+    this.whole = button('All segments', 'Show all segments again (Z)', () => store.setOption('segments.focus', null))
+    this.mapTools = h('div', { class: 'tools' }, this.sort,
+      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Scale' },
+        button('−', 'Smaller (−)', () => this.zoomBy(-1)), button('+', 'Larger (+)', () => this.zoomBy(1))),
+      this.whole)
+    this.tools = h('div', { class: 'tools' },
+      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Segments' }, this.modes.moment, this.modes.time), this.mapTools, this.axis.element)
+    this.body = h('div', { class: 'segments-body' }, this.map.element, this.time.element)
+    this.element = h('section', { class: 'segments-view', 'aria-label': 'Segments' },
+      h('div', { class: 'segments-top' }, this.moment.element, this.change, this.figures, this.doubts), this.nothing, this.body, this.legend.element)
+  }
+
+  show(context: ViewContext): void {
+    const { data, info, state, position } = context
+    this.moment.render(context)
+    const byTime = state.options['segments.mode'] === 'time'
+    for (const [mode, button] of Object.entries(this.modes)) button.setAttribute('aria-pressed', String((mode === 'time') === byTime))
+    this.mapTools.hidden = byTime
+    this.axis.element.hidden = !byTime
+    this.axis.render(context)
+    if (!hasAddresses(data)) return this.showNothing('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.')
+    const began = performance.now()
+    const replay = replayOf(data, this.parts.client.manifest.snapshots[info.snapshot]?.settings)
+    if (this.shown?.replay !== replay) this.replayMs = performance.now() - began
+    const allocator = this.shown?.replay === replay && this.shown.state.position === position ? this.shown.state : stateAt(replay, position)
+    if (this.grouped?.replay !== replay) this.grouped = { replay, groups: groupsOf(info, replay.segments) }
+    const { groups } = this.grouped
+    this.shown = { context, replay, state: allocator, groups }
+    if (replay.segments.count === 0 && data.N === 0) return this.showNothing('Nothing was recorded for this device: no segments and no blocks.')
+    this.nothing.hidden = allocator.segments > 0 || byTime
+    this.nothing.textContent = this.nothing.hidden ? '' : 'No segment exists at this moment.'
+    this.body.hidden = false
+    this.showNumbers()
+    const inks = this.inksOf(context)
+    this.legend.render(inks, context.colouring.by)
+    this.map.element.hidden = byTime
+    this.time.element.hidden = !byTime
+    if (byTime) this.time.show(context, replay, groups, inks)
+    else this.map.show(context, { replay, state: allocator, colouring: context.colouring, matches: context.matches, inks }, groups, this.choice(context, replay))
+  }
+
+  settled(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    const { shown } = this
+    if (!shown) return false
+    const byTime = shown.context.state.options['segments.mode'] === 'time'
+    if (event.key.toLowerCase() === 'v') return this.parts.store.setOption('segments.mode', byTime ? null : 'time'), true
+    if (byTime && event.key.toLowerCase() === 't') return this.axis.toggle(), true
+    if (byTime ? this.time.key(event) : this.map.key(event)) return true
+    if (!byTime && (event.key === '+' || event.key === '=')) return this.zoomBy(1), true
+    if (!byTime && (event.key === '-' || event.key === '_')) return this.zoomBy(-1), true
+    return this.moment.key(event)
+  }
+
+  picture(): HTMLCanvasElement {
+    return this.shown?.context.state.options['segments.mode'] === 'time' ? this.time.picture() : this.map.picture()
+  }
+
+  debug(): unknown {
+    if (!this.shown) return { nothing: this.nothing.textContent }
+    const { context, replay, state, groups } = this.shown
+    const byTime = context.state.options['segments.mode'] === 'time'
+    let largest = -1
+    for (const id of state.blockId) if (id >= 0 && (largest < 0 || replay.data.size[id] > replay.data.size[largest])) largest = id
+    return {
+      ...debugState(state, replay, groups),
+      mode: byTime ? 'time' : 'moment',
+      nothing: this.nothing.hidden ? null : this.nothing.textContent,
+      doubts: this.doubts.hidden ? null : this.doubts.textContent,
+      largest: largest < 0 ? null : { id: largest, ...(byTime ? this.time.placeOf(largest) : this.map.placeOf(largest)) },
+      seen: this.time.seen,
+      ms: { replay: this.replayMs, paint: this.time.paintMs },
+    }
+  }
+
+  private choice({ state }: ViewContext, replay: Replay): MapChoice {
+    const { 'segments.sort': sort, 'segments.zoom': zoom, 'segments.focus': focus } = state.options
+    this.sort.value = SORTS.some(([value]) => value === sort) ? sort : 'address'
+    const choice = {
+      sort: this.sort.value as Sort,
+      zoom: /^\d{1,2}$/.test(zoom ?? '') ? Math.min(MOST_ZOOM, Number(zoom)) : 0,
+      focus: focus ? replay.space.read(focus) : null,
+    }
+    this.whole.hidden = choice.focus === null
+    return choice
+  }
+
+  private zoomBy(by: number): void {
+    if (!this.shown) return
+    const { zoom } = this.choice(this.shown.context, this.shown.replay)
+    const next = Math.min(MOST_ZOOM, Math.max(0, zoom + by))
+    this.parts.store.setOption('segments.zoom', next === 0 ? null : String(next))
+  }
+
+  private showNumbers(): void {
+    const { state, replay, context } = this.shown!
+    fill(this.figures, ...figuresOf(state, replay).map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+    const change = changeOf(state, replay)
+    this.change.textContent = change ? `This event ${change}.` : ''
+    const doubts = doubtsOf(state, replay, context.info)
+    this.doubts.hidden = doubts.length === 0
+    this.doubts.textContent = doubts.join(' ')
+  }
+
+  private showNothing(why: string): void {
+    this.shown = null
+    this.nothing.textContent = why
+    this.nothing.hidden = false
+    this.body.hidden = true
+    this.legend.element.hidden = true
+    fill(this.figures)
+    this.change.textContent = ''
+    this.doubts.hidden = true
+  }
+
+  private inksOf({ dark, state }: ViewContext): Inks {
+    const key = `${dark} ${state.theme}`
+    if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
+    return this.inks.inks
+  }
+}

@@ -1,0 +1,97 @@
+// What a table is made of: columns that say of a row what stands on screen, in a file, and what it sorts by.
+
+import { formatBytes, formatCount, formatDuration } from '../../layout/format'
+import { formatShare } from '../../ui/format'
+import { keysOf, type SortKeys } from './order'
+
+export type Value = string | number | null
+
+export interface Column {
+  /** In options and files. */
+  name: string
+  title: string
+  /** What the numbers mean, in a sentence. */
+  hint: string
+  /** Least width in pixels. */
+  width: number
+  /** Share of the room that is left over. */
+  grow: number
+  /** 1: always there; 2, 3: gone where the window is narrow. */
+  level: 1 | 2 | 3
+  isNumber: boolean
+  text(row: number): string
+  /** Said when the pointer rests on it; null: the text. */
+  tip: ((row: number) => string) | null
+  keys(rows: Int32Array): SortKeys
+  /** Of all rows together; null: nothing to add up. */
+  total: string | null
+}
+
+/** A column of a file. Numbers plain, missing ones null. */
+export interface Field {
+  name: string
+  value(row: number): Value
+  total: Value
+}
+
+export interface Table {
+  columns: Column[]
+  fields: Field[]
+  /** In their own order, which ties keep. */
+  rows: Int32Array
+  /** Whether a row goes back because nothing in it matches the query. */
+  isDim(row: number): boolean
+  /** The query that names a row; null: none can. */
+  queryOf(row: number): string | null
+}
+
+type Shape = Pick<Column, 'name' | 'title' | 'hint' | 'level'> & Partial<Column>
+
+/** A column of numbers; NaN: nothing to say. */
+export function numbers(shape: Shape, of: (row: number) => number, write: (value: number) => string, total: number | null = null): Column {
+  return {
+    width: 96, grow: 0, isNumber: true, tip: null,
+    text: (row) => {
+      const value = of(row)
+      return Number.isNaN(value) ? '–' : write(value)
+    },
+    keys: (rows) => keysOf(Float64Array.from(rows, of)),
+    total: total === null ? null : write(total),
+    ...shape,
+  }
+}
+
+export function bytes(shape: Shape, of: (row: number) => number, total: number | null = null): Column {
+  return numbers({ tip: (row) => `${formatCount(of(row))} B`, ...shape }, of, formatBytes, total)
+}
+
+export function counts(shape: Shape, of: (row: number) => number, total: number | null = null): Column {
+  return numbers(shape, of, formatCount, total)
+}
+
+export function shares(shape: Shape, of: (row: number) => number, whole: number, total: number): Column {
+  return numbers({ width: 78, ...shape }, of, (value) => formatShare(value, whole), total)
+}
+
+/** Lengths of time or numbers of events, that are "at least" where `isOpen`. */
+export function spans(shape: Shape, of: (row: number) => number, isOpen: (row: number) => boolean, unit: 'events' | 'us', total: [number, boolean] | null): Column {
+  const write = (value: number, open: boolean): string =>
+    (open ? '≥ ' : '') + (unit === 'us' ? formatDuration(value) : formatCount(value >= 100 ? Math.round(value) : Number(value.toPrecision(3))))
+  return {
+    ...numbers({ width: 104, ...shape }, of, String),
+    text: (row) => {
+      const value = of(row)
+      return Number.isNaN(value) ? '–' : write(value, isOpen(row))
+    },
+    total: total && !Number.isNaN(total[0]) ? write(...total) : null,
+  }
+}
+
+export function field(name: string, value: (row: number) => Value, total: Value = null): Field {
+  return { name, value, total }
+}
+
+/** For files: NaN is a missing number. */
+export function plain(value: number): number | null {
+  return Number.isNaN(value) ? null : value
+}

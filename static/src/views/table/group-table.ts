@@ -1,0 +1,99 @@
+// The table of groups: what each holds at the moment and at the peak, and what went through it.
+
+import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
+import { type Column, bytes, counts, type Field, field, plain, shares, spans, type Table } from './columns'
+import type { Grouping, Groups } from './grouping'
+import { keysOf, ranksOf } from './order'
+import { type LiveSums, type Sums, total } from './sums'
+
+export interface GroupParts {
+  info: DeviceInfo
+  data: DeviceData
+  stacks: Stacks
+  grouping: Grouping
+  /** "stack", "function", …: heads the first column. */
+  word: string
+  groups: Groups
+  rows: Int32Array
+  sums: Sums
+  live: LiveSums
+}
+
+/** Groups in which nothing counts are no rows. */
+export function groupRows({ count }: Sums): Int32Array {
+  return Int32Array.from(count.keys()).filter((group) => count[group] > 0)
+}
+
+export function groupTable(parts: GroupParts): Table {
+  const { groups, rows, sums } = parts
+  return {
+    columns: columnsOf(parts),
+    fields: fieldsOf(parts),
+    rows,
+    isDim: (group) => sums.matching[group] === 0,
+    queryOf: groups.queryOf,
+  }
+}
+
+function columnsOf({ info, word, groups, sums, live }: GroupParts): Column[] {
+  const isOpen = (group: number): boolean => sums.open[group] > 0
+  const all = total(sums.count)
+  const anyOpen = total(sums.open) > 0
+  const us = sums.us
+  return [
+    nameColumn(word, groups),
+    bytes({ name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 }, (g) => live.bytes[g], total(live.bytes)),
+    counts({ name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 1, width: 88 }, (g) => live.count[g], total(live.count)),
+    bytes({ name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 2 }, (g) => sums.peak[g], total(sums.peak)),
+    shares({ name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 2 }, (g) => sums.peak[g], info.peakBytes, total(sums.peak)),
+    counts({ name: 'count', title: 'Count', hint: 'Allocations in all, live or not', level: 2, width: 84 }, (g) => sums.count[g], all),
+    bytes({ name: 'total', title: 'Total', hint: 'Bytes of all its allocations together, live or not', level: 3 }, (g) => sums.bytes[g], total(sums.bytes)),
+    spans({ name: 'lifetime', title: 'Mean events', hint: 'Mean lifetime in events; at least that where an end lies outside the trace', level: 3 },
+      (g) => sums.events[g] / sums.count[g], isOpen, 'events', [total(sums.events) / all, anyOpen]),
+    ...(us
+      ? [spans({ name: 'time', title: 'Mean time', hint: 'Mean lifetime; at least that where an end lies outside the trace', level: 3 },
+          (g) => us[g] / sums.count[g], isOpen, 'us', [total(us) / all, anyOpen])]
+      : []),
+  ]
+}
+
+function nameColumn(word: string, groups: Groups): Column {
+  const { numberOf, fullNameOf } = groups
+  return {
+    name: 'name', title: word[0].toUpperCase() + word.slice(1), hint: `The ${word}`, width: 170, grow: 1, level: 1, isNumber: false,
+    text: groups.nameOf,
+    tip: fullNameOf,
+    keys: (rows) => keysOf(numberOf ? Float64Array.from(rows, numberOf) : ranksOf(Array.from(rows, fullNameOf))),
+    total: null,
+  }
+}
+
+function fieldsOf({ info, stacks, grouping, word, groups, sums, live }: GroupParts): Field[] {
+  const all = total(sums.count)
+  const us = sums.us
+  const share = (peak: number): number | null => (info.peakBytes > 0 ? peak / info.peakBytes : null)
+  const size = grouping === 'size'
+  return [
+    ...(grouping === 'stack'
+      ? [field('stack', (g) => g), ...frameFields(stacks, (g) => g)]
+      : [field(word, (g) => (size ? groups.numberOf!(g) : groups.fullNameOf(g)))]),
+    field('live_bytes', (g) => live.bytes[g], total(live.bytes)),
+    field('live_count', (g) => live.count[g], total(live.count)),
+    field('peak_bytes', (g) => sums.peak[g], total(sums.peak)),
+    field('peak_share', (g) => share(sums.peak[g]), share(total(sums.peak))),
+    field('count', (g) => sums.count[g], all),
+    field('total_bytes', (g) => sums.bytes[g], total(sums.bytes)),
+    field('mean_lifetime_events', (g) => sums.events[g] / sums.count[g], plain(total(sums.events) / all)),
+    field('mean_lifetime_us', (g) => (us ? us[g] / sums.count[g] : null), us && plain(total(us) / all)),
+    field('open_ended', (g) => sums.open[g], total(sums.open)),
+  ]
+}
+
+/** function, file and line of the frame that says most. */
+export function frameFields(stacks: Stacks, stackOf: (row: number) => number): Field[] {
+  return [
+    field('function', (row) => stacks.top(stackOf(row))?.name ?? null),
+    field('file', (row) => stacks.top(stackOf(row))?.filename ?? null),
+    field('line', (row) => stacks.top(stackOf(row))?.line ?? null),
+  ]
+}

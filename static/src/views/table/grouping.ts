@@ -1,0 +1,173 @@
+// What allocations are grouped by: a group for each, the group's name, and the query that names it.
+
+import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
+import { formatBytesExact } from '../../layout/format'
+import { stepsOf } from '../../steps/steps'
+import { shortPath } from '../../ui/format'
+import { describeFrame } from '../timeline/describe'
+
+export type Grouping = 'allocation' | 'stack' | 'func' | 'file' | 'line' | 'category' | 'step' | 'size' | 'stream' | 'pool'
+
+/** In the order of the menu, with their words there. */
+export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
+  ['allocation', 'Allocations', 'allocation'],
+  ['stack', 'By stack', 'stack'],
+  ['func', 'By function', 'function'],
+  ['file', 'By file', 'file'],
+  ['line', 'By line', 'line'],
+  ['category', 'By category', 'category'],
+  ['step', 'By step', 'step'],
+  ['size', 'By size', 'size'],
+  ['stream', 'By stream', 'stream'],
+  ['pool', 'By pool', 'pool'],
+]
+
+/** Callers named with a stack. */
+const CALLERS = 2
+
+export interface Groups {
+  count: number
+  /** Group of each allocation (length N). */
+  of: ArrayLike<number>
+  /** On screen. */
+  nameOf(group: number): string
+  /** In full, for files and tooltips. */
+  fullNameOf(group: number): string
+  /** The query that finds the group; null where none can say it. */
+  queryOf(group: number): string | null
+  /** What its rows sort by when sorted by name; null: the text. */
+  numberOf: ((group: number) => number) | null
+}
+
+/** Why a grouping cannot be had for this device; null when it can. */
+export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
+  if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
+  if (grouping === 'stream' || grouping === 'pool') return info.leftOut.includes(grouping) ? 'left out of this report to fit its size' : null
+  return null
+}
+
+/** O(N + stacks). */
+export function groupsOf(grouping: Exclude<Grouping, 'allocation'>, info: DeviceInfo, data: DeviceData, stacks: Stacks): Groups {
+  switch (grouping) {
+    case 'stack': return byStack(data, stacks)
+    case 'func': return byFrame(data, stacks, (stack) => stacks.top(stack)?.name ?? '', (name) => `func:${quoted(name)}`, (name) => name)
+    case 'file': return byFrame(data, stacks, (stack) => stacks.top(stack)?.filename ?? '', (file) => `file:${quoted(file)}`, shortPath)
+    case 'line': return byFrame(data, stacks, lineOf(stacks), (line) => (hasLine(line) ? `file:${quoted(line)}` : `func:${quoted(line)}`), shortPath)
+    case 'category': return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
+    case 'stream': return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
+    case 'pool': return named(data.pool, info.pools, (name) => `pool:${name === '' ? 'none' : quoted(name)}`, 'no pool')
+    case 'step': return byStep(info, data)
+    case 'size': return bySize(data)
+  }
+}
+
+/** Text as one term of a query. */
+export function quoted(text: string): string {
+  return /^[\w-]+$/.test(text) ? text : `"${text.replaceAll('"', '""')}"`
+}
+
+function byStack(data: DeviceData, stacks: Stacks): Groups {
+  const topOf = (stack: number): string => {
+    const top = stacks.top(stack)
+    return top ? describeFrame(top) : 'no stack'
+  }
+  return {
+    count: stacks.count,
+    of: data.stack,
+    nameOf: (stack) => [topOf(stack), ...callersOf(stacks, stack)].join('  ←  '),
+    fullNameOf: topOf,
+    queryOf: (stack) => `stack:${stack}`,
+    numberOf: null,
+  }
+}
+
+/** The nearest callers in the program's own language: many stacks share their top. */
+function callersOf(stacks: Stacks, stack: number): string[] {
+  const top = stacks.top(stack)
+  if (!top) return []
+  const frames = stacks.frames(stack)
+  return frames.slice(frames.indexOf(top) + 1).filter((frame) => frame.python && !frame.noise).slice(0, CALLERS).map(describeFrame)
+}
+
+/** Stacks whose telling frames say the same are one group; "" is the group of those without. */
+function byFrame(
+  data: DeviceData, stacks: Stacks, textOf: (stack: number) => string, query: (text: string) => string, short: (text: string) => string,
+): Groups {
+  const texts: string[] = []
+  const numbers = new Map<string, number>()
+  const groupOf = new Int32Array(stacks.count).fill(-1)
+  // Only stacks that occur: a report of many devices holds those of all.
+  const of = Int32Array.from(data.stack, (stack) => {
+    if (groupOf[stack] < 0) {
+      const text = textOf(stack)
+      let number = numbers.get(text)
+      if (number === undefined) numbers.set(text, (number = texts.push(text) - 1))
+      groupOf[stack] = number
+    }
+    return groupOf[stack]
+  })
+  return {
+    count: texts.length,
+    of,
+    nameOf: (group) => short(texts[group]) || 'not known',
+    fullNameOf: (group) => texts[group],
+    queryOf: (group) => (texts[group] ? query(texts[group]) : null),
+    numberOf: null,
+  }
+}
+
+/** "file:line" of the telling frame; its name where it has no file. */
+function lineOf(stacks: Stacks): (stack: number) => string {
+  return (stack) => {
+    const top = stacks.top(stack)
+    if (!top) return ''
+    return top.filename && top.filename !== '??' && top.line > 0 ? `${top.filename}:${top.line}` : top.name
+  }
+}
+
+function hasLine(text: string): boolean {
+  return /:\d+$/.test(text)
+}
+
+function named(of: ArrayLike<number>, names: readonly string[], query: (name: string) => string | null, none: string): Groups {
+  const isNumbers = names.every((name) => name === '' || /^-?\d{1,15}$/.test(name))
+  return {
+    count: names.length,
+    of,
+    nameOf: (group) => names[group] || none,
+    fullNameOf: (group) => names[group],
+    queryOf: (group) => query(names[group]),
+    numberOf: isNumbers ? (group) => (names[group] === '' ? NaN : Number(names[group])) : null,
+  }
+}
+
+function byStep(info: DeviceInfo, data: DeviceData): Groups {
+  const steps = stepsOf(info, data)
+  const names = ['', ...(steps?.names ?? [])]
+  return {
+    count: names.length,
+    of: steps ? steps.of.map((step) => step + 1) : new Int32Array(data.N),
+    nameOf: (group) => names[group] || 'outside all steps',
+    fullNameOf: (group) => names[group],
+    queryOf: (group) => (group > 0 ? `step:${steps!.numbers[group - 1]}` : null),
+    numberOf: (group) => (group > 0 ? group : NaN),
+  }
+}
+
+function bySize({ size }: DeviceData): Groups {
+  const sizes: number[] = []
+  const numbers = new Map<number, number>()
+  const of = Int32Array.from(size, (bytes) => {
+    let number = numbers.get(bytes)
+    if (number === undefined) numbers.set(bytes, (number = sizes.push(bytes) - 1))
+    return number
+  })
+  return {
+    count: sizes.length,
+    of,
+    nameOf: (group) => formatBytesExact(sizes[group]),
+    fullNameOf: (group) => String(sizes[group]),
+    queryOf: (group) => `size:${sizes[group]}`,
+    numberOf: (group) => sizes[group],
+  }
+}

@@ -1,0 +1,100 @@
+// From the state to the rows of the table: grouping, filter, sums, order, opened groups. What did not change is kept.
+
+import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
+import { Memo } from '../memo'
+import type { ViewContext } from '../view'
+import { allocationRows, allocationTable } from './allocation-table'
+import type { Table } from './columns'
+import { groupRows, groupTable } from './group-table'
+import { ordered } from './order'
+import { type Opened, RowPlan } from './row-plan'
+import { largestOf, liveSumsOf, type Sums, sumsOf } from './sums'
+
+/** Allocations listed under an opened group. */
+const LISTED = 10
+const MOST_OPEN = 20
+
+export interface Sorting {
+  column: string
+  descending: boolean
+}
+
+export interface Model {
+  grouping: Grouping
+  /** Word for one row: "stack", "allocation", … */
+  word: string
+  table: Table
+  sorting: Sorting
+  plan: RowPlan
+  /** Null where rows are allocations. */
+  groups: Groups | null
+  sums: Sums | null
+  matchesOnly: boolean
+}
+
+export class TableModel {
+  private readonly groups = new Memo<Groups>()
+  private readonly sums = new Memo<Sums>()
+  private readonly rows = new Memo<Int32Array>()
+  private readonly table = new Memo<Table>()
+  private readonly order = new Memo<Int32Array>()
+  private readonly opened = new Memo<Opened[]>()
+  private readonly plan = new Memo<RowPlan>()
+
+  of(context: ViewContext): Model {
+    const { state, info, data, stacks, position, matches } = context
+    const grouping = groupingOf(context)
+    const word = GROUPINGS.find(([name]) => name === grouping)![2]
+    const matchesOnly = matches !== null && state.options['table.matches'] !== 'all'
+    const mask = matchesOnly ? matches.mask : null
+    const matched = matches?.mask ?? null
+    const timeUs = data.timeUs
+    let groups: Groups | null = null
+    let sums: Sums | null = null
+    let table: Table
+    if (grouping === 'allocation') {
+      const rows = this.rows.get([data, mask], () => allocationRows(data, mask))
+      table = this.table.get([rows, stacks, matched, timeUs, position], () => allocationTable({ info, data, stacks, rows, matched, position }))
+    } else {
+      groups = this.groups.get([data, stacks, grouping], () => groupsOf(grouping, info, data, stacks))
+      const made = (sums = this.sums.get([groups, mask, matched, timeUs], () => sumsOf(data, groups!, mask, matched)))
+      const rows = this.rows.get([made], () => groupRows(made))
+      table = this.table.get([made, position], () =>
+        groupTable({ info, data, stacks, grouping, word, groups: groups!, rows, sums: made, live: liveSumsOf(data, groups!, mask, position) }))
+    }
+    const sorting = sortingOf(state.options['table.sort'], table, grouping)
+    // Most columns say the same at every moment: a slider moves without sorting a million rows again.
+    const moment = sorting.column.startsWith('live') ? position : null
+    const order = this.order.get([table.rows, timeUs, stacks, sorting.column, sorting.descending, moment], () => {
+      const column = table.columns.find(({ name }) => name === sorting.column)!
+      return ordered(table.rows, column.keys(table.rows), sorting.descending)
+    })
+    const open = groups ? openOf(state.options['table.open'], groups.count) : []
+    const opened = this.opened.get([groups, mask, open.join()], () => open.map((row) => {
+      const ids = largestOf(data, groups!, row, mask, LISTED)
+      return { row, ids, more: sums!.count[row] - ids.length }
+    }))
+    const plan = this.plan.get([order, opened], () => new RowPlan(order, opened))
+    return { grouping, word, table, sorting, plan, groups, sums, matchesOnly }
+  }
+}
+
+function groupingOf({ state, info, data }: ViewContext): Grouping {
+  const asked = GROUPINGS.find(([name]) => name === state.options['table.group'])?.[0] ?? 'stack'
+  return whyNot(asked, info, data) === null ? asked : 'stack'
+}
+
+/** "-size": by size, largest first. What names no column of this table: what is live first, or the largest. */
+function sortingOf(text: string | undefined, { columns }: Table, grouping: Grouping): Sorting {
+  const descending = text?.startsWith('-') ?? false
+  const column = descending ? text!.slice(1) : text
+  return columns.some(({ name }) => name === column)
+    ? { column: column!, descending }
+    : { column: grouping === 'allocation' ? 'size' : 'live', descending: true }
+}
+
+/** Groups that are open, from "3,17". */
+export function openOf(text: string | undefined, count = Infinity): number[] {
+  const rows = (text ?? '').split(',').filter((part) => /^\d{1,9}$/.test(part)).map(Number)
+  return [...new Set(rows)].filter((row) => row < count).slice(-MOST_OPEN)
+}

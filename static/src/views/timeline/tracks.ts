@@ -1,0 +1,228 @@
+// Rows of named spans above the plot: steps, annotated regions, compile contexts, user metadata. A click zooms to a span;
+// "," and "." step through those of a row.
+
+import { stepRanges } from '../../steps/steps'
+import { type Track, tracksOf } from '../../steps/spans'
+import { h } from '../../ui/dom'
+import type { Store } from '../../ui/state'
+import type { Inks, Plot } from './frame'
+import type { Navigator } from './navigator'
+import type { AxisScale } from './scale'
+import type { Scene } from './scene'
+import { Tooltip } from './tooltip'
+import { drawRow } from './track-drawing'
+import { edgesOf, type Piece, piecesOf } from './track-layout'
+import { describeBroken, describePiece, nameOf } from './track-words'
+
+export const ROW = 15
+/** Rows that are shown without being asked for, and where the window is low. */
+const ROWS = 6
+const ROWS_WHEN_LOW = 3
+const LOW_PIXELS = 420
+/** Rows never take more of the timeline's height. */
+const MOST = 0.5
+/** Room beside a span that was zoomed to, as a share of it. */
+const MARGIN = 0.04
+
+interface Shown {
+  scene: Scene
+  scale: AxisScale
+  window: { x0: number; x1: number }
+  plot: Plot
+  rows: { track: Track; pieces: Piece[] }[]
+}
+
+export class Tracks {
+  readonly element: HTMLElement
+  /** Over everything: belongs beside the element, not into it. */
+  readonly tooltip = new Tooltip()
+  readonly canvas = h('canvas', {
+    tabindex: 0, role: 'application', 'aria-roledescription': 'rows of spans',
+  })
+  private readonly ctx = this.canvas.getContext('2d')!
+  private readonly button = h('button', { type: 'button', class: 'track-button', onclick: () => this.toggle() })
+  private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  private readonly store: Store
+  private readonly navigator: Navigator
+  private tracks: Track[] = []
+  private tracksFor = ''
+  /** Rows that there is room for, of those that are wanted. */
+  private rowCount = 0
+  private shown: Shown | null = null
+  private pointer: { x: number; y: number } | null = null
+
+  /** onHover asks for a frame. */
+  constructor(store: Store, navigator: Navigator, onHover: () => void) {
+    this.store = store
+    this.navigator = navigator
+    this.element = h('div', { class: 'tracks', hidden: true }, this.canvas, this.button, this.live)
+    this.canvas.addEventListener('pointermove', (event) => {
+      this.pointer = { x: event.offsetX, y: event.offsetY }
+      onHover()
+    })
+    this.canvas.addEventListener('pointerleave', () => {
+      this.pointer = null
+      onHover()
+    })
+    this.canvas.addEventListener('click', (event) => this.click(event.offsetX, event.offsetY))
+    this.canvas.addEventListener('keydown', (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !this.key(event.key)) return
+      event.preventDefault()
+      event.stopPropagation()
+    })
+  }
+
+  /** Keeps room for the rows of a device. True when the room has changed, and with it the height of the plot. */
+  place(scene: Scene, height: number): boolean {
+    const key = `${scene.info.index}/${scene.data !== null}`
+    if (key !== this.tracksFor) {
+      this.tracksFor = key
+      this.tracks = tracksOf(scene.info, scene.data)
+    }
+    const rows = this.rowsFor(height)
+    const all = this.tracks.length
+    const { element, canvas, button } = this
+    const changed = element.hidden !== (all === 0) || canvas.style.height !== `${rows * ROW}px`
+    element.hidden = all === 0
+    element.classList.toggle('closed', rows === 0)
+    canvas.hidden = rows === 0
+    canvas.style.height = `${rows * ROW}px`
+    // Frames follow each other fast, and text that is set again is laid out again.
+    const text = rows === 0 ? `${all} ▸` : rows < all ? `${rows} of ${all}` : '▾'
+    if (button.textContent !== text) button.textContent = text
+    const title = rows === 0 ? 'Show steps and annotations' : rows < all && this.mode !== 'all' ? `Show all ${all} rows` : 'Hide steps and annotations'
+    if (button.title !== title) {
+      button.title = title
+      button.setAttribute('aria-label', title)
+    }
+    return changed
+  }
+
+  draw(scene: Scene, scale: AxisScale, window: { x0: number; x1: number }, plot: Plot, inks: Inks, dark: boolean): void {
+    const { canvas, ctx } = this
+    const rows = this.element.hidden || canvas.hidden ? [] : this.tracks.slice(0, this.rowCount)
+    this.shown = { scene, scale, window, plot, rows: rows.map((track) => ({ track, pieces: piecesOf(track, scale, window, plot.width) })) }
+    if (rows.length === 0) return this.tooltip.hide()
+    const ratio = devicePixelRatio || 1
+    const width = canvas.clientWidth
+    const size = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(rows.length * ROW * ratio))]
+    if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
+    ctx.clearRect(0, 0, width, rows.length * ROW)
+    const chosen = this.chosen
+    const hit = this.hit()
+    let before = ''
+    this.shown.rows.forEach(({ track, pieces }, row) => {
+      // The button lies in the margin of the last row.
+      const label = track.kind === before || (row === rows.length - 1 && rows.length < this.tracks.length) ? '' : LABELS[track.kind]
+      before = track.kind
+      const mark = (piece: Piece): boolean => (chosen?.row === row && piece.from <= chosen.index && chosen.index <= piece.to)
+      drawRow(ctx, { track, pieces, plot, y: row * ROW, height: ROW - 1, label, inks, dark, mark, hover: hit?.row === row ? hit.piece : null })
+    })
+    canvas.style.cursor = hit ? 'pointer' : ''
+    const name = `${rows.length} rows of spans: ${[...new Set(rows.map((track) => track.title))].join(', ')}. ${describeBroken(scene)} Comma and full stop step through a row, arrow up and down change the row.`
+    if (canvas.getAttribute('aria-label') !== name) canvas.setAttribute('aria-label', name)
+    if (hit && this.pointer) {
+      this.tooltip.show(describePiece(scene, hit.track, hit.piece), this.pointer.x, canvas.offsetTop + this.pointer.y, null)
+    } else this.tooltip.hide()
+  }
+
+  /** To the next span of the row of the chosen one (the first row without one), or to the one before. False without rows. */
+  step(by: number): boolean {
+    const rows = this.shown?.rows
+    if (!rows?.length) return false
+    const { row, index } = this.chosen ?? { row: 0, index: by > 0 ? -1 : rows[0].track.first.length }
+    const { track } = rows[Math.min(row, rows.length - 1)]
+    const next = Math.max(0, Math.min(track.first.length - 1, index + by))
+    if (track.first.length) this.choose(Math.min(row, rows.length - 1), next, next)
+    return true
+  }
+
+  /** What the rows show, for the tests. */
+  debug(): unknown {
+    const rows = this.shown?.rows ?? []
+    return {
+      rows: this.tracks.length,
+      broken: this.shown ? describeBroken(this.shown.scene) : '',
+      shown: rows.map(({ track, pieces }) => ({
+        kind: track.kind,
+        spans: Array.from(track.first, (first, i) => ({ name: nameOf(track, i), first, last: track.last[i], ragged: track.ragged?.[i] ?? 0 })),
+        pieces,
+      })),
+      steps: this.shown && stepRanges(this.shown.scene.info)?.names.length,
+    }
+  }
+
+  private get mode(): string {
+    return this.store.state.options['timeline.tracks'] ?? 'few'
+  }
+
+  private rowsFor(height: number): number {
+    const all = this.tracks.length
+    const few = height < LOW_PIXELS ? ROWS_WHEN_LOW : ROWS
+    const wanted = this.mode === 'none' ? 0 : this.mode === 'all' ? all : Math.min(few, all)
+    this.rowCount = Math.min(wanted, Math.max(1, Math.floor((height * MOST) / ROW)))
+    return this.rowCount
+  }
+
+  private toggle(): void {
+    const more = this.mode === 'few' && this.rowCount < this.tracks.length
+    this.store.setOption('timeline.tracks', this.mode === 'none' ? null : more ? 'all' : 'none')
+  }
+
+  /** The span that the link names, "device.row.index", where it is one of this device. */
+  private get chosen(): { row: number; index: number } | null {
+    const found = /^(\d{1,6})\.(\d{1,6})\.(\d{1,9})$/.exec(this.store.state.options['timeline.span'] ?? '')
+    return found && Number(found[1]) === this.store.state.device ? { row: Number(found[2]), index: Number(found[3]) } : null
+  }
+
+  private hit(): { row: number; track: Track; piece: Piece } | null {
+    const { pointer, shown } = this
+    if (!pointer || !shown) return null
+    const row = Math.floor(pointer.y / ROW)
+    const x = pointer.x - shown.plot.left
+    const found = shown.rows[row]?.pieces.filter((piece) => piece.x0 - 2 <= x && x <= piece.x1 + 2)
+      .sort((a, b) => outside(a, x) - outside(b, x))[0]
+    return found ? { row, track: shown.rows[row].track, piece: found } : null
+  }
+
+  private click(x: number, y: number): void {
+    this.pointer = { x, y }
+    const hit = this.hit()
+    if (hit) this.choose(hit.row, hit.piece.from, hit.piece.to)
+    else this.store.setOption('timeline.span', null)
+  }
+
+  /** Zooms to spans of a row; one alone is marked, and named to screen readers. */
+  private choose(row: number, from: number, to: number): void {
+    const { scale, rows } = this.shown!
+    const { track } = rows[row]
+    this.store.setOption('timeline.span', from === to ? `${this.store.state.device}.${row}.${from}` : null)
+    const [x0, x1] = [edgesOf(track, from, scale)[0], edgesOf(track, to, scale)[1]]
+    const margin = Math.max((x1 - x0) * MARGIN, scale.axis === 'event' ? 0.5 : 1)
+    this.navigator.showX(x0 - margin, x1 + margin)
+    if (from === to) this.live.textContent = describePiece(this.shown!.scene, track, { x0: 0, x1: 0, from, to }).map(({ text }) => text).join(', ')
+  }
+
+  private key(key: string): boolean {
+    const rows = this.shown?.rows ?? []
+    if (key === 'Escape' && this.chosen) return this.store.setOption('timeline.span', null), true
+    if (key !== 'ArrowUp' && key !== 'ArrowDown') return false
+    const row = Math.max(0, Math.min(rows.length - 1, (this.chosen?.row ?? 0) + (key === 'ArrowUp' ? -1 : 1)))
+    if (!rows[row]?.track.first.length) return true
+    // The span of that row that lies where the chosen one does.
+    const here = this.chosen ? rows[Math.min(this.chosen.row, rows.length - 1)].track.first[this.chosen.index] ?? 0 : 0
+    const { first } = rows[row].track
+    let index = first.findIndex((event) => event >= here)
+    if (index < 0) index = first.length - 1
+    this.choose(row, index, index)
+    return true
+  }
+}
+
+const LABELS: Record<Track['kind'], string> = { step: 'steps', annotation: 'spans', context: 'compile', metadata: 'meta' }
+
+function outside(piece: Piece, x: number): number {
+  return Math.max(0, piece.x0 - x, x - piece.x1)
+}
+

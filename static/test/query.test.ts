@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Stacks, StackTrie } from '../src/data/model'
+import { QueryError } from '../src/search/fields'
+import { parse } from '../src/search/grammar'
+import { evaluateQuery, liveMatches, matchesBySize } from '../src/search/matches'
+import { isWithin, spansOf } from '../src/search/steps'
+import { holds, StringIndex } from '../src/search/strings'
+import { suggest, wordAt } from '../src/search/suggest'
+import { withFrame } from '../src/search/texts'
+import { info, random, randomDevice } from './trace'
+
+test('the string index finds what a look at every string finds', () => {
+  const r = random(4)
+  const letters = [...'abcAB01_:/.<>()é日\u{1f525} ']
+  const word = (most: number): string => Array.from({ length: Math.floor(r() * most) }, () => letters[Math.floor(r() * letters.length)]).join('')
+  const strings = ['', 'a', 'ab', 'abc', ...Array.from({ length: 900 }, () => word(14))]
+  const index = new StringIndex(strings)
+  for (let i = 0; i < 600; i++) {
+    const parts = Array.from({ length: 1 + Math.floor(r() * 2) }, () => word(5).toLowerCase()).filter((part) => part !== '')
+    const want = strings.map((text) => Number(holds(text.toLowerCase(), parts)))
+    assert.deepEqual([...index.having(parts)], want, JSON.stringify(parts))
+  }
+  assert.deepEqual([...new StringIndex(['ABC', 'b']).having(['b', 'c'])], [1, 0])
+})
+
+/** Stacks 0: none, 1: a.py f, 2: a.py f called by b.py g, 3: b.py g. */
+const trie: StackTrie = {
+  frameOf: Int32Array.of(0, 1, 0), caller: Int32Array.of(-1, -1, 1), leaf: Int32Array.of(-1, 0, 2, 1),
+  frames: { filenames: ['lib/a.py', 'b.py'], names: ['f', 'Gee'], name: Uint32Array.of(0, 1), file: Uint32Array.of(0, 1), line: Int32Array.of(3, 12) },
+  isNoise: () => false,
+  frame: () => { throw new Error('not needed') },
+}
+const stacks = { count: 4, trie } as unknown as Stacks
+
+test('a mark on a frame reaches every stack that holds it', () => {
+  assert.deepEqual([...withFrame(trie, Uint8Array.of(1, 0))], [0, 1, 1, 0])
+  assert.deepEqual([...withFrame(trie, Uint8Array.of(0, 1))], [0, 0, 1, 1])
+  assert.deepEqual([...withFrame(trie, Uint8Array.of(0, 0))], [0, 0, 0, 0])
+})
+
+test('masks, counts and bytes equal a look at every allocation', () => {
+  const d = randomDevice({ events: 800, older: 20, stacks: 3, alloc: 0.55, size: (r) => Math.ceil(r() * 3000), times: true }, 3)
+  const device = { ...d.info, categories: ['unknown', 'parameter', 'gradient'], streams: ['7'], pools: ['(0, 1)'] }
+  const peak = device.peakEvent + 1
+  const cases: [string, (id: number) => boolean][] = [
+    ['size>1KiB', (id) => d.size[id] > 1024],
+    ['-size>1KiB OR live:peak', (id) => d.size[id] <= 1024 || (d.start[id] <= peak && d.end[id] > peak)],
+    ['gee', (id) => d.stack[id] >= 2],
+    ['file:LIB\\a.py', (id) => d.stack[id] === 1 || d.stack[id] === 2],
+    ['b.py:12', (id) => d.stack[id] >= 2],
+    ['b.py:13', () => false],
+    ['line:3 -line:12', (id) => d.stack[id] === 1],
+    ['category:param (size<100 OR size>2900)', (id) => d.category[id] === 1 && (d.size[id] < 100 || d.size[id] > 2900)],
+    ['stream:7 pool:private origin:traced', () => true],
+    ['stream:8', () => false],
+    ['lifetime>100', (id) => d.end[id] - d.start[id] > 100],
+    ['time>1ms', (id) => d.start[id] > 0 && d.timeUs![d.start[id] - 1] > 1000],
+    ['device:0 device:cuda', () => true],
+  ]
+  for (const [query, is] of cases) {
+    const want = Array.from({ length: d.N }, (_, id) => is(id) && (!query.includes('traced') || d.start[id] > 0 || id >= device.ghosts + device.freed))
+    const found = evaluateQuery(d, stacks, device, query)
+    assert.deepEqual([...found.mask].map(Boolean), want, query)
+    const ids = want.flatMap((hit, id) => (hit ? [id] : []))
+    assert.equal(found.count, ids.length)
+    assert.equal(found.bytes, ids.reduce((sum, id) => sum + d.size[id], 0))
+    const live = ids.filter((id) => d.start[id] <= peak && d.end[id] > peak)
+    assert.deepEqual(liveMatches(d, found.mask, peak), { count: live.length, bytes: live.reduce((sum, id) => sum + d.size[id], 0) })
+    assert.deepEqual([...matchesBySize(d, found)], ids.sort((a, b) => d.size[b] - d.size[a] || a - b))
+  }
+})
+
+test('what cannot match says why', () => {
+  const d = randomDevice({ events: 50, older: 0, stacks: 3, alloc: 0.5, size: () => 1 }, 1)
+  const untimed = info({ ...d.info, time0: null, stats: { oom_events: [] } as never, leftOut: ['addr_lo'] })
+  assert.deepEqual(evaluateQuery(d, stacks, untimed, 'time>1 OR live:oom').notes, ['this snapshot was recorded without times', 'no allocation failed for want of memory'])
+  const { notes, count } = evaluateQuery(d, stacks, untimed, 'addr>0')
+  assert.match(notes[0], /without addresses/)
+  assert.equal(count, 0)
+})
+
+test('addresses are exact in all 64 bits', () => {
+  const d = randomDevice({ events: 4, older: 2, stacks: 3, alloc: 0, size: () => 512 }, 1)
+  d.addrHi = Uint32Array.of(0xffffffff, 0x7f12)
+  d.addrLo = Uint32Array.of(0xfffffe00, 0)
+  const ids = (query: string): number[] => [...evaluateQuery(d, stacks, d.info, query).mask].flatMap((hit, id) => (hit ? [id] : []))
+  assert.deepEqual(ids('addr:0xffffffffffffffff'), [0])
+  assert.deepEqual(ids('addr:18446744073709551103'), [])
+  assert.deepEqual(ids('addr:0x7f12000001ff'), [1])
+  assert.deepEqual(ids('addr:0x7f1200000200'), [])
+  assert.deepEqual(ids('addr<0x7f1200000000'), [])
+  assert.deepEqual(ids('addr:0x7f1100000000..0x7f1200000000'), [1])
+  assert.deepEqual(ids('addr>0xfffffffffffffffe'), [0])
+  assert.deepEqual(ids('addr>0xffffffffffffffff'), [])
+})
+
+test('spans take the nearest free partner and are joined', () => {
+  const device = info({ time0: 1000 })
+  const notes = [['A', 'START', 1010], ['A', 'START', 1020], ['A', 'END', 1030], ['A', 'END', 1040], ['A', 'END', 1050], ['A', 'START', 1100], ['B', 'START', 0]] as const
+  const spans = spansOf(notes.map(([name, stage, us]) => [0, name, stage, us, 0]), device, { kind: 'text', parts: ['a'], place: null })
+  assert.deepEqual(spans, [[-Infinity, 50], [100, Infinity]])
+  assert.deepEqual([-5, 49, 50, 99, 100, 1e9, NaN].map((us) => isWithin(spans, us)), [true, true, false, false, true, true, false])
+})
+
+test('a bad query says where', () => {
+  for (const [query, position, length] of [['a size:big b', 7, 3], ['(a', 0, 1], ['a OR', 2, 2], ['é "x', 2, 2]] as const) {
+    assert.throws(() => parse(query), (error: QueryError) => error instanceof QueryError && error.position === position && error.length === length)
+  }
+})
+
+test('the word before the caret is what a suggestion replaces', () => {
+  const at = (text: string): [number, number] => {
+    const caret = text.indexOf('|')
+    const { from, to } = wordAt(text.replace('|', ''), caret)
+    return [from, to]
+  }
+  assert.deepEqual(at('|'), [0, 0])
+  assert.deepEqual(at('siz|'), [0, 3])
+  assert.deepEqual(at('conv -siz|'), [6, 9])
+  assert.deepEqual(at('conv si|z b'), [5, 9])
+  assert.deepEqual(at('(-cat|'), [2, 5])
+  assert.deepEqual(at('(cat|)'), [1, 4])
+  assert.deepEqual(at('file:"a b|'), [0, 9])
+  assert.deepEqual(suggest('conv cat', 8, null).map((s) => [s.insert, s.from, s.to]), [['category:', 5, 8]])
+  assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 17)
+})

@@ -1,0 +1,304 @@
+"""What queries mean, a second time: each query with a predicate over one allocation, written out by hand.
+
+Nothing here parses anything, so a mistake of the parser cannot hide. What the oracle of the replay does not know (category,
+pool, the number of a stack) is taken from the product's own columns, which other tests check.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import oracle
+
+Predicate = Callable[["Row"], bool]
+Pair = tuple[str, Predicate]
+
+
+def fold(text: str) -> str:
+    return text.lower().replace("\\", "/")
+
+
+@dataclass
+class Row:
+    """One allocation: ``a`` as replayed, ``own`` the product's row, ``device`` what it lives on."""
+
+    a: oracle.Allocation
+    own: dict[str, Any]
+    device: Place
+
+    @property
+    def end(self) -> int:
+        """The event that ended it; one past the last where none did."""
+        return self.a.free_event if self.a.free_event >= 0 else len(self.device.replay.events)
+
+    @property
+    def born_us(self) -> int | None:
+        return self.device.us_of(self.a.alloc_event) if self.a.alloc_event >= 0 else None
+
+    def frame(self, name: str, test: Callable[[str, int, str], bool]) -> bool:
+        """Whether a frame passes; answers are kept by stack and by the name of the question."""
+        key = (name, self.own["stack"])
+        if key not in self.device.asked:
+            self.device.asked[key] = any(test(fold(f), n, fold(c)) for f, n, c in self.a.stack)
+        return self.device.asked[key]
+
+    def word(self, text: str) -> bool:
+        texts = (self.a.compile_context, self.a.user_metadata, self.own["category"], self.own["pool"])
+        return any(t is not None and text in fold(t) for t in texts) or self.frame(
+            f"word {text}", lambda file, _, name: text in file or text in name
+        )
+
+    def both(self, first: str, then: str) -> bool:
+        own = (self.a.compile_context, self.a.user_metadata, self.own["category"], self.own["pool"])
+        return any(t is not None and fits(fold(t), first, then) for t in own) or self.frame(
+            f"both {first} {then}", lambda file, _, name: fits(file, first, then) or fits(name, first, then)
+        )
+
+    def file(self, text: str) -> bool:
+        return self.frame(f"file {text}", lambda file, _, __: text in file)
+
+    def func(self, text: str) -> bool:
+        return self.frame(f"func {text}", lambda _, __, name: text in name)
+
+    def lives(self, event: int) -> bool:
+        return self.a.lives_at(event)
+
+
+@dataclass
+class Place:
+    """A device of a snapshot, with all that predicates ask of it."""
+
+    number: int
+    replay: oracle.Device
+    annotations: list[dict[str, Any]]
+    rows: list[Row] = field(default_factory=list)
+    asked: dict[Any, Any] = field(default_factory=dict)
+    times: list[int] | None = None
+
+    def us_of(self, event: int) -> int | None:
+        return None if self.times is None else self.times[event] - self.times[0]
+
+    @cached_property
+    def peak(self) -> int:
+        return self.replay.peak_event
+
+    @cached_property
+    def ooms(self) -> list[int]:
+        return [i for i, e in enumerate(self.replay.events) if e["action"] == "oom"]
+
+    def in_step(self, us: int | None, question: str, is_meant: Callable[[str], bool]) -> bool:
+        """Whether a time lies in an annotation of such a name. Spans are kept by the name of the question."""
+        if us is None:
+            return False
+        if question not in self.asked:
+            self.asked[question] = self.spans(is_meant)
+        return any(start <= us + self.times[0] < end for start, end in self.asked[question])
+
+    def spans(self, is_meant: Callable[[str], bool]) -> list[tuple[float, float]]:
+        """A START takes the nearest END that is free; one without the other has no bound on its side."""
+        mine = [n for n in self.annotations if n.get("device", 0) == self.number] or self.annotations
+        spans = []
+        for name in {n["name"] for n in mine if is_meant(oracle.text(n["name"]))}:
+            starts: list[float] = []
+            for note in sorted((n for n in mine if n["name"] == name), key=lambda n: n["time_us"]):
+                if note["stage"] == "START":
+                    starts.append(note["time_us"])
+                elif note["stage"] == "END":
+                    spans.append((starts.pop() if starts else float("-inf"), note["time_us"]))
+            spans += [(start, float("inf")) for start in starts]
+        return spans
+
+
+def places(snapshot: Any, devices: dict[int, oracle.Device], allocations: Callable[[int], Any]) -> list[Place]:
+    """Every device of a raw snapshot. ``allocations``: the product's frame of a device."""
+    notes = snapshot.get("external_annotations") or [] if isinstance(snapshot, dict) else []
+    made = []
+    for number, device in devices.items():
+        place = Place(number, device, [n for n in notes if n.get("time_us") is not None], times=filled_times(device.events))
+        own = allocations(number).select("category", "pool", "stack").rows(named=True)
+        place.rows = [Row(a, row, place) for a, row in zip(device.allocations, own, strict=True)]
+        made.append(place)
+    return made
+
+
+def filled_times(events: list[dict[str, Any]]) -> list[int] | None:
+    """An event without a time has that of the one before; those before the first time have that."""
+    known = [e.get("time_us") for e in events]
+    first = next((t for t in known if t is not None), None)
+    if first is None:
+        return None
+    filled = []
+    for time in known:
+        filled.append(time if time is not None else filled[-1] if filled else first)
+    return filled
+
+
+def expected(place: Place, predicate: Predicate) -> list[int]:
+    return [i for i, row in enumerate(place.rows) if predicate(row)]
+
+
+MIB = 1024**2
+
+# Queries that can be asked of any snapshot.
+QUERIES: list[Pair] = [
+    ("", lambda r: True),
+    ("   ", lambda r: True),
+    ("forward", lambda r: r.word("forward")),
+    ("FORWARD", lambda r: r.word("forward")),
+    ("-forward", lambda r: not r.word("forward")),
+    ("--forward", lambda r: r.word("forward")),
+    ("forward linear", lambda r: r.word("forward") and r.word("linear")),
+    ("forward AND linear", lambda r: r.word("forward") and r.word("linear")),
+    ("backward OR optim", lambda r: r.word("backward") or r.word("optim")),
+    ("or", lambda r: r.word("or")),
+    ("a OR b c", lambda r: r.word("a") or (r.word("b") and r.word("c"))),
+    ("(backward OR optim) .py", lambda r: (r.word("backward") or r.word("optim")) and r.word(".py")),
+    ("-(backward OR size<1KiB)", lambda r: not (r.word("backward") or r.a.size < 1024)),
+    ("( ( e ) )", lambda r: r.word("e")),
+    ("e", lambda r: r.word("e")),
+    ("at", lambda r: r.word("at")),
+    ('"train"', lambda r: r.word("train")),
+    ('"a b"', lambda r: r.word("a b")),
+    ('"*"', lambda r: r.word("*")),
+    ("at::native", lambda r: r.word("at::native")),
+    ("std::vector", lambda r: r.word("std::vector")),
+    ("operator()(int, float)", lambda r: r.word("operator()(int, float)")),
+    ("torch\\nn", lambda r: r.word("torch/nn")),
+    ("<module>", lambda r: r.word("<module>")),
+    ("é", lambda r: r.word("é")),
+    ("no-such-word-anywhere", lambda r: False),
+    ("fo*rd", lambda r: r.both("fo", "rd")),
+    ("file:torch/nn", lambda r: r.file("torch/nn")),
+    ("file:*nn*.py", lambda r: r.frame("nn*.py", lambda f, _, __: fits(f, "nn", ".py"))),
+    ('file:"*nn*"', lambda r: r.file("*nn*")),
+    ("func:Backward", lambda r: r.func("backward")),
+    ("func:*", lambda r: r.frame("any name", lambda _, __, c: c != "")),
+    ("-func:*", lambda r: not r.frame("any name", lambda _, __, c: c != "")),
+    ("file:train func:step", lambda r: r.file("train") and r.func("step")),
+    ("line:42", lambda r: r.frame("42", lambda _, n, __: n == 42)),
+    ("line:100..200", lambda r: r.frame("100..200", lambda _, n, __: 100 <= n <= 200)),
+    ("line>1000", lambda r: r.frame(">1000", lambda _, n, __: n > 1000)),
+    ("line<=0", lambda r: r.frame("<=0", lambda _, n, __: n <= 0)),
+    ("size:512", lambda r: r.a.size == 512),
+    ("size=512", lambda r: r.a.size == 512),
+    ("SIZE>1MiB", lambda r: r.a.size > MIB),
+    ("size>=1MiB", lambda r: r.a.size >= MIB),
+    ("size<1.5KiB", lambda r: r.a.size < 1536),
+    ("size<=1,024", lambda r: r.a.size <= 1024),
+    ("size:1KiB..2MiB", lambda r: 1024 <= r.a.size <= 2 * MIB),
+    ("size:1MB..", lambda r: r.a.size >= 1_000_000),
+    ("size:..1.1KB", lambda r: r.a.size <= 1100),
+    ('size:"1 MiB"', lambda r: r.a.size == MIB),
+    ("size:0.5", lambda r: False),
+    ("size>4TiB", lambda r: r.a.size > 4 * 1024**4),
+    ("addr>0", lambda r: r.a.addr + max(r.a.size, 1) > 1),
+    ("addr<0x7f0000000000", lambda r: r.a.addr < 0x7F00_0000_0000),
+    ("addr:..4294967295", lambda r: r.a.addr <= 0xFFFF_FFFF),
+    ("addr>0xffffffffffffffff", lambda r: False),
+    ("stream:0", lambda r: r.a.stream == 0),
+    ("stream>0", lambda r: r.a.stream is not None and r.a.stream > 0),
+    ("stream:-1..7", lambda r: r.a.stream is not None and -1 <= r.a.stream <= 7),
+    ("pool:default", lambda r: r.own["pool"] == "(0, 0)"),
+    ("pool:0,0", lambda r: r.own["pool"] == "(0, 0)"),
+    ('pool:"(0, 1)"', lambda r: r.own["pool"] == "(0, 1)"),
+    ("pool:(0, 1)", lambda r: r.own["pool"] == "(0, 1)"),
+    ("pool:private", lambda r: r.own["pool"] not in (None, "(0, 0)")),
+    ("pool:none", lambda r: r.own["pool"] is None),
+    ("device:0", lambda r: r.device.number == 0),
+    ("device>0", lambda r: r.device.number > 0),
+    ("device:cuda", lambda r: r.device.number >= 0),
+    ("device:host", lambda r: r.device.number < 0),
+    ("category:activation", lambda r: r.own["category"] == "activation"),
+    ("category:STATE", lambda r: r.own["category"] == "optimizer state"),
+    ("category:input OR category:temp", lambda r: r.own["category"] in ("input", "temporary")),
+    ("origin:traced", lambda r: r.a.origin == "traced"),
+    ("origin:preexisting", lambda r: r.a.origin in ("freed", "ghost")),
+    ("origin:ghost", lambda r: r.a.origin == "ghost"),
+    ("event:100", lambda r: 100 in (r.a.alloc_event, r.a.free_requested_event, r.a.free_event)),
+    ("event:100..300", lambda r: 100 <= r.a.alloc_event <= 300),
+    ("event<0", lambda r: r.a.alloc_event < 0),
+    ("event:-1", lambda r: r.a.alloc_event == -1),
+    ("event>=500", lambda r: r.a.alloc_event >= 500),
+    ("time:0", lambda r: r.born_us == 0),
+    ("time<5ms", lambda r: r.born_us is not None and r.born_us < 5000),
+    ("time:1ms..0.5s", lambda r: r.born_us is not None and 1000 <= r.born_us <= 500_000),
+    ("time>1.5min", lambda r: r.born_us is not None and r.born_us > 90e6),
+    ("-time>0", lambda r: not (r.born_us is not None and r.born_us > 0)),
+    ("lifetime<10", lambda r: r.end - max(r.a.alloc_event, -1) < 10),
+    ("lifetime:1..3", lambda r: 1 <= r.end - max(r.a.alloc_event, -1) <= 3),
+    ("lifetime>1ms", lambda r: (us := lived_us(r)) is not None and us > 1000),
+    ("lifetime:..200us", lambda r: (us := lived_us(r)) is not None and us <= 200),
+    ("live:start", lambda r: r.lives(-1)),
+    ("live:peak", lambda r: r.lives(r.device.peak)),
+    ("live:end", lambda r: r.a.free_event < 0),
+    ("live:oom", lambda r: any(r.lives(i) for i in r.device.ooms)),
+    ("live:50", lambda r: r.lives(50) and len(r.device.replay.events) > 50),
+    ("live:50..60", lambda r: any(r.lives(i) for i in range(50, 61) if i < len(r.device.replay.events))),
+    ("live:-1", lambda r: r.lives(-1)),
+    ("live<0", lambda r: r.lives(-1)),
+    ("live:99999999", lambda r: False),
+    ("live:end -live:start size>0", lambda r: r.a.free_event < 0 and not r.lives(-1) and r.a.size > 0),
+    ("stack:0", lambda r: r.own["stack"] == 0),
+    ("stack>2", lambda r: r.own["stack"] > 2),
+    ("stack:forward", lambda r: r.frame("either forward", lambda f, _, c: "forward" in f or "forward" in c)),
+    ("step:1", lambda r: r.device.in_step(r.born_us, "1", lambda name: name == "ProfilerStep#1")),
+    ("step:0..2", lambda r: r.device.in_step(r.born_us, "0..2", lambda name: name in [f"ProfilerStep#{i}" for i in range(3)])),
+    ("step:annotation1", lambda r: r.device.in_step(r.born_us, "one", lambda name: "annotation1" in fold(name))),
+    ("step:a*t", lambda r: r.device.in_step(r.born_us, "a*t", lambda name: fits(fold(name), "a", "t"))),
+    ("meta:*", lambda r: bool(r.a.compile_context or r.a.user_metadata)),
+    ("meta:a", lambda r: any("a" in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t)),
+    ("meta:0/0 OR meta:b", lambda r: any(s in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t for s in ("0/0", "b"))),
+]  # fmt: skip
+
+
+def fits(text: str, first: str, then: str) -> bool:
+    """Whether ``then`` follows ``first`` in a text."""
+    at = text.find(first)
+    return at >= 0 and text.find(then, at + len(first)) >= 0
+
+
+def lived_us(row: Row) -> int | None:
+    if row.device.times is None:
+        return None
+    last = len(row.device.times) - 1
+    return row.device.us_of(min(row.end, last)) - row.device.us_of(max(row.a.alloc_event, 0))
+
+
+def queries_of(place: Place, seed: int = 1) -> list[Pair]:
+    """Queries with this device's own addresses, events, stacks, places and times in them."""
+    dice = random.Random(seed)
+    made: list[Pair] = []
+    for row in dice.sample(place.rows, min(4, len(place.rows))):
+        a, size = row.a, max(row.a.size, 1)
+        inside, stack, event = min(a.addr + dice.randrange(size), 2**64 - 1), row.own["stack"], a.alloc_event
+        beyond = min(a.addr + 3 * size, 2**64 - 1)
+        made += [
+            (f"addr:0x{inside:x}", lambda r, x=inside: r.a.addr <= x < r.a.addr + max(r.a.size, 1)),
+            (f"addr:{a.addr}", lambda r, x=a.addr: r.a.addr <= x < r.a.addr + max(r.a.size, 1)),
+            (
+                f"addr:0x{a.addr:x}..0x{beyond:X}",
+                lambda r, lo=a.addr, hi=beyond: r.a.addr <= hi and r.a.addr + max(r.a.size, 1) > lo,
+            ),
+            (f"addr>0x{inside:x}", lambda r, x=inside: min(r.a.addr + max(r.a.size, 1), 2**64) - 1 > x),
+            (f"stack:{stack}", lambda r, s=stack: r.own["stack"] == s),
+            (f"stack:{stack}..{stack + 5}", lambda r, s=stack: s <= r.own["stack"] <= s + 5),
+            (f"size:{a.size} event:{event}..", lambda r, s=a.size, e=event: r.a.size == s and r.a.alloc_event >= e),
+            (f"live:{event} size>={a.size}", lambda r, s=a.size, e=event: r.lives(e) and r.a.size >= s),
+        ]
+        if row.born_us is not None:
+            made.append((f"time:{row.born_us / 1e6:.6f}s", lambda r, t=row.born_us: r.born_us == t))
+        if a.stream is not None:
+            made.append((f"stream:{a.stream}", lambda r, s=a.stream: r.a.stream == s))
+        named = [(f, n) for f, n, _ in a.stack if f and n >= 0 and not set(f) & set('"*()\u2028\u2029\\') and f.isprintable()]
+        if named:
+            file, line = dice.choice(named)
+            low = fold(file)
+            made.append((
+                f'file:"{file}:{line}"',
+                lambda r, f=low, n=line: r.frame(f"at {f} {n}", lambda g, m, _: (f in g and m == n) or f"{f}:{n}" in g),
+            ))  # fmt: skip
+    return made

@@ -1,0 +1,238 @@
+"""Queries in the page: the same answers and the same errors as Python's and the oracle's; the search box by keyboard."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+import query_oracle
+from test_query import BAD, PIECES, ids
+
+import snapreport
+from snapreport import QueryError
+from snapreport.search.snapshot import Snapshot
+from snapreport.words import bytes_text
+
+SNAPSHOTS = [
+    "small", "oom", "pools", "no-times", "overlap",
+    *(name for name in corpus.real_names() if name.startswith(("annotations", "attention", "expandable", "private", "synthetic", "torch20"))),
+]  # fmt: skip
+ASK = """([device, queries]) => Promise.all(queries.map(query => snapreport.search(device, query).then(
+    found => [found.ids, found.count, found.bytes],
+    error => [error.name, error.reason, error.position, error.length])))"""
+
+
+def of_python(snapshot: Snapshot, device: int, query: str) -> list[Any]:
+    """What the page should answer: places in UTF-16 units, texts without what one line of a terminal cannot hold."""
+    try:
+        found = ids(snapshot, query, device)
+    except QueryError as error:
+        before, bad = query[: error.position], query[error.position : error.position + error.length]
+        return ["QueryError", error.reason, units(before), units(bad)]
+    return [found, len(found), int(snapshot.allocations(device)[found]["size"].sum())]
+
+
+def units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def random_queries(count: int, seed: int) -> list[str]:
+    dice = random.Random(seed)
+    known = [query for query, _ in query_oracle.QUERIES]
+    pieces = [*(piece for piece in PIECES if piece != "\ud800"), *known, " ", " ", " "]
+    return ["".join(dice.choices(pieces, k=dice.randint(1, 6)))[:300] for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    path = corpus.path_of(name)
+    opened = open_report(report_of(path))
+    snapshot = snapreport.load(path)
+    for place in query_oracle.places(corpus.raw(path), corpus.replayed(path), snapshot.allocations):
+        pairs = [*query_oracle.QUERIES, *query_oracle.queries_of(place)]
+        answers = opened.js(ASK, [place.number, [query for query, _ in pairs]])
+        for (query, predicate), answer in zip(pairs, answers, strict=True):
+            assert answer[0] == query_oracle.expected(place, predicate), f"{query!r} on device {place.number}"
+            assert answer == of_python(snapshot, place.number, query), query
+
+
+def test_random_and_bad_queries_agree(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    path = corpus.path_of("compiled")
+    opened, snapshot = open_report(report_of(path)), snapreport.load(path)
+    queries = [query for query, _ in BAD] + random_queries(600, 5)
+    answers = opened.js(ASK, [0, queries])
+    refused = 0
+    for query, answer in zip(queries, answers, strict=True):
+        assert answer == of_python(snapshot, 0, query), repr(query)
+        refused += answer[0] == "QueryError"
+    assert 100 < refused < len(queries) - 100
+
+
+def test_folding_is_the_same_for_every_character(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Lower case is that of Unicode in both; a query of one letter in capitals finds the small one."""
+    opened = open_report(report_of(corpus.path_of("small")))
+    ranges = [*range(0x20, 0x600), *range(0x1E00, 0x2200), *range(0x2C00, 0x2E00), *range(0xA640, 0xA700), *range(0xFF21, 0xFF5B)]
+    text = "".join(map(chr, ranges))
+    assert opened.js("text => [...text].map(c => c.toLowerCase())", text) == [c.lower() for c in text]
+
+
+def test_set_view_takes_good_queries_only(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("small")))
+    assert opened.set_view(query="size>1KiB live:peak")["query"] == "size>1KiB live:peak"
+    message = opened.js("snapreport.setView({query: 'a size:big', select: 3}).then(() => null, error => error.message)")
+    assert "character 8" in message and '"big" is no size' in message
+    view = opened.view()
+    assert view["query"] == "size>1KiB live:peak" and view["select"] is None
+    assert opened.set_view(query="")["query"] == ""
+    assert "text" in opened.js("snapreport.search(0, 5).then(() => null, error => error.message)")
+
+
+# The box
+
+
+def typed(opened: Any, text: str) -> None:
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.press("Control+A")
+    opened.page.keyboard.type(text)
+
+
+def first_is(opened: Any, label: str) -> None:
+    """Wait until the first suggestion is this."""
+    opened.until("label => document.querySelector('.search-list .label')?.textContent === label", label)
+
+
+def status(opened: Any) -> str:
+    return opened.page.locator(".search-status").inner_text()
+
+
+@pytest.fixture
+def training(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
+    return open_report(report_of(corpus.path_of("training")))
+
+
+def test_typing_sets_the_query_and_tells_what_matches(training: Any) -> None:
+    place = place_of("training")
+    typed(training, "size>1MiB -live:end")
+    training.until("snapreport.getView().query === 'size>1MiB -live:end'")
+    want = [r for r in place.rows if r.a.size > query_oracle.MIB and r.a.free_event >= 0]
+    live = sum(r.a.size for r in want if r.lives(place.peak))
+    training.until("text => document.querySelector('.search-status').textContent.startsWith(text)", f"{len(want):,} matches")
+    assert "at the peak" in status(training)
+    assert status(training).split("; ")[1].split(" at ")[0] == bytes_text(live)
+    event = place.replay.peak_event // 2
+    training.set_view(at=event)
+    then = sum(r.a.size for r in want if r.lives(event))
+    assert status(training).split("; ")[1] == f"{bytes_text(then)} at event {event:,}"
+    training.page.keyboard.press("Escape")
+    training.until("snapreport.getView().query === ''")
+    assert training.js("document.activeElement.classList.contains('search-input')") and status(training) == ""
+    training.page.keyboard.press("Escape")
+    assert not training.js("document.activeElement.classList.contains('search-input')")
+
+
+def test_a_bad_query_is_marked_and_changes_nothing(training: Any) -> None:
+    training.set_view(query="size>1MiB")
+    assert training.page.locator(".search-input").input_value() == "size>1MiB"
+    typed(training, "")
+    training.page.locator(".search-input").fill("forward size:big live:peak")
+    training.until("document.querySelector('.search-mirror mark')?.textContent === 'big'")
+    assert training.page.locator(".search-message").inner_text().startswith('"big" is no size')
+    assert training.js("document.querySelector('.search-input').getAttribute('aria-invalid')") == "true"
+    assert training.view()["query"] == "size>1MiB"
+    # The mark lies under the bad letters: it ends where a text of as many letters ends.
+    box = training.page.locator(".search-input").bounding_box()
+    mark = training.page.locator(".search-mirror mark").bounding_box()
+    letter = mark["width"] / 3
+    assert abs(mark["x"] - (box["x"] + 10 + len("forward size:") * letter)) < 1
+    # What is unfinished is told once the letters stop.
+    training.page.locator(".search-input").fill("size:")
+    training.until("document.querySelector('.search-message').textContent === 'size needs a value'")
+    training.page.locator(".search-input").fill("size>2MiB")
+    training.until("snapreport.getView().query === 'size>2MiB'")
+    assert training.page.locator(".search-message").is_hidden()
+
+
+def test_a_bad_query_in_a_link_is_told(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("small")), "#query=size%3Ebig")
+    assert opened.page.locator(".search-input").input_value() == "size>big"
+    assert opened.page.locator(".search-message").is_visible() and status(opened) == ""
+
+
+def test_suggestions_by_keyboard(training: Any) -> None:
+    place = place_of("training")
+    typed(training, "cat")
+    options = training.page.locator(".search-list [role=option]")
+    first_is(training, "category:")
+    training.page.keyboard.press("ArrowDown")
+    active = training.js("document.querySelector('.search-input').getAttribute('aria-activedescendant')")
+    assert training.page.locator(f"#{active}").get_attribute("aria-selected") == "true"
+    training.page.keyboard.press("Enter")
+    assert training.page.locator(".search-input").input_value() == "category:"
+    training.until("document.querySelector('.search-list .label')?.textContent !== 'category:'")
+    held: dict[str, int] = {}
+    for r in place.rows:
+        if r.lives(place.peak):
+            held[r.own["category"]] = held.get(r.own["category"], 0) + r.a.size
+    best = max(held, key=held.__getitem__)
+    assert options.first.locator(".label").inner_text() == f"category:{best}"
+    assert options.first.locator(".detail").inner_text() == f"{bytes_text(held[best])} at the peak"
+    training.page.keyboard.press("ArrowDown")
+    training.page.keyboard.press("Tab")
+    value = training.page.locator(".search-input").input_value()
+    assert value.strip() == (f'category:"{best}"' if " " in best else f"category:{best}")
+    training.until("query => snapreport.getView().query === query", value.strip())
+    assert training.page.locator(".search-list").is_hidden()
+
+
+def test_functions_are_ranked_by_bytes_at_the_peak(training: Any) -> None:
+    place = place_of("training")
+    typed(training, "func:for")
+    first_is(training, "func:forward")
+    want = sum(r.a.size for r in place.rows if r.lives(place.peak) and r.frame("forward", lambda _, __, c: c == "forward"))
+    assert training.page.locator(".search-list .detail").first.inner_text() == f"{bytes_text(want)} at the peak"
+
+
+def test_enter_steps_through_the_matches_by_size(training: Any) -> None:
+    place = place_of("training")
+    typed(training, "category:activation live:peak")
+    training.until("snapreport.getView().query === 'category:activation live:peak'")
+    rows = [(i, r) for i, r in enumerate(place.rows) if r.own["category"] == "activation" and r.lives(place.peak)]
+    order = [i for i, r in sorted(rows, key=lambda row: (-row[1].a.size, row[0]))]
+    seen = []
+    for key in ("Enter", "Enter", "Enter", "Shift+Enter"):
+        training.page.keyboard.press(key)
+        training.settle()
+        seen.append(training.view()["select"])
+    assert seen == [order[0], order[1], order[2 % len(order)], order[1]]
+    assert status(training).startswith(f"2 of {len(order):,} matches")
+
+
+def test_examples_of_the_help_can_be_read(training: Any) -> None:
+    training.page.locator(".search-help-button").click()
+    examples = training.page.locator(".search-help dt button")
+    texts = examples.all_inner_texts()
+    assert len(texts) > 8
+    for text in texts:
+        snapreport.load(corpus.path_of("small")).query(text)
+    examples.nth(1).click()
+    training.until("query => snapreport.getView().query === query", texts[1])
+    assert training.page.locator(".search-help").is_hidden()
+
+
+@pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 1300, "height": 700}])
+def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("training")), viewport=size)
+    typed(opened, "lin")
+    opened.until("document.querySelectorAll('.search-list li').length > 1")
+    for what in (".search-input", ".search-list", ".search-help-button"):
+        box = opened.page.locator(what).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= size["width"], what
+
+
+def place_of(name: str) -> query_oracle.Place:
+    path = corpus.path_of(name)
+    return query_oracle.places(corpus.raw(path), corpus.replayed(path), snapreport.load(path).allocations)[0]

@@ -1,0 +1,122 @@
+"""The reserved view: its curves equal summing blocks by brute force, and what is drawn keeps every extreme."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import block_oracle
+import corpus
+import pytest
+from test_browser_segments import BROKEN, settings_of
+
+REPLAYED = ["expandable", "pools", "two_devices.pickle.gz", "truncated"]
+REAL = ["train_step_fp32.pickle", "expandable_oom_3gpu.pickle"]
+
+
+@pytest.mark.parametrize("name", [*REPLAYED, *(n for n in REAL if n in corpus.real_names())])
+def test_curves_equal_brute_force(
+    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+) -> None:
+    path = corpus.path_of(name)
+    opened = open_report(report_of(path))
+    draw = random.Random(name)
+    for d, device in corpus.replayed(path).items():
+        if not device.events:
+            continue
+        blocks = block_oracle.Blocks(device, settings_of(path))
+        opened.set_view(view="reserved", device=d)
+        state = opened.js("snapreport.debug.view()")
+        curves = state["curves"]
+        assert curves["reserved"] == device.reserved and curves["allocated"] == device.allocated
+        for s in draw.sample(range(len(device.events) + 1), min(60, len(device.events))):
+            moment = blocks.at(s - 1)
+            assert curves["rounding"][s] == moment.rounding, s
+            assert curves["whollyFree"][s] == moment.wholly_free, s
+            rest = curves["reserved"][s] - curves["allocated"][s] - curves["rounding"][s] - curves["whollyFree"][s]
+            assert rest == moment.split, s
+        lost = [r - a for r, a in zip(device.reserved, device.allocated, strict=True)]
+        stuck = [one - free for one, free in zip(lost, curves["whollyFree"], strict=True)]
+        assert state["worst"] == {"fragmentation": lost.index(max(lost)), "stuck": stuck.index(max(stuck))}
+
+
+@pytest.fixture
+def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
+    page = open_report(report_of(corpus.path_of("training")))
+    page.set_view(view="reserved")
+    return page
+
+
+@pytest.mark.parametrize("base", [None, "none"])
+def test_columns_keep_every_extreme(opened: Any, base: str | None) -> None:
+    device = corpus.replayed(corpus.path_of("training"))[0]
+    opened.set_view(options={"reserved.base": base})
+    columns = opened.js("snapreport.debug.view().columns")
+    lost = [r - a for r, a in zip(device.reserved, device.allocated, strict=True)]
+    assert max(columns["allocatedMax"]) == max(device.allocated)
+    assert max(columns["reservedMax"]) == max(device.reserved)
+    assert max(columns["fragmentationMax"]) == max(lost)
+    assert columns["position"] == sorted(columns["position"])
+    shown = lost if base else device.reserved
+    assert max(shown[s] for s in columns["position"]) == max(shown)
+
+
+def test_worst_moment_by_button_and_key(opened: Any) -> None:
+    worst = opened.js("snapreport.debug.view().worst")
+    opened.page.get_by_role("button", name="Worst fragmentation").click()
+    opened.until(f"snapreport.getView().at === {worst['fragmentation'] - 1}")
+    assert "Worst fragmentation" in opened.page.locator(".reserved-view [role=status]").inner_text()
+    opened.page.locator(".reserved-view .time-plot").focus()
+    opened.page.keyboard.press("g")
+    opened.until(f"snapreport.getView().at === {worst['stuck'] - 1}")
+
+
+def test_clicks_go_to_the_moment_and_to_the_segment(opened: Any) -> None:
+    state = opened.js("snapreport.debug.view()")
+    box = state["boxes"]["parts"]
+    opened.page.mouse.click(box["left"] + box["width"] * 0.7, box["top"] + box["height"] * 0.5)
+    opened.until("snapreport.getView().at !== null")
+    device = corpus.replayed(corpus.path_of("training"))[0]
+    assert abs(opened.view()["at"] - 0.7 * len(device.events)) < 0.01 * len(device.events)
+    box = opened.js("snapreport.debug.view().boxes.segments")
+    opened.page.mouse.click(box["left"] + box["width"] * 0.5, box["top"] + box["height"] - 12)
+    opened.until("snapreport.getView().view === 'segments'")
+    focus = int(opened.view()["options"]["segments.focus"], 16)
+    held = opened.js("snapreport.debug.view().segments")
+    assert any(int(s["address"], 16) <= focus < int(s["address"], 16) + s["size"] for s in held)
+
+
+def test_hover_tells_the_numbers(opened: Any) -> None:
+    box = opened.js("snapreport.debug.view().boxes.segments")
+    opened.page.mouse.move(box["left"] + box["width"] * 0.4, box["top"] + box["height"] - 12)
+    opened.until("!document.querySelector('.reserved-view .tooltip').hidden")
+    text = opened.page.locator(".reserved-view .tooltip").inner_text()
+    for word in ("segment of", "reserved", "allocated", "rounding", "inactive split", "wholly free", "largest free", "event"):
+        assert word in text, word
+
+
+def test_zoom_is_shared_with_the_timeline(opened: Any) -> None:
+    opened.page.locator(".reserved-view .time-plot").focus()
+    opened.page.keyboard.press("w")
+    opened.page.keyboard.press("w")
+    x = opened.view()["x"]
+    device = corpus.replayed(corpus.path_of("training"))[0]
+    assert 0.5 < (x[1] - x[0]) / (len(device.events) + 1) < 0.6
+    assert opened.set_view(view="timeline")["x"] == pytest.approx(x)
+
+
+@pytest.mark.parametrize("name", [*corpus.real_names(), "no-times"])
+def test_every_snapshot_opens(report_of: Callable[..., Path], open_report: Callable[..., Any], name: str) -> None:
+    path = corpus.path_of(name)
+    opened = open_report(report_of(path))
+    for d in opened.js("snapreport.devices()"):
+        opened.set_view(device=d, view="reserved")
+        state = opened.js("snapreport.debug.view()")
+        device = corpus.replayed(path)[d]
+        assert bool(state["nothing"]) == (max(map(abs, device.reserved)) == 0)
+        if device.segments and not device.events:
+            assert "without history" in state["doubts"]
+        if name in BROKEN and any(a > r for a, r in zip(device.allocated, device.reserved, strict=True)):
+            assert state["doubts"]

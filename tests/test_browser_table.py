@@ -1,0 +1,388 @@
+"""The table: sums of groups, order, files and filter are those of the oracle; the keyboard alone does everything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import oracle
+import pytest
+import table_oracle
+
+GROUPINGS = ("stack", "func", "file", "line", "category", "step", "size", "stream", "pool")
+REAL = [name for name in ("train_22k_events.pickle", "expandable_oom_3gpu.pickle") if name in corpus.real_names()]
+CATCH = """button => new Promise(done => {
+    const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click
+    HTMLAnchorElement.prototype.click = () => {}
+    URL.createObjectURL = blob => {
+        URL.createObjectURL = make
+        setTimeout(() => { HTMLAnchorElement.prototype.click = click })
+        blob.text().then(done)
+        return make.call(URL, blob)
+    };
+    [...document.querySelectorAll('#app button')].find(b => b.textContent === button).click()
+})"""
+NUMBERS = {"live_bytes", "live_count", "peak_bytes", "peak_share", "count", "total_bytes", "open_ended"}
+
+
+class Table:
+    """A report on its table, and the oracle of the device that is shown."""
+
+    def __init__(self, opened: Any, path: Path) -> None:
+        self.opened, self.path = opened, path
+        self.devices = corpus.replayed(path)
+
+    @property
+    def number(self) -> int:
+        return self.opened.view()["device"]
+
+    @property
+    def device(self) -> oracle.Device:
+        return self.devices[self.number]
+
+    def show(self, **options: Any) -> None:
+        """``at`` is an event."""
+        known = {key: options.pop(key) for key in ("at", "query", "select", "device") if key in options}
+        self.opened.set_view(view="table", options={f"table.{k}": v for k, v in options.items()}, **known)
+
+    def debug(self) -> dict[str, Any]:
+        return self.opened.js("snapreport.debug.view()")
+
+    def download(self, button: str) -> str:
+        """What the file holds; taken in the page, since the browser takes its time to write one."""
+        return self.opened.js(CATCH, button)
+
+    def csv(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.download("CSV"), newline="")))
+
+    def frames(self, stacks: list[int]) -> list[oracle.Frames]:
+        got = self.opened.js("([d, all]) => all.map(s => snapreport.frames(d, s))", [self.number, stacks])
+        return [tuple((f["filename"], f["line"], f["name"]) for f in frames) for frames in got]
+
+    def keyed(self, grouping: str) -> dict[Any, dict[str, str]]:
+        """The rows of the file by what their group is called; a stack by its frames."""
+        rows = self.csv()
+        if grouping == "stack":
+            keys: list[Any] = self.frames([int(row["stack"]) for row in rows])
+        else:
+            keys = [row["function" if grouping == "func" else grouping] for row in rows]
+        assert len(set(keys)) == len(rows)
+        return dict(zip(keys, rows, strict=True))
+
+    def rows(self) -> list[list[str]]:
+        """Texts of the rows in the page, in their order."""
+        return self.opened.js(
+            "() => [...document.querySelectorAll('.table .list-body > .list-row')].sort((a, b) => a.dataset.index - b.dataset.index)"
+            ".map(row => [...row.querySelectorAll('.cell')].map(cell => cell.lastChild.textContent))"
+        )
+
+
+@pytest.fixture
+def table(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Callable[..., Table]:
+    def open_one(name: str, **context: Any) -> Table:
+        made = Table(open_report(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        made.show()
+        return made
+
+    return open_one
+
+
+def check_groups(table: Table, grouping: str, position: int) -> None:
+    table.show(group=grouping, at=position)
+    device = table.device
+    keys = table_oracle.keys_of(table.path, table.number, device, grouping)
+    expected = table_oracle.sums(device, keys, position)
+    got = table.keyed(grouping)
+    assert got.keys() == expected.keys()
+    for key, group in expected.items():
+        row = got[key]
+        assert [int(row[n]) for n in ("live_bytes", "live_count", "peak_bytes", "count", "total_bytes", "open_ended")] == [
+            group.live, group.live_count, group.peak, group.count, group.total, group.open
+        ], key  # fmt: skip
+        assert float(row["mean_lifetime_events"]) == pytest.approx(group.events / group.count, rel=1e-12)
+        if table_oracle.time_of(device, 0) is None:
+            assert row["mean_lifetime_us"] == ""
+        else:
+            assert float(row["mean_lifetime_us"]) == pytest.approx(group.us / group.count, rel=1e-12)
+        assert float(row["peak_share"]) == pytest.approx(group.peak / device.peak_bytes, rel=1e-12)
+    live = [int(row["live_bytes"]) for row in got.values()]
+    assert live == sorted(live, reverse=True), "what holds most comes first"
+
+
+@pytest.mark.parametrize("name", ["training.pickle.gz", "no-times", *REAL])
+def test_sums_of_every_grouping(table: Callable[..., Table], name: str) -> None:
+    opened = table(name)
+    device = opened.device
+    for i, grouping in enumerate(GROUPINGS):
+        option = opened.opened.page.locator(f".table-tools option[value={grouping}]")
+        if grouping == "step" and "no steps recorded" in option.inner_text():
+            assert option.is_disabled()
+            assert "no steps" not in opened.opened.page.locator(".table-tools option[value=size]").inner_text()
+            assert {k for k in table_oracle.keys_of(opened.path, opened.number, device, "step")} == {""}
+            continue
+        check_groups(opened, grouping, (-1, len(device.events) // 3, device.peak_event, len(device.events) - 1)[i % 4])
+
+
+@pytest.mark.parametrize("name", ["truncated", "expandable", *REAL])
+def test_allocations_as_csv(table: Callable[..., Table], name: str) -> None:
+    opened = table(name)
+    device = opened.device
+    at = len(device.events) // 2
+    opened.show(group="allocation", at=at, sort="id")
+    rows = opened.csv()
+    assert [int(row["id"]) for row in rows] == list(range(len(device.allocations)))
+    has_times = table_oracle.time_of(device, 0) is not None
+
+    def text(value: Any) -> str:
+        return "" if value is None or value == -1 else str(value)
+
+    tops: dict[int, list[str]] = {}
+    for row, a, frame in zip(rows, device.allocations, table_oracle.tops(device), strict=True):
+        assert row["size"] == str(a.size) and row["address"] == hex(a.addr) and row["origin"] == a.origin
+        assert row["alloc_event"] == text(a.alloc_event) and row["free_event"] == text(a.free_event)
+        assert row["free_requested_event"] == text(a.free_requested_event)
+        assert row["stream"] == text(a.stream)
+        assert row["lifetime_events"] == str(table_oracle.lived_events(device, a))
+        assert row["lifetime_us"] == (str(table_oracle.lived_us(device, a)) if has_times else "")
+        assert row["live_bytes"] == str(a.size if a.lives_at(at) else 0)
+        assert row["peak_bytes"] == str(a.size if a.lives_at(device.peak_event) else 0)
+        told = [row["function"], row["file"], row["line"]]
+        assert told == ([frame[2], frame[0], str(frame[1])] if frame else ["", "", ""])
+        assert tops.setdefault(int(row["stack"]), told) == told
+
+
+@pytest.mark.parametrize(
+    ("group", "column", "field"),
+    [
+        ("allocation", "size", "size"),
+        ("allocation", "address", "address"),
+        ("allocation", "free", "free_event"),
+        ("allocation", "time", "lifetime_us"),
+        ("allocation", "category", "category"),
+        ("stack", "count", "count"),
+        ("stack", "lifetime", "mean_lifetime_events"),
+        ("func", "name", "function"),
+    ],
+)
+def test_headers_sort_stably_both_ways(table: Callable[..., Table], group: str, column: str, field: str) -> None:
+    opened = table("training.pickle.gz", viewport={"width": 1800, "height": 700})
+    opened.show(group=group)
+    page = opened.opened.page
+    header = page.locator(f".table .list-head [data-column={column}]")
+    key = "id" if group == "allocation" else "stack" if group == "stack" else field
+    for _ in range(2):
+        header.focus()
+        page.keyboard.press("Enter")
+        opened.opened.settle()
+        order = header.locator("xpath=..").get_attribute("aria-sort")
+        assert page.locator(".table [aria-sort=ascending], .table [aria-sort=descending]").count() == 1
+        rows = opened.csv()
+        descending = order == "descending"
+        is_text = field in ("category", "function")
+
+        def rank(row: dict[str, str], is_text: bool = is_text, descending: bool = descending) -> tuple[Any, ...]:
+            if row[field] == "" and not (is_text and group == "func"):
+                return (1, 0)
+            if is_text:
+                return (0, [(-ord(c) if descending else ord(c)) for c in row[field]] + ([1] if descending else []))
+            value = int(row[field], 16) if field == "address" else float(row[field])
+            return (0, -value if descending else value)
+
+        own = sorted(rows, key=lambda row: int(row[key]) if key != field else 0)
+        expected = sorted(own, key=rank)
+        if key == field:
+            assert [row[field] for row in rows] == [row[field] for row in expected]
+        else:
+            assert [row[key] for row in rows] == [row[key] for row in expected], f"{column} {order}"
+        shown = opened.rows()
+        if group == "allocation":
+            assert [r[0].replace(",", "") for r in shown] == [row["id"] for row in rows[: len(shown)]]
+
+
+def test_json_and_markdown_say_the_same(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz", permissions=["clipboard-read", "clipboard-write"])
+    opened.show(group="func", at=100)
+    rows = opened.csv()
+    told = json.loads(opened.download("JSON"))
+    assert told["moment"] == {"event": 100, "allocated": opened.device.allocated[101]} and told["group"] == "func"
+    assert [{k: "" if v is None else v for k, v in row.items()} for row in told["rows"]] == [
+        {k: (v if k == "function" or v == "" else json.loads(v)) for k, v in row.items()} for row in rows
+    ]
+    for name in NUMBERS - {"peak_share"}:
+        assert told["totals"][name] == sum(int(row[name]) for row in rows), name
+    assert told["totals"]["live_bytes"] == opened.device.allocated[101]
+    with opened.opened.page.expect_download() as info:
+        opened.opened.page.get_by_role("button", name="CSV", exact=True).click()
+    assert info.value.suggested_filename == "training-pickle-gz-cuda-0-function.csv"
+    with open(info.value.path(), encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == rows
+    opened.opened.page.get_by_role("button", name="Markdown").click()
+    opened.opened.until("navigator.clipboard.readText().then(text => text.startsWith('#### '))")
+    lines = opened.opened.js("navigator.clipboard.readText()").splitlines()
+    assert "cuda:0" in lines[0] and "event 100" in lines[0] and opened.path.name.split(".")[0] in lines[0]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("|")]
+    assert len({len(row) for row in cells}) == 1 and len(cells) == 2 + min(20, len(rows)) + 1
+    assert [row[0].strip("`") for row in cells[2:-1]] == [row["function"] or "not known" for row in rows[:20]]
+
+
+def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, report_of: Any, open_report: Any) -> None:
+    import copy
+    import pickle
+
+    raw = copy.deepcopy(corpus.raw(corpus.path_of("small")))
+    name = 'f|`x`\n"<b>,\r=1'
+    for trace in raw["device_traces"]:
+        for event in trace:
+            for frame in event.get("frames") or ():
+                frame.update(name=name, filename='a,"b|c.py', line=3)
+    path = tmp_path / "hostile.pickle"
+    path.write_bytes(pickle.dumps(raw))
+    opened = Table(open_report(report_of(path), permissions=["clipboard-read", "clipboard-write"]), path)
+    opened.show(group="func")
+    assert name in {row["function"] for row in opened.csv()}
+    check_groups(opened, "line", opened.device.peak_event)
+    opened.show(group="func")
+    opened.opened.page.get_by_role("button", name="Markdown").click()
+    opened.opened.until("navigator.clipboard.readText().then(text => text.startsWith('#### '))")
+    lines = [line for line in opened.opened.js("navigator.clipboard.readText()").splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1, "a pipe in a name is no end of a cell"
+    assert opened.opened.js("document.querySelectorAll('.table b').length") == 0
+
+
+def test_group_opens_selects_and_names_a_query(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz")
+    page, device = opened.opened.page, opened.device
+    opened.show(group="category")
+    page.locator(".table").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    opened.opened.until("snapreport.debug.view().lines > snapreport.debug.view().rows")
+    keys = table_oracle.keys_of(opened.path, opened.number, device, "category")
+    first = opened.csv()[0]["category"]
+    page.locator(".table").focus()
+    largest = sorted((i for i, key in enumerate(keys) if key == first), key=lambda i: (-device.allocations[i].size, i))
+    shown = [row[0] for row in opened.rows() if len(row) == 1]
+    assert [int(text.split()[0][1:].replace(",", "")) for text in shown[:10]] == largest[:10]
+    assert shown[10].startswith(f"{len(largest) - 10:,} more")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert opened.opened.view()["select"] == largest[0]
+    assert page.locator(".table .list-row[aria-selected=true]").count() == 1
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    assert opened.opened.view()["query"].startswith("category:")
+    page.keyboard.press("Enter")
+    assert opened.opened.view()["query"] == "", "a second time takes it back"
+    page.keyboard.press("Space")
+    opened.opened.until("snapreport.debug.view().lines === snapreport.debug.view().rows")
+
+
+@pytest.mark.parametrize("grouping", ["stack", "func", "file", "line", "category", "size", "stream", "pool"])
+def test_query_of_a_group_finds_it(table: Callable[..., Table], grouping: str) -> None:
+    opened = table("training.pickle.gz")
+    opened.show(group=grouping)
+    opened.opened.page.locator(".table").focus()
+    opened.opened.page.keyboard.press("Home")
+    opened.opened.page.keyboard.press("Enter")
+    query = opened.opened.view()["query"]
+    assert query.startswith(f"{grouping}:") or (grouping, query[:5]) == ("line", "file:"), query
+    keys = table_oracle.keys_of(opened.path, opened.number, opened.device, grouping)
+    key = next(iter(opened.keyed(grouping)))
+    mine = {i for i, k in enumerate(keys) if k == key}
+    found = opened.opened.js("([d, q]) => snapreport.search(d, q)", [opened.number, query])
+    if grouping in ("func", "file", "line"):
+        assert mine <= set(found["ids"]), "such a query looks at every frame"
+    else:
+        assert mine == set(found["ids"])
+    assert found["count"] == len(found["ids"])
+
+
+def test_matches_only(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz")
+    device, page = opened.device, opened.opened.page
+    opened.show(group="allocation", query="size>1MiB")
+    big = [i for i, a in enumerate(device.allocations) if a.size > 1 << 20]
+    assert 0 < len(big) < len(device.allocations)
+    assert {int(row["id"]) for row in opened.csv()} == set(big)
+    words = page.locator(".table-words").inner_text()
+    assert words.startswith(f"{len(big):,} of {len(device.allocations):,} allocations, ")
+    opened.show(group="stack", at=50)
+    keys = table_oracle.keys_of(opened.path, opened.number, device, "stack")
+    expected = table_oracle.sums(device, keys, 50, keep=set(big).__contains__)
+    got = opened.keyed("stack")
+    assert {k: (int(r["count"]), int(r["live_bytes"])) for k, r in got.items()} == {
+        k: (g.count, g.live) for k, g in expected.items()
+    }
+    box = page.get_by_label("Matches only")
+    assert box.is_checked()
+    box.focus()
+    page.keyboard.press("Space")
+    opened.opened.until("!snapreport.debug.view().matchesOnly")
+    assert len(opened.csv()) == len(set(keys))
+    assert page.locator(".table .list-row.dim").count() > 0
+    opened.show(query="size>100TiB", matches=None)
+    assert page.locator(".view-empty").inner_text().startswith("None of the")
+
+
+def test_link_brings_the_table_back(table: Callable[..., Table], open_report: Any, report_of: Any) -> None:
+    opened = table("training.pickle.gz")
+    opened.show(group="line", sort="count", at=77)
+    opened.opened.page.locator(".table").focus()
+    opened.opened.page.keyboard.press("Home")
+    opened.opened.page.keyboard.press("Space")
+    opened.opened.until("location.hash.includes('table.open')")
+    again = Table(open_report(report_of(opened.path)), opened.path)
+    again.opened.js("hash => { location.hash = hash }", opened.opened.js("location.hash"))
+    again.opened.until("snapreport.debug.view()?.lines > snapreport.debug.view()?.rows")
+    again.opened.settle()
+    assert again.rows() == opened.rows()
+
+
+@pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 2200, "height": 1200}], ids=["narrow", "wide"])
+def test_any_width(table: Callable[..., Table], size: dict[str, int]) -> None:
+    opened = table("training.pickle.gz", viewport=size)
+    for group in ("stack", "allocation"):
+        opened.show(group=group)
+        columns = opened.debug()["columns"]
+        assert len(columns) == 3 if size["width"] == 360 else len(columns) >= 9
+        assert opened.opened.js("document.querySelector('.table-view').getBoundingClientRect().right") <= size["width"]
+        sizes = opened.opened.js("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('.table'))")
+        assert sizes[0] <= sizes[1] + 1, "columns fit side by side"
+    first = opened.opened.page.locator(".table .list-body .cell").first
+    assert first.evaluate("cell => getComputedStyle(cell).position") == "sticky"
+
+
+def test_many_rows_scroll_to_each_end(table: Callable[..., Table]) -> None:
+    opened = table("large")
+    device, page = opened.device, opened.opened.page
+    opened.show(group="allocation", sort="id")
+    page.locator(".table").focus()
+    page.keyboard.press("End")
+    opened.opened.settle()
+    assert opened.rows()[-1][0] == f"{len(device.allocations) - 1:,}"
+    assert page.locator(".table").get_attribute("aria-rowcount") == str(len(device.allocations) + 1)
+    assert page.locator(".table .list-body > .list-row").count() < 80
+    active = page.locator(".table").get_attribute("aria-activedescendant")
+    assert page.locator(f"#{active}").inner_text().startswith(f"{len(device.allocations) - 1:,}")
+    opened.opened.set_view(view="timeline")
+    opened.opened.set_view(view="table")
+    opened.opened.settle()
+    assert opened.rows()[-1][0] == f"{len(device.allocations) - 1:,}", "coming back shows the same rows"
+    opened.opened.js("document.querySelector('.table').scrollTop = 0")
+    opened.opened.settle()
+    assert opened.rows()[0][0] == "0"
+
+
+def test_without_trace(table: Callable[..., Table]) -> None:
+    name = "pools_pending_no_trace.pickle"
+    if name not in corpus.real_names():
+        pytest.skip(corpus.NO_REAL)
+    opened = table(name)
+    opened.show(group="pool")
+    expected = table_oracle.sums(opened.device, table_oracle.keys_of(opened.path, opened.number, opened.device, "pool"), -1)
+    assert {row["pool"]: int(row["live_bytes"]) for row in opened.csv()} == {k: g.live for k, g in expected.items()}

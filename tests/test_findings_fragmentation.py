@@ -1,0 +1,99 @@
+"""Fragmentation that was planted is found with the right bytes; the same run without it has none."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import allocator_oracle
+import corpus
+import pytest
+from test_findings_oom import SMALL_MODEL, holes
+
+import snapreport
+from snapreport import samples
+from snapreport.findings.fragmentation import expandable_setting, fragmentation_findings, growths
+from snapreport.findings.run import findings
+
+MIB = 2**20
+
+
+def found(path: Path) -> list[Any]:
+    snapshot = snapreport.load(path)
+    return [f for device in snapshot.devices for f in fragmentation_findings(snapshot, snapshot.timeline(device))]
+
+
+def saved(raw: dict[str, Any], folder: Path) -> Path:
+    path = folder / "fragmentation.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    return path
+
+
+def test_planted(tmp_path: Path) -> None:
+    """Of the growths, the last has most in holes: all of 46 MiB but for those that the training left."""
+    raw = samples.make("fragmentation", **SMALL_MODEL)
+    (finding,) = found(saved(raw, tmp_path))
+    trace, e = raw["device_traces"][0], finding.evidence
+    json.dumps(finding.to_json())
+    assert finding.kind == "fragmentation" and finding.severity == "warning" and finding.confidence == "sure"
+    _, states, parts = allocator_oracle.states(trace[: e["event"]], None)
+    now = [s for s in states[-1] if any(b[3] != "free" for b in s.blocks)]
+    request = trace[e["event"] + 1]
+    want = holes(now, request)
+    assert finding.bytes == e["usable_hole_bytes"] == want["own"] and e["largest_hole_bytes"] == want["largest"]
+    assert (e["rounding_bytes"], e["inactive_split_bytes"], e["wholly_free_bytes"]) == parts[-1]
+    assert e["asked_bytes"] == request["size"] == 96 * MIB and trace[e["event"]]["action"] == "segment_alloc"
+    assert e["reserved_bytes"] == sum(s.size for s in states[-1]) and finding.event == e["event"] - 1
+    top = e["segments"][0]
+    assert top["free"] == max(sum(b[1] for b in s.blocks if b[3] == "free") for s in now)
+    pin = e["pinning_stacks"][0]
+    pinned = [s for s in now if s.size == 96 * MIB and any(b[2] == 50 * MIB for b in s.blocks)]
+    assert pin["function"] == "keep_prediction evaluate.py" and pin["segments"] == len(pinned)
+    assert pin["free_bytes"] == 46 * MIB * len(pinned)
+    assert e["expandable_segments"] is False and any("expandable_segments:True" in line for line in finding.detail)
+
+
+def test_not_without_the_cause(tmp_path: Path) -> None:
+    path = saved(samples.make("fragmentation", **{**SMALL_MODEL, "oom": "none"}), tmp_path)
+    assert [f for f in findings(snapreport.load(path)) if f.kind in ("fragmentation", "oom") and f.severity != "info"] == []
+
+
+@pytest.mark.parametrize("name", ["training", "small", "serving", "leak", "churn", "expandable", "oom", "compiled", "overlap"])
+def test_ordinary_runs_have_none(name: str) -> None:
+    assert [f for f in found(corpus.path_of(name)) if f.severity != "info"] == []
+
+
+def test_a_cache_far_above_the_need_is_told() -> None:
+    """Sizes that vary from step to step leave segments of all sizes behind: no warning, but worth a word."""
+    (finding,) = found(corpus.path_of("pools"))
+    timeline = snapreport.load(corpus.path_of("pools")).timeline(0)
+    e = finding.evidence
+    assert finding.severity == "info" and finding.bytes == max(timeline.reserved) - max(timeline.allocated)
+    assert (
+        e["rounding_bytes"] + e["inactive_split_bytes"] + e["wholly_free_bytes"]
+        == e["reserved_bytes"] - timeline.allocated[e["event"] + 1]
+    )
+
+
+def test_growths_are_records(snapshot_path: Path) -> None:
+    for device, replayed in corpus.replayed(snapshot_path).items():
+        timeline = snapreport.load(snapshot_path).timeline(device)
+        want, most = [], replayed.reserved[0]
+        for i, event in enumerate(replayed.events):
+            if replayed.reserved[i + 1] > most:
+                most = replayed.reserved[i + 1]
+                if event["action"] in ("segment_alloc", "segment_map"):
+                    want.append(i)
+        assert growths(timeline).tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("layout", "expandable", "want"), [("2.12", True, True), ("2.12", False, False), ("2.1", True, True), ("2.1", False, None)]
+)
+def test_whether_segments_were_expandable(layout: str, expandable: bool, want: bool | None, tmp_path: Path) -> None:
+    """As recorded; an old recorder does not tell, but mapped ranges do."""
+    raw = samples.make("small", steps=1, layout=layout, expandable=expandable)
+    timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
+    assert expandable_setting(timeline) is want

@@ -1,0 +1,227 @@
+"""Out of memory: planted causes are told apart, and every number is recomputed by the dumb replay of the allocator."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import allocator_oracle
+import corpus
+import pytest
+
+import snapreport
+from snapreport import samples
+from snapreport.findings.oom import Shortage, oom_findings, retries, verdict
+from snapreport.findings.reach import Reach
+from snapreport.samples.allocator import Allocator, OutOfMemory
+from snapreport.samples.layout import entry_dicts, segment_dicts
+from snapreport.samples.memory import DeviceMemory
+from snapreport.samples.recorder import Recorder
+
+MIB = 2**20
+SMALL_MODEL = {"steps": 1, "layers": 2, "sequence": 256, "batch": 2, "memory": 3 * 2**30}
+
+
+def found(path: Path) -> list[Any]:
+    snapshot = snapreport.load(path)
+    return [f for device in snapshot.devices for f in oom_findings(snapshot, snapshot.timeline(device))]
+
+
+def saved(raw: dict[str, Any], folder: Path) -> Path:
+    path = folder / "oom.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    return path
+
+
+def holes(segments: list[allocator_oracle.Segment], event: dict[str, Any]) -> dict[str, int]:
+    """Why each hole was of no use to the request, one after the other."""
+    small = event["size"] <= MIB
+    total = {"own": 0, "stream": 0, "pool": 0, "size": 0, "largest": 0, "pending": 0}
+    for segment in segments:
+        is_small = (
+            segment.size == 2 * MIB if not segment.expandable else all(b[1] <= MIB for b in segment.blocks if b[3] != "free")
+        )
+        for _, size, _, state in segment.blocks:
+            if state == "pending free":
+                total["pending"] += size
+            if state != "free":
+                continue
+            if segment.pool is not None and tuple(segment.pool) != tuple(event.get("pool_id", (0, 0))):
+                total["pool"] += size
+            elif segment.stream != event["stream"]:
+                total["stream"] += size
+            elif is_small != small:
+                total["size"] += size
+            else:
+                total["own"] += size
+                total["largest"] = max(total["largest"], size)
+    return total
+
+
+def assert_numbers(finding: Any, trace: list[dict[str, Any]], settings: dict[str, Any] | None) -> None:
+    event = finding.event
+    _, states, parts = allocator_oracle.states(trace[: event + 1], settings)
+    now, e = states[-1], finding.evidence
+    want = holes(now, trace[event])
+    assert e["asked_bytes"] == finding.bytes == trace[event]["size"]
+    assert e["device_free_bytes"] == trace[event]["device_free"]
+    assert e["reserved_bytes"] == sum(s.size for s in now)
+    assert e["allocated_bytes"] == sum(b[2] for s in now for b in s.blocks if b[3] != "free")
+    assert (e["rounding_bytes"], e["wholly_free_bytes"]) == (parts[-1][0], parts[-1][2])
+    assert e["own_hole_bytes"] == want["own"] and e["largest_own_hole_bytes"] == want["largest"]
+    assert (e["other_stream_bytes"], e["other_pool_bytes"], e["other_size_bytes"]) == (want["stream"], want["pool"], want["size"])
+    assert e["pending_free_bytes"] == want["pending"]
+    assert e["unused_bytes"] == e["rounding_bytes"] + want["own"] + want["stream"] + want["pool"] + want["size"]
+    assert sum(row["bytes"] for row in e["categories"]) == e["allocated_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "why"),
+    [
+        ("oom", {"steps": 1, "layers": 2}, "demand"),
+        ("fragmentation", SMALL_MODEL, "fragmentation"),
+        ("multi-gpu", {"steps": 1, "layers": 2, "devices": 2, "memory": 6 * 2**30}, "demand"),
+        ("oom", {"steps": 1, "layers": 2, "layout": "2.5"}, "demand"),
+    ],
+)
+def test_planted(preset: str, changes: dict[str, Any], why: str, tmp_path: Path) -> None:
+    raw = samples.make(preset, **changes)
+    (finding,) = found(saved(raw, tmp_path))
+    assert finding.severity == "error" and finding.evidence["verdict"] == why
+    assert finding.device == len(raw["device_traces"]) - 1
+    assert_numbers(finding, raw["device_traces"][finding.device], raw["allocator_settings"])
+    asked = "The pool of the request was not recorded; it is taken for the default one (0, 0)."
+    assert (asked in finding.basis) == (changes.get("layout") == "2.5")
+
+
+def test_fragmentation_names_who_pins(tmp_path: Path) -> None:
+    """Kept predictions of 50 MiB each hold a segment of 96 MiB, and nothing else does."""
+    raw = samples.make("fragmentation", **SMALL_MODEL)
+    (finding,) = found(saved(raw, tmp_path))
+    pin = finding.evidence["pinning_stacks"][0]
+    assert pin["function"] == "keep_prediction evaluate.py" and pin["free_bytes"] == pin["segments"] * 46 * MIB
+    assert pin["held_bytes"] == pin["segments"] * 50 * MIB and finding.evidence["largest_own_hole_bytes"] == 46 * MIB
+    assert "46.0 MiB: fragmentation" in finding.title and "asked for 96.0 MiB" in finding.title
+
+
+@pytest.mark.parametrize("name", ["training", "small", "churn", "leak", "expandable"])
+def test_none_where_none_was(name: str) -> None:
+    assert found(corpus.path_of(name)) == []
+
+
+def test_real_ones() -> None:
+    """On a real device, expandable segments and all: recorded from the start, so the dumb replay can follow."""
+    if "expandable_oom_3gpu.pickle" not in corpus.real_names():
+        pytest.skip(corpus.NO_REAL)
+    path = corpus.path_of("expandable_oom_3gpu.pickle")
+    raw = corpus.raw(path)
+    (finding,) = found(path)
+    e, trace = finding.evidence, raw["device_traces"][1]
+    assert (finding.device, finding.event, trace[421]["action"]) == (1, 421, "oom")
+    assert_numbers(finding, trace, raw["allocator_settings"])
+    short = e["asked_bytes"] - e["device_free_bytes"] - (e["unused_bytes"] - e["rounding_bytes"])
+    assert short > 0 and e["verdict"] == "demand" and e["expandable_segments"] is True
+
+
+class Program:
+    """The sample's allocator on a device of 200 MiB, run by hand until it fails."""
+
+    def __init__(self, **options: Any) -> None:
+        self.recorder = Recorder(0, random.Random(1))
+        self.allocator = Allocator(0, DeviceMemory(0, 200 * MIB, 0), self.recorder, **options)
+
+    def fails(self, size: int, stream: int = 0) -> None:
+        with pytest.raises(OutOfMemory):
+            self.allocator.malloc(size, stream)
+
+    def finding(self, folder: Path) -> Any:
+        trace = entry_dicts(self.recorder, "2.12", True, False)
+        raw = {"segments": segment_dicts(self.allocator), "device_traces": [trace]}
+        (finding,) = found(saved(raw, folder))
+        assert_numbers(finding, trace, None)
+        return finding
+
+
+def test_locked_in_a_private_pool(tmp_path: Path) -> None:
+    program = Program()
+    program.allocator.begin_capture((0, 1))
+    block = program.allocator.malloc(150 * MIB)
+    program.allocator.free(block)
+    program.allocator.end_capture()
+    program.fails(60 * MIB)
+    finding = program.finding(tmp_path)
+    assert finding.evidence["verdict"] == "pool-locked" and finding.evidence["other_pool_bytes"] == 150 * MIB
+
+
+def test_locked_in_another_stream(tmp_path: Path) -> None:
+    """Two blocks in one segment of stream 7, the large one free: the segment cannot be given back."""
+    program = Program()
+    whole = program.allocator.malloc(150 * MIB, 7)
+    program.allocator.free(whole)
+    program.allocator.malloc(20 * MIB, 7)
+    program.fails(60 * MIB)
+    finding = program.finding(tmp_path)
+    assert finding.evidence["verdict"] == "pool-locked" and finding.evidence["other_stream_bytes"] == 130 * MIB
+
+
+def test_mixed(tmp_path: Path) -> None:
+    """40 MiB in a hole of its own and 50 of another stream, 70 on the device: neither does alone."""
+    program = Program()
+    for size, stream in ((60 * MIB, 0), (70 * MIB, 7)):
+        program.allocator.free(program.allocator.malloc(size, stream))
+        program.allocator.malloc(20 * MIB, stream)
+    program.fails(140 * MIB)
+    finding = program.finding(tmp_path)
+    assert finding.evidence["verdict"] == "mixed"
+    assert (finding.evidence["own_hole_bytes"], finding.evidence["other_stream_bytes"]) == (40 * MIB, 50 * MIB)
+
+
+def test_retries_are_one(tmp_path: Path) -> None:
+    """A program that halves its batch until it fits fails three times at one moment, and again much later."""
+    program = Program()
+    for size in (900, 700, 500):
+        program.fails(size * MIB)
+        program.allocator.free(program.allocator.malloc(4 * MIB))
+    program.recorder.now_us += 60_000_000
+    program.fails(300 * MIB)
+    trace = entry_dicts(program.recorder, "2.12", True, False)
+    raw = {"segments": segment_dicts(program.allocator), "device_traces": [trace]}
+    first, second = found(saved(raw, tmp_path))
+    fails = [i for i, e in enumerate(trace) if e["action"] == "oom"]
+    assert first.evidence["events"] == fails[:3] and first.evidence["asked"] == [900 * MIB, 700 * MIB, 500 * MIB]
+    assert second.evidence["events"] == fails[3:]
+    assert any("failed 3 times" in line for line in first.detail)
+    for entry in trace:
+        del entry["time_us"]
+    timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
+    assert retries(timeline) == [fails]  # without times only the number of events between them tells
+
+
+def test_many_are_told_in_short(tmp_path: Path) -> None:
+    program = Program()
+    for _ in range(14):
+        program.fails(300 * MIB)
+        program.recorder.now_us += 5_000_000
+    raw = {"segments": [], "device_traces": [entry_dicts(program.recorder, "2.12", True, False)]}
+    told = found(saved(raw, tmp_path))
+    assert len(told) == 11 and "another 4 times" in told[-1].title and len(told[-1].evidence["events"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "own", "locked", "pending", "largest", "why"),
+    [
+        (100, 100, 0, 0, 0, 0, "limit"),
+        (100, 0, 200, 0, 0, 150, "unclear"),
+        (100, 40, 60, 0, 0, 30, "fragmentation"),
+        (100, 40, 59, 60, 0, 30, "pool-locked"),
+        (100, 40, 30, 30, 0, 30, "mixed"),
+        (100, 40, 30, 0, 30, 30, "mixed"),
+        (100, 40, 30, 29, 0, 30, "demand"),
+        (100, None, 99, 0, 0, 99, "demand"),
+    ],
+)
+def test_verdicts(asked: int, device: int | None, own: int, locked: int, pending: int, largest: int, why: str) -> None:
+    reach = Reach(own, locked, 0, 0, largest, largest)
+    assert verdict(Shortage(asked, device, 1000, 900, 0, pending, 0, reach)) == why

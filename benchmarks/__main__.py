@@ -1,10 +1,12 @@
-"""``python -m benchmarks [sizes|peers|growth]``: times, memory and sizes of the installed package, as tables.
+"""``python -m benchmarks [sizes|peers|growth|findings]``: times, memory and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of the
         whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
         report, in turns in one run; then how the report opens and moves in Chromium
 growth  10 thousand to 3 million events in two families: time, memory and bytes per event
+findings
+        200 generated runs, each with one planted cause or none: precision and recall of what is told of them
 
 Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
 """
@@ -21,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, peers, sizes
+from benchmarks import findings, growth, peers, sizes
 from benchmarks.inputs import ROOT, generated, real
 from benchmarks.measure import empty_report
 
@@ -60,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "growth"), default="sizes")
+    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "growth", "findings"), default="sizes")
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers)")
     parser.add_argument(
         "--samples", nargs="*", metavar="PRESET[:EVENTS]", help="samples to generate and measure (sizes, peers)"
@@ -73,12 +75,15 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        chromium(not options.no_browser and options.what != "growth") as browser,
+        chromium(not options.no_browser and options.what in ("sizes", "peers")) as browser,
     ):
         folder = Path(scratch)
-        empty = empty_report(folder)
+        empty = empty_report(folder) if options.what != "findings" else 0
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
-        if options.what == "growth":
+        if options.what == "findings":
+            document |= findings.measure(folder)
+            print(findings.table(document))
+        elif options.what == "growth":
             document["rows"] = growth.grow(folder, empty, options.most)
             print(growth.table(document["rows"]))
         elif options.what == "peers":

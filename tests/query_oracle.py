@@ -1,7 +1,7 @@
 """What queries mean, a second time: each query with a predicate over one allocation, written out by hand.
 
 Nothing here parses anything, so a mistake of the parser cannot hide. What the oracle of the replay does not know (category,
-pool, the number of a stack) is taken from the product's own columns, which other tests check.
+pool, the number of a stack, steps and annotated spans) is taken from the product's own columns, which other tests check.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Place:
 
     number: int
     replay: oracle.Device
-    annotations: list[dict[str, Any]]
+    steps: list[tuple[int, str, int, int]]  # number, name, first and last event
+    spans: list[tuple[str, int, int]]
     rows: list[Row] = field(default_factory=list)
     asked: dict[Any, Any] = field(default_factory=dict)
     times: list[int] | None = None
@@ -90,36 +91,25 @@ class Place:
     def ooms(self) -> list[int]:
         return [i for i, e in enumerate(self.replay.events) if e["action"] == "oom"]
 
-    def in_step(self, us: int | None, question: str, is_meant: Callable[[str], bool]) -> bool:
-        """Whether a time lies in an annotation of such a name. Spans are kept by the name of the question."""
-        if us is None:
-            return False
+    def in_step(self, event: int, is_meant: Callable[[int], bool]) -> bool:
+        return any(is_meant(number) and first <= event <= last for number, _, first, last in self.steps)
+
+    def in_span(self, event: int, question: str, is_meant: Callable[[str], bool]) -> bool:
+        """Whether an event lies in a step or annotated span of such a name. Spans are kept by the name of the question."""
         if question not in self.asked:
-            self.asked[question] = self.spans(is_meant)
-        return any(start <= us + self.times[0] < end for start, end in self.asked[question])
-
-    def spans(self, is_meant: Callable[[str], bool]) -> list[tuple[float, float]]:
-        """A START takes the nearest END that is free; one without the other has no bound on its side."""
-        mine = [n for n in self.annotations if n.get("device", 0) == self.number] or self.annotations
-        spans = []
-        for name in {n["name"] for n in mine if is_meant(oracle.text(n["name"]))}:
-            starts: list[float] = []
-            for note in sorted((n for n in mine if n["name"] == name), key=lambda n: n["time_us"]):
-                if note["stage"] == "START":
-                    starts.append(note["time_us"])
-                elif note["stage"] == "END":
-                    spans.append((starts.pop() if starts else float("-inf"), note["time_us"]))
-            spans += [(start, float("inf")) for start in starts]
-        return spans
+            spans = [*(step[1:] for step in self.steps), *self.spans]
+            self.asked[question] = [(first, last) for name, first, last in spans if is_meant(fold(name))]
+        return any(first <= event <= last for first, last in self.asked[question])
 
 
-def places(snapshot: Any, devices: dict[int, oracle.Device], allocations: Callable[[int], Any]) -> list[Place]:
-    """Every device of a raw snapshot. ``allocations``: the product's frame of a device."""
-    notes = snapshot.get("external_annotations") or [] if isinstance(snapshot, dict) else []
+def places(devices: dict[int, oracle.Device], ours: Any) -> list[Place]:
+    """Every device of a replayed snapshot; ``ours``: the product's."""
     made = []
     for number, device in devices.items():
-        place = Place(number, device, [n for n in notes if n.get("time_us") is not None], times=filled_times(device.events))
-        own = allocations(number).select("category", "pool", "stack").rows(named=True)
+        steps = ours.steps(number).select("step", "name", "first_event", "last_event").rows()
+        spans = ours.spans(number).select("name", "first_event", "last_event").rows()
+        place = Place(number, device, steps, spans, times=filled_times(device.events))
+        own = ours.allocations(number).select("category", "pool", "stack").rows(named=True)
         place.rows = [Row(a, row, place) for a, row in zip(device.allocations, own, strict=True)]
         made.append(place)
     return made
@@ -245,10 +235,16 @@ QUERIES: list[Pair] = [
     ("stack:0", lambda r: r.own["stack"] == 0),
     ("stack>2", lambda r: r.own["stack"] > 2),
     ("stack:forward", lambda r: r.frame("either forward", lambda f, _, c: "forward" in f or "forward" in c)),
-    ("step:1", lambda r: r.device.in_step(r.born_us, "1", lambda name: name == "ProfilerStep#1")),
-    ("step:0..2", lambda r: r.device.in_step(r.born_us, "0..2", lambda name: name in [f"ProfilerStep#{i}" for i in range(3)])),
-    ("step:annotation1", lambda r: r.device.in_step(r.born_us, "one", lambda name: "annotation1" in fold(name))),
-    ("step:a*t", lambda r: r.device.in_step(r.born_us, "a*t", lambda name: fits(fold(name), "a", "t"))),
+    ("step:1", lambda r: r.device.in_step(r.a.alloc_event, lambda n: n == 1)),
+    ("step:0..2", lambda r: r.device.in_step(r.a.alloc_event, lambda n: 0 <= n <= 2)),
+    ("step>1", lambda r: r.device.in_step(r.a.alloc_event, lambda n: n > 1)),
+    ("step<=1", lambda r: r.device.in_step(r.a.alloc_event, lambda n: n <= 1)),
+    ("-step:0..", lambda r: not r.device.in_step(r.a.alloc_event, lambda n: True)),
+    ("step:99999999999999999999", lambda r: False),
+    ("step:Step", lambda r: r.device.in_span(r.a.alloc_event, "step", lambda name: "step" in name)),
+    ("step:annotation1", lambda r: r.device.in_span(r.a.alloc_event, "one", lambda name: "annotation1" in name)),
+    ("step:a*t", lambda r: r.device.in_span(r.a.alloc_event, "a*t", lambda name: fits(name, "a", "t"))),
+    ("step:*", lambda r: r.device.in_span(r.a.alloc_event, "*", lambda name: name != "")),
     ("meta:*", lambda r: bool(r.a.compile_context or r.a.user_metadata)),
     ("meta:a", lambda r: any("a" in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t)),
     ("meta:0/0 OR meta:b", lambda r: any(s in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t for s in ("0/0", "b"))),
@@ -272,6 +268,13 @@ def queries_of(place: Place, seed: int = 1) -> list[Pair]:
     """Queries with this device's own addresses, events, stacks, places and times in them."""
     dice = random.Random(seed)
     made: list[Pair] = []
+    for number, _, _, _ in dice.sample(place.steps, min(3, len(place.steps))):
+        made.append((f"step:{number}", lambda r, n=number: r.device.in_step(r.a.alloc_event, lambda other: other == n)))
+        made.append((f"step:{number}..", lambda r, n=number: r.device.in_step(r.a.alloc_event, lambda other: other >= n)))
+    for name, _, _ in dice.sample(place.spans, min(3, len(place.spans))):
+        low = fold(name)
+        if low.strip() and low.isprintable() and not set(low) & set('"0123456789.,_-'):
+            made.append((f'step:"{name}"', lambda r, w=low: r.device.in_span(r.a.alloc_event, f"span {w}", lambda other: w in other)))
     for row in dice.sample(place.rows, min(4, len(place.rows))):
         a, size = row.a, max(row.a.size, 1)
         inside, stack, event = min(a.addr + dice.randrange(size), 2**64 - 1), row.own["stack"], a.alloc_event

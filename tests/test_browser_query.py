@@ -52,7 +52,7 @@ def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path],
     path = corpus.path_of(name)
     opened = open_report(report_of(path))
     snapshot = snapreport.load(path)
-    for place in query_oracle.places(corpus.raw(path), corpus.replayed(path), snapshot.allocations):
+    for place in query_oracle.places(corpus.replayed(path), snapshot):
         pairs = [*query_oracle.QUERIES, *query_oracle.queries_of(place)]
         answers = opened.js(ASK, [place.number, [query for query, _ in pairs]])
         for (query, predicate), answer in zip(pairs, answers, strict=True):
@@ -235,4 +235,4 @@ def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], open
 
 def place_of(name: str) -> query_oracle.Place:
     path = corpus.path_of(name)
-    return query_oracle.places(corpus.raw(path), corpus.replayed(path), snapreport.load(path).allocations)[0]
+    return query_oracle.places(corpus.replayed(path), snapreport.load(path))[0]

@@ -49,7 +49,7 @@ def test_queries_equal_predicates_on_every_snapshot() -> None:
     for name in SNAPSHOTS:
         path = corpus.path_of(name)
         snapshot = snapreport.load(path)
-        for place in query_oracle.places(corpus.raw(path), corpus.replayed(path), snapshot.allocations):
+        for place in query_oracle.places(corpus.replayed(path), snapshot):
             for query, predicate in [*query_oracle.QUERIES, *query_oracle.queries_of(place)]:
                 found = ids(snapshot, query, place.number)
                 assert found == query_oracle.expected(place, predicate), f"{query!r} on device {place.number} of {name}"
@@ -62,7 +62,7 @@ def test_random_snapshots(snapshot: Any, seed: int, tmp_path_factory: pytest.Tem
     path.write_bytes(strategies.pickled(snapshot, 5))
     ours = snapreport.load(path)
     some = random.Random(seed).sample(query_oracle.QUERIES, 25)
-    for place in query_oracle.places(snapshot, oracle.replay(snapshot), ours.allocations):
+    for place in query_oracle.places(oracle.replay(snapshot), ours):
         for query, predicate in [*some, *query_oracle.queries_of(place, seed)]:
             found = ids(ours, query, place.number)
             assert found == query_oracle.expected(place, predicate), query
@@ -90,7 +90,7 @@ def combinations(draw: st.DrawFn, depth: int = 3) -> query_oracle.Pair:
 def small() -> tuple[Snapshot, query_oracle.Place]:
     path = corpus.path_of("small")
     snapshot = snapreport.load(path)
-    return snapshot, query_oracle.places(corpus.raw(path), corpus.replayed(path), snapshot.allocations)[0]
+    return snapshot, query_oracle.places(corpus.replayed(path), snapshot)[0]
 
 
 @given(pair=combinations())
@@ -226,7 +226,7 @@ def test_frame_of_all_devices() -> None:
 
 def test_stats_of_a_query() -> None:
     path = corpus.path_of("oom")
-    place = query_oracle.places(corpus.raw(path), corpus.replayed(path), snapreport.load(path).allocations)[0]
+    place = query_oracle.places(corpus.replayed(path), snapreport.load(path))[0]
     want = [r for r in place.rows if r.a.size > query_oracle.MIB]
     live = [r for r in want if r.lives(place.replay.peak_event)]
     run = in_process("stats", path, "--query", "size>1MiB", "--json")
@@ -249,9 +249,45 @@ def test_stats_of_a_query() -> None:
 
 
 def test_what_cannot_match_says_why() -> None:
-    told = in_process("stats", corpus.path_of("no-times"), "--query", "time>1s OR live:oom OR step:1").out
+    told = in_process("stats", corpus.path_of("no-times"), "--query", "time>1s OR live:oom").out
     assert "without times" in told and "no allocation failed" in told
-    assert "no ProfilerStep" in in_process("stats", corpus.path_of("training"), "--query", "step:9999").out
+    assert "no step of this device has such a number" in in_process("stats", corpus.path_of("training"), "--query", "step:9999").out
+    told = in_process("stats", corpus.path_of("no-stacks"), "--query", "step:1").out
+    assert "no steps are known on this device" in told
+    told = in_process("stats", corpus.path_of("training"), "--query", "step:nowhere").out
+    assert "no step and no annotation of this device has such a name" in told
+
+
+# Steps
+
+
+def test_steps_are_those_that_the_profiler_timed() -> None:
+    """Against the recorder's own clock: START and END of the annotations, the next one's START where they touch."""
+    path = corpus.path_of("training")
+    raw, snapshot = corpus.raw(path), snapreport.load(path)
+    times = [entry["time_us"] for entry in raw["device_traces"][0]]
+    notes = [n for n in raw["external_annotations"] if n["name"].startswith("ProfilerStep#")]
+    start = {int(n["name"][13:]): n["time_us"] for n in notes if n["stage"] == "START"}
+    end = {int(n["name"][13:]): n["time_us"] for n in notes if n["stage"] == "END"}
+    rows = corpus.replayed(path)[0].allocations
+    assert len(start) > 2
+    for number in start:
+        until = min([end[number], *(at - 1 for at in start.values() if at > start[number])])
+        want = [i for i, a in enumerate(rows) if a.alloc_event >= 0 and start[number] <= times[a.alloc_event] <= until]
+        assert want and ids(snapshot, f"step:{number}", 0) == want
+        assert ids(snapshot, f'step:"ProfilerStep#{number}"', 0) == [
+            i for i, a in enumerate(rows) if a.alloc_event >= 0 and start[number] <= times[a.alloc_event] <= end[number]
+        ]
+
+
+def test_steps_need_no_times() -> None:
+    """Recognised by the optimizer's stacks, steps divide what was allocated in them."""
+    snapshot = snapreport.load(corpus.path_of("no-times"))
+    steps = snapshot.steps(0)
+    assert len(steps) > 1 and snapshot.timeline(0).events["time_us"].null_count() == len(snapshot.timeline(0).events)
+    found = [ids(snapshot, f"step:{number}", 0) for number in steps["step"]]
+    assert all(found) and sorted(sum(found, [])) == ids(snapshot, "step:0..", 0)
+    assert ids(snapshot, f'step:"{steps["name"][0]}"', 0)[: len(found[0])] == found[0]
 
 
 def test_a_bad_query_on_the_command_line(tmp_path: Path) -> None:

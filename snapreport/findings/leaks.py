@@ -219,9 +219,9 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
     """Stacks that pile up over several stretches and then go all at once: reference cycles wait for Python's collector."""
     allocations = timeline.allocations
     birth, death, stack = (allocations[name].to_numpy() for name in ("alloc_event", "free_event", "stack"))
-    # Most allocations die in the step they are born in: stacks with none that lives longer are looked at no further.
+    # Most allocations die in the step they are born in: stacks with none that outlives it are looked at no further.
     old = np.flatnonzero((birth >= 0) & (death - birth > int(np.diff(slices.bounds).min())))
-    old = old[slices.of(death[old] + 1) - slices.of(birth[old] + 1) >= _BURST_STEPS - 1]
+    old = old[slices.of(death[old] + 1) > slices.of(birth[old] + 1)]
     if not len(old):
         return []
     kept = np.zeros(int(stack.max()) + 1, bool)

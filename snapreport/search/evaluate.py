@@ -13,15 +13,12 @@ import polars as pl
 
 from snapreport.search.fields import Choice, Range, Text
 from snapreport.search.grammar import AllOf, Node, Not, Term, parse
-from snapreport.search.steps import in_range, spans_of, within_spans
+from snapreport.search.steps import in_range, positions_within, why_none
 from snapreport.search.texts import Folded, StackTexts
 from snapreport.timeline.build import DeviceTimeline
 
 NO_TIMES = "this snapshot was recorded without times"
 NO_OOM = "no allocation failed for want of memory"
-NO_STEPS = "this snapshot has no ProfilerStep annotations"
-NO_STEP = "no ProfilerStep annotation of this snapshot has such a number"
-NO_ANNOTATION = "no annotation of this snapshot has such a name"
 
 
 @dataclass
@@ -185,15 +182,9 @@ class Searcher:
         return _between(lived, test)
 
     def _steps(self, test: Range | Text) -> np.ndarray:
-        annotations = self.timeline.recording.annotations
-        spans = spans_of(annotations, self.timeline.device, test)
-        if self._event_us is None:
-            self._notes.append(NO_TIMES)
-        elif not spans:
-            has_steps = bool(annotations["name"].str.starts_with("ProfilerStep#").any())
-            self._notes.append(NO_ANNOTATION if isinstance(test, Text) else NO_STEP if has_steps else NO_STEPS)
-        origin = self._first_us
-        return within_spans(self._alloc_us, [(start - origin, end - origin) for start, end in spans])
+        if reason := why_none(self.timeline, test):
+            self._notes.append(reason)
+        return positions_within(self.timeline, test)[self._start]
 
     # Columns
 

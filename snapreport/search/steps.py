@@ -1,62 +1,44 @@
-"""Steps and other annotated spans of time. The page's twin is ``static/src/search/steps.ts``."""
+"""Steps and annotated spans as queries mean them: by event, without times. The page's twin is ``static/src/search/steps.ts``."""
 
 from __future__ import annotations
 
-import math
-import re
-
 import numpy as np
-import polars as pl
 
-from snapreport.search.fields import Range, Text, fold
-from snapreport.search.texts import holds
+from snapreport.search.fields import Range, Text
+from snapreport.search.texts import Folded
+from snapreport.timeline.build import DeviceTimeline
 
-_STEP = re.compile(r"ProfilerStep#([0-9]{1,15})")
+NO_STEPS = "no steps are known on this device"
+NO_STEP = "no step of this device has such a number"
+NO_NAME = "no step and no annotation of this device has such a name"
 
 
-def spans_of(annotations: pl.DataFrame, device: int, test: Range | Text) -> list[tuple[float, float]]:
-    """(first µs, µs after the last) of the annotations that a test means: a range of profiler steps, or a part of a name.
+def positions_within(timeline: DeviceTimeline, test: Range | Text) -> np.ndarray:
+    """bool for each position s = event + 1: its event lies in a step, or in a span, that a test means.
 
-    Those of the device count, and those of the whole file where the device has none of its own. A START belongs to the
-    next END of its name that no later START takes. One without the other reaches to the end of the record on its side.
+    A range means steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans).
     """
-    rows = annotations.filter(pl.col("time_us").is_not_null())
-    own = rows.filter(pl.col("device") == device)
-    open_starts: dict[str, list[float]] = {}
-    spans = []
-    for name, stage, us in (own if len(own) else rows).sort("time_us", maintain_order=True).select("name", "stage", "time_us").rows():
-        if not _is_meant(name, test):
-            continue
-        starts = open_starts.setdefault(name, [])
-        if stage == "START":
-            starts.append(us)
-        elif stage == "END":
-            spans.append((starts.pop() if starts else -math.inf, us))
-    return spans + [(start, math.inf) for starts in open_starts.values() for start in starts]
-
-
-def within_spans(us: np.ndarray, spans: list[tuple[float, float]]) -> np.ndarray:
-    """bool for each time: in one of the spans, their first µs included and their last not. NaN is in none."""
-    inside = np.zeros(len(us), bool)
-    joined: list[list[float]] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], end)
+    tables = [timeline.steps] if isinstance(test, Range) else [timeline.steps, timeline.annotated.spans]
+    opened = np.zeros(len(timeline.events) + 2, np.int64)  # spans that open at each position less those that are over there
+    for table in tables:
+        if isinstance(test, Range):
+            hit = np.fromiter((in_range(number, test) for number in table["step"].to_list()), bool, len(table))
         else:
-            joined.append([start, end])
-    if not joined:
-        return inside
-    starts = np.array([start for start, _ in joined])
-    ends = np.array([end for _, end in joined])
-    at = np.searchsorted(starts, us, "right") - 1
-    return (at >= 0) & (us < ends[np.maximum(at, 0)])
+            hit = Folded(table["name"]).having(test.parts)
+        np.add.at(opened, table["first_event"].to_numpy()[hit] + 1, 1)
+        np.add.at(opened, table["last_event"].to_numpy()[hit] + 2, -1)
+    return np.cumsum(opened)[:-1] > 0
 
 
-def _is_meant(name: str, test: Range | Text) -> bool:
-    if isinstance(test, Text):
-        return holds(fold(name), test.parts)
-    step = _STEP.fullmatch(name)
-    return bool(step) and in_range(int(step[1]), test)
+def why_none(timeline: DeviceTimeline, test: Range | Text) -> str:
+    """Why a test means no step and no span of a device; "" when it means one."""
+    if isinstance(test, Range):
+        numbers = timeline.steps["step"].to_list()
+        if any(in_range(number, test) for number in numbers):
+            return ""
+        return NO_STEP if numbers else NO_STEPS
+    names = (timeline.steps["name"], timeline.annotated.spans["name"])
+    return "" if any(Folded(column).having(test.parts).any() for column in names) else NO_NAME
 
 
 def in_range(number: int, test: Range) -> bool:

@@ -89,7 +89,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       if (typeof query !== 'string') throw new TypeError('a query is a text')
       parse(query) // before anything is read for it
       const [data, stacks] = await Promise.all([client.device(index), client.stacks(), client.times(index)])
-      const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query, client.manifest.annotations)
+      const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query)
       const ids: number[] = []
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
       return { count, bytes, ids }

@@ -23,7 +23,7 @@ interface Made {
 function randomStacks(count: number, deep: number, r: () => number): Made {
   const pick = (below: number): number => Math.floor(r() * below)
   const frames: Frame[] = Array.from({ length: 24 }, (_, i) => ({
-    name: `f${i >> 1}`, filename: `m${(i >> 1) % 3}.py`, line: 10 + (i % 2), noise: i % 11 === 0, python: true,
+    name: `f${i >> 1}`, filename: `m${(i >> 1) % 3}.py`, line: 10 + (i % 2), noise: i % 11 === 0, python: true, library: false,
   }))
   const frameOf: number[] = []
   const caller: number[] = []

@@ -1,16 +1,13 @@
 // Which allocations a query matches: the twin of snapreport/search/evaluate.py. Every term is a mask over whole columns.
 
-import type { Annotation, DeviceData, DeviceInfo, Stacks, Times } from '../data/model'
+import type { DeviceData, DeviceInfo, Stacks, Times } from '../data/model'
 import type { Choice, Range, Text, WideRange } from './fields'
 import { type Node, parse, type Term } from './grammar'
-import { hasSteps, inRange, isWithin, spansOf } from './steps'
+import { inRange, positionsWithin } from './steps'
 import { StackTexts, textsHaving } from './texts'
 
 const NO_TIMES = 'this snapshot was recorded without times'
 const NO_OOM = 'no allocation failed for want of memory'
-const NO_STEPS = 'this snapshot has no ProfilerStep annotations'
-const NO_STEP = 'no ProfilerStep annotation of this snapshot has such a number'
-const NO_ANNOTATION = 'no annotation of this snapshot has such a name'
 /** What a size limit left out, by the name of its column. */
 const LEFT_OUT: Record<string, string> = {
   addr_lo: 'this report was made without addresses', stream: 'this report was made without streams', pool: 'this report was made without pools',
@@ -25,9 +22,9 @@ export interface Found {
 }
 
 /** Throws QueryError for a query that cannot be read. */
-export function find(data: DeviceData, stacks: Stacks, info: DeviceInfo, annotations: readonly Annotation[], query: string): Found {
+export function find(data: DeviceData, stacks: Stacks, info: DeviceInfo, query: string): Found {
   const tree = parse(query)
-  const finder = new Finder(data, stacks, info, annotations)
+  const finder = new Finder(data, stacks, info)
   return { mask: finder.node(tree), notes: [...finder.notes] }
 }
 
@@ -38,7 +35,6 @@ class Finder {
     private readonly data: DeviceData,
     private readonly stacks: Stacks,
     private readonly info: DeviceInfo,
-    private readonly annotations: readonly Annotation[],
   ) {}
 
   /** A mask of its own, which the caller may change. */
@@ -193,12 +189,9 @@ class Finder {
   }
 
   private steps(test: Range | Text): Uint8Array {
-    const us = this.timeUs()
-    if (!us) return this.nothing()
-    const spans = spansOf(this.annotations, this.info, test)
-    if (spans.length === 0) this.notes.add(test.kind === 'text' ? NO_ANNOTATION : hasSteps(this.annotations, this.info) ? NO_STEP : NO_STEPS)
-    const { start } = this.data
-    return this.where((id) => start[id] > 0 && isWithin(spans, us[start[id] - 1]))
+    const { positions, whyNone } = positionsWithin(this.info, test)
+    if (whyNone) this.notes.add(whyNone)
+    return lookUp(positions, this.data.start)
   }
 
   /** µs since the first event; null where there are none, or while they are still being read. */

@@ -1,68 +1,68 @@
-// Steps and other annotated spans of time: the twin of snapreport/search/steps.py.
+// Steps and annotated spans as queries mean them, by event, without times: the twin of snapreport/search/steps.py.
 
-import type { Annotation, DeviceInfo } from '../data/model'
-import { fold, type Range, type Text } from './fields'
-import { holds } from './strings'
+import type { DeviceInfo } from '../data/model'
+import { ranges, stepRanges, type Steps } from '../steps/steps'
+import type { Range, Text } from './fields'
+import { textsHaving } from './texts'
 
-/** First µs, and the µs after the last. */
-export type Span = [from: number, to: number]
+const NO_STEPS = 'no steps are known on this device'
+const NO_STEP = 'no step of this device has such a number'
+const NO_NAME = 'no step and no annotation of this device has such a name'
 
-/**
- * The annotations that a test means, a range of profiler steps or a part of a name, on the clock of the device's times.
- * Those of the device count, and those of the whole file where the device has none of its own. A START belongs to the
- * next END of its name that no later START takes. One without the other reaches to the end of the record on its side.
- * The spans come joined where they touch, in order.
- */
-export function spansOf(annotations: readonly Annotation[], info: DeviceInfo, test: Range | Text): Span[] {
-  const timed = annotations.filter(([, , , us, snapshot]) => us !== null && snapshot === info.snapshot)
-  const own = timed.filter(([device]) => device === info.device)
-  const rows = (own.length > 0 ? own : timed).slice().sort((a, b) => a[3]! - b[3]!)
-  const open = new Map<string, number[]>()
-  const spans: Span[] = []
-  for (const [, name, stage, us] of rows) {
-    if (!isMeant(name, test)) continue
-    let starts = open.get(name)
-    if (!starts) open.set(name, (starts = []))
-    const at = us! - (info.time0 ?? 0)
-    if (stage === 'START') starts.push(at)
-    else if (stage === 'END') spans.push([starts.pop() ?? -Infinity, at])
+export interface Within {
+  /** 1 for each position s = event + 1 whose event lies in a step, or in a span, that the test means. */
+  positions: Uint8Array
+  /** Why the test means none; "" when it means one. */
+  whyNone: string
+}
+
+/** A range means steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans). */
+export function positionsWithin(info: DeviceInfo, test: Range | Text): Within {
+  // Spans that open at each position less those that are over there.
+  const opened = new Int32Array(info.events + 2)
+  let count = 0
+  const add = (first: ArrayLike<number>, last: ArrayLike<number>, isMeant: (i: number) => unknown): void => {
+    for (let i = 0; i < first.length; i++) {
+      if (!isMeant(i)) continue
+      opened[first[i] + 1]++
+      opened[last[i] + 2]--
+      count++
+    }
   }
-  for (const starts of open.values()) for (const start of starts) spans.push([start, Infinity])
-  return joined(spans)
-}
-
-/** Whether a time lies in one of some joined spans: its first µs counts, its last not. */
-export function isWithin(spans: readonly Span[], us: number): boolean {
-  let low = 0
-  let high = spans.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (spans[middle][0] <= us) low = middle + 1
-    else high = middle
+  const steps = stepRanges(info)
+  if (steps) {
+    const hit = test.kind === 'text' ? textsHaving(steps.names, test.parts) : steps.numbers.map((number) => inRange(number, test))
+    add(steps.first, steps.last, (i) => hit[i])
   }
-  return low > 0 && us < spans[low - 1][1]
-}
-
-export function hasSteps(annotations: readonly Annotation[], info: DeviceInfo): boolean {
-  return annotations.some(([, name, , , snapshot]) => snapshot === info.snapshot && name.startsWith('ProfilerStep#'))
-}
-
-function joined(spans: Span[]): Span[] {
-  const out: Span[] = []
-  for (const span of spans.sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0))) {
-    const last = out[out.length - 1]
-    if (last && span[0] <= last[1]) last[1] = Math.max(last[1], span[1])
-    else out.push([...span])
+  if (test.kind === 'text' && info.spans) {
+    const { names, name, first, events } = info.spans
+    const hit = textsHaving(names, test.parts)
+    const spans = ranges(first, events)
+    add(spans.first, spans.last, (i) => hit[name[i]])
   }
-  return out
-}
-
-function isMeant(name: string, test: Range | Text): boolean {
-  if (test.kind === 'text') return holds(fold(name), test.parts)
-  const step = /^ProfilerStep#([0-9]{1,15})$/.exec(name)
-  return step !== null && inRange(Number(step[1]), test)
+  const positions = new Uint8Array(info.events + 1)
+  let open = 0
+  for (let s = 0; count > 0 && s < positions.length; s++) {
+    open += opened[s]
+    positions[s] = Number(open > 0)
+  }
+  return { positions, whyNone: count > 0 ? '' : test.kind === 'text' ? NO_NAME : steps ? NO_STEP : NO_STEPS }
 }
 
 export function inRange(number: number, { low, high }: Range): boolean {
   return (low === null || number >= low) && (high === null || number <= high)
+}
+
+/** What is in no step. */
+export const OUTSIDE_STEPS = '-step:0..'
+
+/** For each step the query that finds its allocations and no others; null where none does. */
+export function stepQueries({ numbers, first, last }: Pick<Steps, 'numbers' | 'first' | 'last'>): (string | null)[] {
+  const times = new Map<number, number>()
+  for (const number of numbers) times.set(number, (times.get(number) ?? 0) + 1)
+  return numbers.map((number, i) => {
+    if (times.get(number) === 1) return `step:${number}`
+    // One event alone would mean what is freed there, too.
+    return first[i] < last[i] ? `event:${first[i]}..${last[i]}` : null
+  })
 }

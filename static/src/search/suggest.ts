@@ -1,7 +1,8 @@
 // What may come next in a query: fields, their values, and the functions and files that hold most bytes at the peak.
 
-import type { Annotation, DeviceData, DeviceInfo, Stacks } from '../data/model'
+import type { DeviceData, DeviceInfo, Stacks } from '../data/model'
 import { formatBytes } from '../layout/format'
+import { stepRanges } from '../steps/steps'
 import { type Field, FIELDS, fold, isField, MOMENTS, ORIGINS, POOLS, PREEXISTING } from './fields'
 import { BLANKS } from './grammar'
 import { StackTexts } from './texts'
@@ -20,7 +21,6 @@ export interface Source {
   data: DeviceData
   stacks: Stacks
   info: DeviceInfo
-  annotations: readonly Annotation[]
 }
 
 /** Each field in a few words, with an example of its value. */
@@ -30,7 +30,7 @@ export const FIELD_HELP: Record<Field, string> = {
   origin: 'traced, freed, ghost, preexisting', event: 'allocated in: 100..200; one event: what it is about',
   time: 'allocated at, since the first event: 1s..2s', lifetime: 'events lived: >1000; or time: >5ms',
   live: 'alive at: peak, end, oom, start, an event', file: 'file of a frame; file.py:12 for a line', func: 'function of a frame',
-  line: 'line of a frame', stack: 'number of its stack; or a word of it', step: 'ProfilerStep number, or annotation', meta: 'compile context, user metadata',
+  line: 'line of a frame', stack: 'number of its stack; or a word of it', step: 'in this step: 3, 10..20; or in what is so annotated', meta: 'compile context, user metadata',
 }
 
 const SHOWN = 8
@@ -83,14 +83,19 @@ function valuesOf(field: Field, typed: string, source: Source): [value: string, 
     case 'pool': return holding([...POOLS, ...info.pools.filter((pool) => pool !== '').map((pool) => pool.replace(/[() ]/g, ''))])
     case 'device': return holding([String(info.device), info.kind])
     case 'stream': return holding(info.streams.filter((stream) => stream !== ''))
-    case 'step': return holding(stepsOf(source))
+    case 'step': return stepValues(info, typed)
     default: return []
   }
 }
 
-function stepsOf({ annotations, info }: Source): string[] {
-  const steps = annotations.filter(([, , , , snapshot]) => snapshot === info.snapshot).map(([, name]) => /^ProfilerStep#(\d+)$/.exec(name)?.[1])
-  return [...new Set(steps.filter((step) => step !== undefined))].sort((a, b) => Number(a) - Number(b))
+/** Numbers of steps, then names of annotations. A name that reads as a number cannot be asked for. */
+function stepValues(info: DeviceInfo, typed: string): [string, string][] {
+  const steps = stepRanges(info)
+  const names = new Map<string, string>()
+  steps?.numbers.forEach((number, i) => names.set(String(number), steps.names[i]))
+  const own = new Set(steps?.names)
+  for (const name of info.spans?.names ?? []) if (!own.has(name) && name.trim() !== '' && !/^[\d.,_-]+$/.test(name)) names.set(name, 'annotated')
+  return [...names].filter(([value]) => fold(value).includes(typed))
 }
 
 type Held = Map<string, number>

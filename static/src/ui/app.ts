@@ -99,12 +99,11 @@ class App implements Controller {
       compares: client.manifest.diff !== null,
       viewKey: (event: KeyboardEvent) => this.stage.key(event),
     }
-    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, this.pageTools.element)
     this.search = new SearchBox({
       client, store: this.store, scene: () => this.timeline.currentScene,
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene), reveal: (event) => this.reveal(event),
     })
-    this.toolbar.element.insertBefore(this.search.element, this.pageTools.element)
+    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [this.search.element, this.pageTools.element])
     this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.details.element)
     fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.live)
     root.hidden = false
@@ -165,7 +164,9 @@ class App implements Controller {
   }
 
   drawn(): ReturnType<Controller['drawn']> {
-    return this.timeline.drawn
+    const { drawn } = this.timeline
+    // Out of sight nothing is waited for.
+    return this.store.state.view === 'timeline' ? drawn : { ...drawn, pending: 0 }
   }
 
   testContextLoss(): void {
@@ -220,10 +221,12 @@ class App implements Controller {
 
   private showLegend(): void {
     const { state } = this.store
+    const { view } = state
     const scene = this.timeline.currentScene
     const colouring = scene?.info.index === state.device ? this.stage.colouringOf(state, scene) : null
-    const shown = scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
-    this.legend.render(state, shown, state.view === 'timeline' ? this.timeline.hoveredPosition : null)
+    const isUsed = view === 'timeline' || view === 'segments' || (view === 'flame' && state.colour !== 'stack')
+    const shown = isUsed && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
+    this.legend.render(state, shown, view === 'timeline' ? this.timeline.hoveredPosition : null)
   }
 
   private showDevice(): void {

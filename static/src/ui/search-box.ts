@@ -134,7 +134,7 @@ export class SearchBox {
   private source(): Source | null {
     const scene = this.parts.scene()
     if (!scene?.data || !scene.stacks) return null
-    return { data: scene.data, stacks: scene.stacks, info: scene.info, annotations: this.parts.client.manifest.annotations }
+    return { data: scene.data, stacks: scene.stacks, info: scene.info }
   }
 
   private take({ insert, from, to }: Suggestion): void {

@@ -12,6 +12,7 @@ const EXAMPLES: readonly (readonly [query: string, meaning: string])[] = [
   ['func:"operator()"', 'in quotes nothing is special'],
   ['event:1000..2000 lifetime>5000', 'allocated in these events, alive for long'],
   ['time:1.5s.. -live:end', 'allocated after 1.5 s and freed in the end'],
+  ['step:3..5 -live:end', 'allocated in these steps and freed in the end'],
   ['addr:0x7f5c00000000', 'the allocations that held this address'],
   ['live:oom', 'what was there when memory ran out'],
 ]

@@ -59,7 +59,7 @@ export class Stage {
     const timed = scene.data.timeUs !== null
     if (this.matched?.device !== index || this.matched.timed !== timed || this.matched.matches.query !== state.query) {
       try {
-        this.matched = { device: index, timed, matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query, this.parts.client.manifest.annotations) }
+        this.matched = { device: index, timed, matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query) }
       } catch {
         return null // the search box says what is wrong with it
       }

@@ -2,7 +2,7 @@
 
 import type { DataClient } from '../data/model'
 import { ColourSelect } from './colour-select'
-import { deviceName, deviceSummary } from './devices'
+import { deviceName, deviceSummary, hasData } from './devices'
 import { h } from './dom'
 import type { State, Store, ViewName } from './state'
 import { VIEWS } from './state'
@@ -32,9 +32,10 @@ export class Toolbar {
   private readonly timelineTools: HTMLElement
   private readonly colour: ColourSelect
   private readonly client: DataClient
+  private readonly viewRow: HTMLElement
 
   /** viewTools: the controls of the view on screen; pageTools: those of all views. */
-  constructor(client: DataClient, store: Store, actions: ToolbarActions, viewTools: HTMLElement, pageTools: HTMLElement) {
+  constructor(client: DataClient, store: Store, actions: ToolbarActions, viewTools: HTMLElement, pageTools: readonly HTMLElement[]) {
     this.client = client
     this.colour = new ColourSelect(store)
     const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
@@ -70,21 +71,28 @@ export class Toolbar {
       this.oom,
       h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
       this.box, this.ruler)
-    this.element = h('div', { class: 'toolbar' }, tabs, this.device, this.colour.element, this.timelineTools, viewTools, pageTools,
+    // What all views have keeps its place; under it stand the choices of the one on screen.
+    const page = h('div', { class: 'toolbar-row' }, tabs, ...pageTools,
       h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?'))
+    this.viewRow = h('div', { class: 'toolbar-row' }, this.device, this.colour.element, this.timelineTools, viewTools)
+    this.element = h('div', { class: 'toolbar' }, page, this.viewRow)
   }
 
   render(state: State, { hasTimes, hasOom, boxMode, rulerMode }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean }): void {
     this.oom.hidden = !hasOom
     for (const [view, tab] of this.tabs) {
       const selected = view === state.view
+      // On a narrow screen the tabs scroll.
+      if (selected && tab.getAttribute('aria-selected') !== 'true') tab.scrollIntoView({ block: 'nearest', inline: 'nearest' })
       tab.setAttribute('aria-selected', String(selected))
       tab.tabIndex = selected ? 0 : -1
     }
     this.device.value = String(state.device)
     this.colour.render(state, this.client.devices[state.device])
-    this.device.hidden = state.view === 'summary'
+    // One device with anything to see needs no choice: the headline names it.
+    this.device.hidden = state.view === 'summary' || (this.client.devices.filter(hasData).length <= 1 && hasData(this.client.devices[state.device]))
     this.timelineTools.hidden = state.view !== 'timeline'
+    this.viewRow.hidden = state.view === 'summary'
     for (const [axis, button] of this.axes) {
       const possible = axis === 'event' || hasTimes
       button.disabled = !possible

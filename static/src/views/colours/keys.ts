@@ -1,6 +1,7 @@
 // What an allocation is coloured by, as a key, and what every key is called, coloured like, and found with.
 
 import type { DeviceData, Stacks } from '../../data/model'
+import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepRanges, stepsOf } from '../../steps/steps'
 import type { ColourBy } from '../../ui/state'
 import { AGE_CLASSES, ageClass, ageName, ageQuery, SIZE_CLASSES, sizeClass, sizeName, sizeQuery } from './classes'
@@ -81,12 +82,12 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
       }
     case 'step': {
       const steps = stepsOf(info, data)!
+      const queries = [OUTSIDE_STEPS, ...stepQueries(steps)]
       return {
         keys: keyed(N, (id) => steps.of[id] + 1),
         count: steps.names.length + 1,
         nameOf: (key) => (key === 0 ? 'outside all steps' : steps.names[key - 1]),
-        // Not step:…, which goes by annotated times: steps are also recognised where nothing is annotated.
-        queryOf: (key) => (key > 0 && steps.first[key - 1] < steps.last[key - 1] ? `event:${steps.first[key - 1]}..${steps.last[key - 1]}` : null),
+        queryOf: (key) => queries[key],
         colourOf: (key, dark) => (key === 0 ? unknownColour(dark) : namedColour(key - 1, dark)),
       }
     }

@@ -2,6 +2,7 @@
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { formatBytesExact } from '../../layout/format'
+import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepsOf } from '../../steps/steps'
 import { shortPath } from '../../ui/format'
 import { describeFrame } from '../timeline/describe'
@@ -144,12 +145,13 @@ function named(of: ArrayLike<number>, names: readonly string[], query: (name: st
 function byStep(info: DeviceInfo, data: DeviceData): Groups {
   const steps = stepsOf(info, data)
   const names = ['', ...(steps?.names ?? [])]
+  const queries = steps ? [OUTSIDE_STEPS, ...stepQueries(steps)] : [null]
   return {
     count: names.length,
     of: steps ? steps.of.map((step) => step + 1) : new Int32Array(data.N),
     nameOf: (group) => names[group] || 'outside all steps',
     fullNameOf: (group) => names[group],
-    queryOf: (group) => (group > 0 ? `step:${steps!.numbers[group - 1]}` : null),
+    queryOf: (group) => queries[group],
     numberOf: (group) => (group > 0 ? group : NaN),
   }
 }

@@ -386,3 +386,19 @@ def test_without_trace(table: Callable[..., Table]) -> None:
     opened.show(group="pool")
     expected = table_oracle.sums(opened.device, table_oracle.keys_of(opened.path, opened.number, opened.device, "pool"), -1)
     assert {row["pool"]: int(row["live_bytes"]) for row in opened.csv()} == {k: g.live for k, g in expected.items()}
+
+
+def test_steps_tell_their_peak_and_growth(table: Callable[..., Table]) -> None:
+    import snapreport
+
+    opened = table("leak")
+    opened.show(group="step")
+    told = {row["step"]: row for row in opened.csv()}
+    steps = snapreport.load(opened.path).steps(opened.number).select("name", "first_event", "last_event").rows()
+    assert len(steps) >= 10
+    for name, first, last in steps:
+        curve = opened.device.allocated[first + 1 : last + 2]
+        assert int(told[name]["step_peak_bytes"]) == max(curve)
+        assert int(told[name]["step_growth_bytes"]) == opened.device.allocated[last + 1] - opened.device.allocated[first]
+        assert int(told[name]["step_events"]) == last - first + 1
+    assert told[""]["step_peak_bytes"] == ""

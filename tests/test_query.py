@@ -252,7 +252,7 @@ def test_what_cannot_match_says_why() -> None:
     told = in_process("stats", corpus.path_of("no-times"), "--query", "time>1s OR live:oom").out
     assert "without times" in told and "no allocation failed" in told
     assert "no step of this device has such a number" in in_process("stats", corpus.path_of("training"), "--query", "step:9999").out
-    told = in_process("stats", corpus.path_of("no-stacks"), "--query", "step:1").out
+    told = in_process("stats", corpus.path_of("overlap"), "--query", "step:1").out
     assert "no steps are known on this device" in told
     told = in_process("stats", corpus.path_of("training"), "--query", "step:nowhere").out
     assert "no step and no annotation of this device has such a name" in told

@@ -1,7 +1,8 @@
 """What could be done about it: advice that names what it saw, and at most what it would save.
 
 Every rule looks at the peak, or at what another finding says, and keeps silent where it saw nothing. Savings are upper
-bounds, told as such: what a rule could take away at the very most, were nothing put in its place.
+bounds, told as such: what a rule could take away at the very most, were nothing put in its place. They are bytes of the
+peak, or of what is reserved, and never more than that.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.peak import has_history
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 from snapreport.words import bytes_text, share_text
@@ -26,8 +29,10 @@ _LEAST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Advice:
-    """``rule``: its name; ``do``: what to do; ``saw``: what speaks for it; ``bytes``: what it saves at most; ``term``: PyTorch's
-    own name for it, and where that is described."""
+    """``rule``: its name; ``do``: what to do; ``saw``: what speaks for it; ``bytes``: what it saves at most, of ``memory``
+    ("allocated" at the peak or "reserved"; "" where it saves time and ``bytes`` is what goes round); ``term``, ``url``:
+    PyTorch's own name for it, and where that is described; ``query``: what it is about at the peak; ``link``: of the
+    finding that it rests on, which is shown instead."""
 
     rule: str
     do: str
@@ -37,7 +42,15 @@ class Advice:
     url: str
     confidence: Confidence = "likely"
     query: str = ""
-    saves_time: bool = False
+    memory: str = "allocated"
+    link: dict[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        if not self.memory:
+            return f"{self.do}: saves time, not memory"
+        of = " of what is reserved" if self.memory == "reserved" else ""
+        return f"{self.do}: saves at most {bytes_text(self.bytes)}{of}"
 
 
 class Seen:
@@ -97,24 +110,33 @@ class Seen:
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
-    """Advice for one device, greatest saving first. ``findings``: what was found before, which some rules rest on."""
-    if timeline.kind == "host" or not timeline.peak_bytes:
+    """Advice for one device, greatest saving first. ``findings``: what was found before, which some rules rest on.
+
+    None without a trace: what is live when a snapshot is taken says little about what the peak was made of.
+    """
+    if timeline.kind == "host" or not timeline.peak_bytes or not has_history(timeline):
         return []
     seen = Seen(snapshot, timeline, findings)
-    given = [advice for rule in RULES if (advice := rule(seen)) and advice.bytes >= max(_LEAST_BYTES, 1)]
+    given = [advice for rule in RULES if (advice := rule(seen)) and advice.bytes >= _LEAST_BYTES]
     return [
         Finding(
             kind="advice",
             device=timeline.device,
             severity="info",
-            title=f"{advice.do}: saves time, not memory" if advice.saves_time else f"{advice.do}: saves at most {bytes_text(advice.bytes)}",
+            title=advice.title,
             detail=[advice.saw],
             bytes=advice.bytes,
             event=timeline.peak_event,
-            evidence={"rule": advice.rule, "saves_at_most": 0 if advice.saves_time else advice.bytes, "term": advice.term, "url": advice.url},
+            evidence={
+                "rule": advice.rule,
+                "saves_at_most": advice.bytes if advice.memory else 0,
+                "memory": advice.memory,
+                "term": advice.term,
+                "url": advice.url,
+            },
             basis=basis_of(timeline),
             confidence=advice.confidence,
-            link={"view": "flame", "query": advice.query} if advice.query else {"view": "segments"},
+            link=dict(advice.link) if advice.link else {"view": "flame", "at": timeline.peak_event, "query": advice.query},
         )
         for advice in sorted(given, key=lambda advice: (-advice.bytes, advice.rule))
     ]
@@ -127,10 +149,10 @@ def _is_much(seen: Seen, size: int) -> bool:
 def _checkpointing(seen: Seen) -> Advice | None:
     activations = seen.peak.filter(pl.col("category") == "activation")
     size = int(activations["size"].sum())
-    if not seen.trains or not _is_much(seen, 3 * size // 4) or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint"):
-        return None
     # What one stretch between two checkpoints needs stays: at least its largest tensor.
-    saves = size - int(activations["size"].max())
+    saves = size - int(activations["size"].max() or 0)
+    if not seen.trains or not _is_much(seen, saves) or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint"):
+        return None
     return Advice(
         "checkpointing",
         "Recompute activations in the backward pass instead of keeping them",
@@ -193,7 +215,7 @@ def _attention(seen: Seen) -> Advice | None:
 
 def _loss(seen: Seen) -> Advice | None:
     size = seen.peak_bytes_in(seen.frames_match(r"(?i)cross_?entropy|log_?softmax|nll_?loss"))
-    if not _is_much(seen, size):
+    if not seen.trains or not _is_much(seen, size):
         return None
     return Advice(
         "chunked-loss",
@@ -237,7 +259,7 @@ def _set_to_none(seen: Seen) -> Advice | None:
 
 def _optimizer(seen: Seen) -> Advice | None:
     size = seen.bytes_of("optimizer state")
-    if not _is_much(seen, size // 2):
+    if not _is_much(seen, size):
         return None
     sharded = seen.has_frames(r"(?i)fsdp|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
     many = len([device for device in seen.snapshot.devices if device >= 0 and len(seen.snapshot.events(device))])
@@ -248,8 +270,8 @@ def _optimizer(seen: Seen) -> Advice | None:
         what,
         f"Optimizer state holds {seen.share(size)}"
         + ("; it is sharded already." if sharded else ", and no recorded stack goes through FSDP or a sharded optimizer."),
-        # Sharded over n ranks 1/n stays; 8-bit states keep a quarter of 32-bit ones.
-        3 * size // 4,
+        # 8-bit states keep a quarter of 32-bit ones; of what is sharded over n ranks 1/n stays, which may be next to nothing.
+        3 * size // 4 if sharded else size,
         "ZeroRedundancyOptimizer and FSDP (fully_shard), or an optimizer with 8-bit state",
         "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
         query='category:"optimizer state"',
@@ -272,7 +294,7 @@ def _offload(seen: Seen) -> Advice | None:
 
 
 def _kv_cache(seen: Seen) -> Advice | None:
-    size = seen.peak_bytes_in(seen.frames_match(r"(?i)kv_?cache|key_?value|past_key|cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"))
+    size = seen.peak_bytes_in(seen.frames_match(r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"))
     if not _is_much(seen, size) or seen.bytes_of("gradient", "optimizer state") > 0:
         return None
     return Advice(
@@ -298,7 +320,8 @@ def _expandable(seen: Seen) -> Advice | None:
         size,
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
-        query="",
+        memory="reserved",
+        link=finding.link,
     )
 
 
@@ -318,6 +341,8 @@ def _split_size(seen: Seen) -> Advice | None:
         "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
         "guess",
+        memory="reserved",
+        link=finding.link,
     )
 
 
@@ -335,6 +360,8 @@ def _collect(seen: Seen) -> Advice | None:
         "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
         "guess",
+        memory="",
+        link=finding.link,
     )
 
 
@@ -350,8 +377,8 @@ def _empty_cache(seen: Seen) -> Advice | None:
         finding.bytes,
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
-        query=f"stack:{finding.stack}",
-        saves_time=True,
+        memory="",
+        link=finding.link,
     )
 
 

@@ -22,6 +22,8 @@ GIVEN = ("segment_alloc", "segment_map")
 TAKEN = ("segment_free", "segment_unmap")
 _FEWEST = 4
 """Segments asked for again; fewer are an accident."""
+_ROUNDS = 2
+"""Times that something is given back before it is asked for again: a cache that was emptied once and filled anew does not churn."""
 _RETRY_EVENTS = 64
 """An allocation that finds no room frees what is cached and asks again at once: then the free is this close before."""
 _WARM_SHARE = 0.1
@@ -45,7 +47,7 @@ class Churn:
 
 
 def churn(timeline: DeviceTimeline) -> Churn | None:
-    """The device's churn; None where segments are not asked for again after warm-up."""
+    """The device's churn; None where segments are not given back and asked for again, again and again, after warm-up."""
     other = timeline.events[timeline.other_events].with_columns(event=pl.Series(timeline.other_events))
     action = pl.col("action").cast(pl.String)
     freed = other.filter(action.is_in(TAKEN))
@@ -63,6 +65,8 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
         return None
     events, frees = again["event"].to_numpy().astype(np.int64), freed["event"].to_numpy().astype(np.int64)
     before = np.searchsorted(frees, events) - 1
+    if len(np.unique(before)) < _ROUNDS:
+        return None
     retries = int(((before >= 0) & (events - frees[np.maximum(before, 0)] <= _RETRY_EVENTS)).sum())
     return Churn(warm, events, frees, int(again["size"].sum()), _stall(timeline, np.concatenate((events, frees))), retries)
 

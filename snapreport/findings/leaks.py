@@ -39,7 +39,7 @@ _APART = 32
 
 @dataclass(frozen=True)
 class Growth:
-    """One stack's growth. ``staircase``: its least live bytes in each stretch; ``per_slice``: bytes a stretch, by the robust slope."""
+    """One stack's growth. ``staircase``: its least live bytes in each stretch; ``per_slice``: bytes kept in a stretch, the median."""
 
     stack: int
     kept: int
@@ -83,21 +83,28 @@ def growing_stacks(timeline: DeviceTimeline, slices: Slices) -> list[Growth]:
         rise = float(stairs[-1] - stairs[1]) if len(stairs) > 2 else 0.0
         if rise < _RISE * float(per[:-1].sum()) * (len(per) - 2) / max(1, len(per) - 1):
             continue
-        slope = float(np.median(_slopes(stairs[1:])))
-        if slope <= 0:
+        if float(np.median(_slopes(stairs[1:]))) <= 0:
             continue
-        growths.append(Growth(stack, int(births[row].sum()), int((kept["stack"] == stack).sum()), stairs, slope))
+        # What is kept tells the size of a step better than the stairs do: an allocation at the very end of a stretch, as
+        # of a logger, stands in its stairs only from the next one on.
+        per_slice = float(np.median(_complete(per)))
+        growths.append(Growth(stack, int(births[row].sum()), int((kept["stack"] == stack).sum()), stairs, per_slice))
     return sorted(growths, key=lambda growth: (-growth.per_slice, growth.stack))
 
 
 def _is_steady(per: np.ndarray) -> bool:
     """Whether something is kept in nearly every stretch, and no less towards the end. ``per``: bytes by stretch, without the first."""
-    complete = per[:-1] if len(per) > FEWEST else per
+    complete = _complete(per)
     later = complete[len(complete) // 2 :]
     total = float(complete.sum())
     if total <= 0 or np.count_nonzero(later) < _SPREAD * len(later) or np.count_nonzero(complete) < 0.6 * len(complete):
         return False
     return float(later.sum()) >= _LATER * total
+
+
+def _complete(per: np.ndarray) -> np.ndarray:
+    """Without the last stretch, which may have been cut short, where enough others are left."""
+    return per[:-1] if len(per) > FEWEST else per
 
 
 def _births(kept: pl.DataFrame, stacks: np.ndarray, slices: Slices) -> np.ndarray:
@@ -170,7 +177,7 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
                 f"At {bytes_text(int(everything))} a {unit} in all, the peak reaches the {bytes_text(limit)} that {source} "
                 f"after {count_text(int(free // max(1.0, everything)))} more {unit}s."
             )
-    elif slices.unit:
+    else:
         details.append("The size of the device's memory was not recorded, so that it cannot be told when it would be full.")
     return Finding(
         kind="leak",
@@ -210,7 +217,7 @@ def device_limit(timeline: DeviceTimeline) -> tuple[int, str]:
 
 def _collecting(recording: Recording) -> pl.Series:
     """Int32: stacks that Python's garbage collector is in."""
-    hit = np.flatnonzero(recording.frames["name"].str.contains(r"(?i)\bgc_?collect|collect_garbage|^gc_(main|collect)").to_numpy())
+    hit = np.flatnonzero(recording.frames["name"].str.contains(r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)").to_numpy())
     place = np.flatnonzero(np.isin(recording.stack_frames, hit))
     return pl.Series(np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1).astype(np.int32))
 
@@ -258,6 +265,7 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
         ((pl.col("bursts") >= 2) & (pl.col("collected") > 0.5) | (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))) & ~pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode()))  # fmt: skip
     found = []
     for row in stacks.sort(["bytes", "stack"], descending=[True, False]).head(MOST).rows(named=True):
+        piled_up = row["event"] - 1  # the position before the first free of the greatest burst
         total = table.filter(pl.col("stack") == row["stack"])["size"].sum()
         share = bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum() / max(1, total)
         if share < _BURST:
@@ -275,12 +283,12 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
                     "Breaking the cycle, or weak references, would free each of them at once.",
                 ],
                 bytes=row["bytes"],
-                event=row["event"],
+                event=piled_up,
                 stack=row["stack"],
                 evidence={"bursts": row["bursts"], "burst_bytes": row["bytes"], "burst_count": row["count"], "share_of_bytes": round(share, 4)},
                 basis=basis_of(timeline),
                 confidence="likely" if row["collected"] > 0.5 else "guess",
-                link={"view": "timeline", "at": row["event"], "query": f"stack:{row['stack']}"},
+                link={"view": "timeline", "at": piled_up, "query": f"stack:{row['stack']}"},
             )
         )
     return found

@@ -9,12 +9,16 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
 from snapreport.findings.live import MOST, by_category, by_stack, live_at, names_of, told
 from snapreport.findings.model import Confidence, Finding
-from snapreport.findings.reach import DEFAULT_POOL, Reach, Request, reach_of
+from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import PENDING, STATES, State, state_at
 from snapreport.words import bytes_text, count_text, device_name, plural, share_text
 
 Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "unclear"]
+LARGE_SEGMENT = 20 << 20
+_OWN_SEGMENT = 10 << 20
+"""Requests from this size on have a segment to themselves."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
 
@@ -25,6 +29,7 @@ class Shortage:
 
     asked: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less allocated:
     rounding and the holes of ``reach``. pending: of blocks whose free waits for another stream (they count as allocated).
+    piece: what the allocator would have had to take from the device for it, see :func:`piece_of`; None: just as much.
     """
 
     asked: int
@@ -35,6 +40,7 @@ class Shortage:
     pending: int
     wholly_free: int
     reach: Reach
+    piece: int | None = None
 
     @property
     def unused(self) -> int:
@@ -49,7 +55,9 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
         name = device_name(timeline.kind, timeline.device)
         more = f"{name} ran out of memory another {plural(len(groups) - MOST, 'time')}, which are not told one by one"
         evidence = {"events": [group[0] for group in groups[MOST:]]}
-        rest = Finding("oom", timeline.device, "error", more, event=groups[MOST][0], evidence=evidence, basis=basis_of(timeline))
+        event = groups[MOST][0]
+        link = {"view": "events", "at": event}
+        rest = Finding("oom", timeline.device, "error", more, event=event, evidence=evidence, basis=basis_of(timeline), link=link)
         found.append(rest)
     return found
 
@@ -84,19 +92,33 @@ def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
         pending=int(state.blocks.filter(state.blocks["state"] == STATES[PENDING])["size"].sum()),
         wholly_free=int(segments.filter(segments["blocks"] == 0)["free"].sum()),
         reach=reach_of(state, Request(event, row["size"], row["stream"], row["pool"])),
+        piece=piece_of(row["size"], expandable=expandable_setting(timeline) is True),
     )
     return found, state
+
+
+def piece_of(asked: int, *, expandable: bool) -> int:
+    """The bytes that the allocator takes from the device at once for a request that no hole holds.
+
+    Small requests share segments of 2 MiB and middling ones segments of 20 MiB; what is greater has one of its own, in
+    whole 2 MiB. Expandable segments grow by pages of the same sizes.
+    """
+    if asked <= SMALL_SIZE:
+        return SMALL_SEGMENT
+    if expandable or asked < _OWN_SEGMENT:
+        return -(-asked // LARGE_SEGMENT) * LARGE_SEGMENT
+    return -(-asked // SMALL_SEGMENT) * SMALL_SEGMENT
 
 
 def verdict(s: Shortage) -> Verdict:
     """What would have had to be otherwise for the request to fit, the least first.
 
-    limit: the device had enough. unclear: there was a hole that is large enough. fragmentation: what is free would do if
+    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a hole that is large enough. fragmentation: what is free would do if
     it were in one piece. pool-locked: so would what other pools and streams hold free. mixed: only all of that together,
     or with what waits to be freed. demand: not even that.
     """
     device = s.device_free or 0
-    if device >= s.asked:
+    if device >= max(s.asked, s.piece or 0):
         return "limit"
     if s.reach.largest_own >= s.asked:
         return "unclear"
@@ -123,6 +145,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         "asked": [int(timeline.events["size"][e]) for e in group],
         "asked_bytes": s.asked,
         "device_free_bytes": s.device_free,
+        "device_piece_bytes": s.piece,
         "reserved_bytes": s.reserved,
         "allocated_bytes": s.allocated,
         "unused_bytes": s.unused,
@@ -196,6 +219,11 @@ def _detail(s: Shortage, evidence: dict[str, Any]) -> list[str]:
     ]
     if parts:
         lines.append(f"{bytes_text(s.unused)} were reserved but not allocated: {told(parts)}.")
+    if s.device_free is not None and s.asked <= s.device_free < (s.piece or 0):
+        lines.append(
+            f"The allocator takes memory from the device in pieces, for this request {bytes_text(s.piece or 0)}: "
+            f"more than the {bytes_text(s.device_free)} that were free there."
+        )
     if s.pending:
         lines.append(f"{bytes_text(s.pending)} waited for another stream to be free.")
     top = evidence["stacks"][0] if evidence["stacks"] else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -31,10 +32,11 @@ class FindingCard:
 
 
 def finding_cards(
-    found: Sequence[Finding], index: dict[int, int], told: Sequence[str], file: str = ""
+    found: Sequence[Finding], index: dict[int, int], told: Sequence[str], file: str = "", stack_base: int = 0
 ) -> list[FindingCard]:
     """Cards of one snapshot's findings, in their order. ``index``: the page's index of each device; ``told``: what findings
-    rest on that is said once for all; ``file``: said before each title where a report holds several."""
+    rest on that is said once for all; ``file``: said before each title where a report holds several; ``stack_base``: the
+    page's number of the snapshot's first stack."""
     shown, advice = [], dict.fromkeys(index, 0)
     for finding in found:
         if finding.kind == "advice":
@@ -49,7 +51,7 @@ def finding_cards(
             f"{file}: {finding.title}" if file else finding.title,
             list(finding.detail),
             _SURE[finding.confidence] + " ".join(line for line in finding.basis if line not in told),
-            link_of(finding, index[finding.device]),
+            link_of(finding, index[finding.device], stack_base),
             str(finding.evidence.get("term", "")),
             str(finding.evidence.get("url", "")),
         )
@@ -57,8 +59,8 @@ def finding_cards(
     ]
 
 
-def link_of(finding: Finding, device: int) -> str:
-    """The page's hash for a finding: see ``static/src/ui/hash.ts``."""
+def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
+    """The page's hash for a finding: see ``static/src/ui/hash.ts``. ``device`` and the stacks of its query are the page's."""
     link = finding.link
     parts = [f"view={link.get('view', 'timeline')}", f"device={device}"]
     if link.get("at") is not None:
@@ -66,7 +68,6 @@ def link_of(finding: Finding, device: int) -> str:
     if link.get("x"):
         parts.append(f"x={link['x'][0]}..{link['x'][1]}")
     if link.get("query"):
-        parts.append(f"query={quote(str(link['query']), safe='')}")
-    if finding.stack is not None and link.get("select") is not None:
-        parts.append(f"select={link['select']}")
+        query = re.sub(r"\bstack:(\d+)", lambda m: f"stack:{int(m[1]) + stack_base}", link["query"])
+        parts.append(f"query={quote(query, safe='')}")
     return "#" + "&".join(parts)

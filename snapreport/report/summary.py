@@ -79,7 +79,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     """Build the summary of a report over ``snapshots``."""
     summary = Summary(title, [], [])
     worst: tuple[int, str] | None = None
-    first = 0
+    first = stacks = 0
     for snapshot in snapshots:
         recording = snapshot.recording
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
@@ -88,7 +88,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         flags = frame_flags(recording.frames).to_numpy()
         frames = recording.frames.select("name", "filename", "line").rows()
         found = findings(snapshot)
-        # The page numbers devices through all files.
+        # The page numbers devices and stacks through all files.
         index = {device: first + place for place, device in enumerate(snapshot.devices)}
         first += len(index)
         # What all findings of a device rest on is said once, above them.
@@ -99,7 +99,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             summary.rests.append(f"{name}: {' '.join(lines)}" if several else " ".join(lines))
         told = [line for lines in common.values() for line in lines]
         file = recording.name if len(snapshots) > 1 else ""
-        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, told, file)
+        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, told, file, stacks)
+        stacks += len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
             name = _device_name(timeline, snapshot if len(snapshots) > 1 else None)

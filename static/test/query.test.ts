@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Stacks, StackTrie } from '../src/data/model'
+import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/model'
 import { QueryError } from '../src/search/fields'
 import { parse } from '../src/search/grammar'
-import { evaluateQuery, liveMatches, matchesBySize } from '../src/search/matches'
-import { isWithin, spansOf } from '../src/search/steps'
+import { evaluateQuery, liveMatches, type Matches, matchesBySize } from '../src/search/matches'
+import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
+import { stepsOf } from '../src/steps/steps'
 import { holds, StringIndex } from '../src/search/strings'
 import { suggest, wordAt } from '../src/search/suggest'
 import { withFrame } from '../src/search/texts'
@@ -95,12 +96,72 @@ test('addresses are exact in all 64 bits', () => {
   assert.deepEqual(ids('addr>0xffffffffffffffff'), [])
 })
 
-test('spans take the nearest free partner and are joined', () => {
-  const device = info({ time0: 1000 })
-  const notes = [['A', 'START', 1010], ['A', 'START', 1020], ['A', 'END', 1030], ['A', 'END', 1040], ['A', 'END', 1050], ['A', 'START', 1100], ['B', 'START', 0]] as const
-  const spans = spansOf(notes.map(([name, stage, us]) => [0, name, stage, us, 0]), device, { kind: 'text', parts: ['a'], place: null })
-  assert.deepEqual(spans, [[-Infinity, 50], [100, Infinity]])
-  assert.deepEqual([-5, 49, 50, 99, 100, 1e9, NaN].map((us) => isWithin(spans, us)), [true, true, false, false, true, true, false])
+/** Raw spans of the manifest from [name, first event, last event]. */
+function rawSpans(spans: readonly (readonly [string, number, number])[]): NonNullable<DeviceInfo['spans']> {
+  const names = [...new Set(spans.map(([name]) => name))]
+  return {
+    names, name: spans.map(([name]) => names.indexOf(name)), first: spans.map(([, first], i) => first - (i ? spans[i - 1][1] : 0)),
+    events: spans.map(([, first, last]) => last - first + 1), depth: spans.map(() => 0),
+  }
+}
+
+function rawSteps(steps: readonly (readonly [number, number, number])[]): NonNullable<DeviceInfo['steps']> {
+  const { first, events } = rawSpans(steps.map(([, from, to]) => ['', from, to]))
+  return { source: 'annotation', names: steps.map(([number]) => `Step ${number}`), numbers: steps.map(([number]) => number), first, events }
+}
+
+test('positions lie within spans of any kind, nested, overlapping, empty, and over the whole trace', () => {
+  const r = random(8)
+  for (let round = 0; round < 60; round++) {
+    const n = 1 + Math.floor(r() * 40)
+    const spans = Array.from({ length: Math.floor(r() * 9) }, () => {
+      const first = Math.floor(r() * n)
+      return ['Aa', 'ab', 'B'][Math.floor(r() * 3)] === 'B' ? ['B', first, first - 1] as const : ['Aa', first, Math.min(n - 1, first + Math.floor(r() * n))] as const
+    }).sort((a, b) => a[1] - b[1])
+    const steps = [[3, 0, 0], [4, 1, n - 1]].slice(0, Math.floor(r() * 3)) as [number, number, number][]
+    const device = info({ events: n, spans: rawSpans(spans), steps: rawSteps(steps) })
+    const all = [...spans.map(([name, ...ends]) => [name.toLowerCase(), ...ends] as const), ...steps.map(([number, ...ends]) => [`step ${number}`, ...ends] as const)]
+    for (const part of ['a', 'b', 'step', '4']) {
+      const { positions, whyNone } = positionsWithin(device, { kind: 'text', parts: [part], place: null })
+      const meant = all.filter(([name]) => name.includes(part))
+      assert.deepEqual([...positions], Array.from({ length: n + 1 }, (_, s) => Number(meant.some(([, first, last]) => first <= s - 1 && s - 1 <= last))))
+      assert.equal(whyNone === '', meant.length > 0)
+    }
+    const { positions } = positionsWithin(device, { kind: 'range', low: 4, high: null, unit: '' })
+    assert.deepEqual([...positions], Array.from({ length: n + 1 }, (_, s) => Number(steps.length > 1 && s >= 2)))
+  }
+})
+
+test('the query of a step finds its allocations and no others', () => {
+  const d = randomDevice({ events: 400, older: 10, stacks: 3, alloc: 0.6, size: () => 1 }, 2)
+  // Numbers may begin anew. One event alone has no query.
+  d.info.steps = rawSteps([[1, 0, 99], [2, 100, 180], [1, 190, 250], [7, 251, 251], [7, 252, 252], [9, 300, 399]])
+  const steps = stepsOf(d.info, d)!
+  assert.deepEqual(stepQueries(steps), ['event:0..99', 'step:2', 'event:190..250', null, null, 'step:9'])
+  for (const [at, query] of [OUTSIDE_STEPS, ...stepQueries(steps)].entries()) {
+    if (query !== null) assert.deepEqual([...evaluateQuery(d, stacks, d.info, query).mask], [...steps.of].map((step) => Number(step === at - 1)), query)
+  }
+})
+
+test('steps that are not known are told, and no times are needed', () => {
+  const d = randomDevice({ events: 50, older: 0, stacks: 3, alloc: 0.5, size: () => 1 }, 1)
+  const untimed = info({ ...d.info, time0: null, leftOut: ['times'], spans: rawSpans([['forward', 0, 9]]) })
+  const notes = (query: string, device = untimed): string[] => evaluateQuery(d, stacks, device, query).notes
+  assert.deepEqual(notes('step:3'), ['no steps are known on this device'])
+  assert.deepEqual(notes('step:3', { ...untimed, steps: rawSteps([[1, 0, 9]]) }), ['no step of this device has such a number'])
+  assert.deepEqual(notes('step:backward'), ['no step and no annotation of this device has such a name'])
+  assert.deepEqual(notes('step:FORWARD'), [])
+  assert.equal(evaluateQuery(d, stacks, untimed, 'step:forward').count, d.start.filter((s) => s <= 10).length)
+})
+
+test('matches of all sizes are in the order of a sort', () => {
+  const r = random(6)
+  const size = Float64Array.from({ length: 4000 }, (_, i) => (i % 3 ? Math.floor(r() * 5) * 65536 : Math.floor(2 ** (r() * 53))))
+  const mask = Uint8Array.from(size, () => Number(r() < 0.8))
+  const ids = [...mask.keys()].filter((id) => mask[id])
+  const found = matchesBySize({ size } as DeviceData, { mask, count: ids.length } as Matches)
+  assert.deepEqual([...found], ids.sort((a, b) => size[b] - size[a] || a - b))
+  assert.deepEqual([...matchesBySize({ size: new Float64Array(2) } as DeviceData, { mask: Uint8Array.of(1, 1), count: 2 } as Matches)], [0, 1])
 })
 
 test('a bad query says where', () => {

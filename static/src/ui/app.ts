@@ -100,7 +100,7 @@ class App implements Controller {
       viewKey: (event: KeyboardEvent) => this.stage.key(event),
     }
     this.search = new SearchBox({
-      client, store: this.store, scene: () => this.timeline.currentScene,
+      store: this.store, scene: () => this.timeline.currentScene,
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene), reveal: (event) => this.reveal(event),
     })
     this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [this.search.element, this.pageTools.element])

@@ -1,6 +1,5 @@
 // The search box: a query as it is typed, what it matches, and where it is bad. The state holds the last good query.
 
-import type { DataClient } from '../data/model'
 import { positionOf } from '../data/live'
 import { formatBytes, formatCount } from '../layout/format'
 import { parse } from '../search/grammar'
@@ -16,7 +15,6 @@ import type { State, Store } from './state'
 const TOLD_AFTER_MS = 600
 
 export interface SearchParts {
-  client: DataClient
   store: Store
   scene(): Scene | null
   /** What the query of the state matches; null without one, or without data. */

@@ -4,6 +4,7 @@ import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { type Column, bytes, counts, type Field, field, plain, shares, spans, type Table } from './columns'
 import type { Grouping, Groups } from './grouping'
 import { keysOf, ranksOf } from './order'
+import { stepColumns, stepFields, stepNumbers } from './step-columns'
 import { type LiveSums, type Sums, total } from './sums'
 
 export interface GroupParts {
@@ -35,13 +36,15 @@ export function groupTable(parts: GroupParts): Table {
   }
 }
 
-function columnsOf({ info, word, groups, sums, live }: GroupParts): Column[] {
+function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupParts): Column[] {
+  const steps = grouping === 'step' ? stepNumbers(info, data) : null
   const isOpen = (group: number): boolean => sums.open[group] > 0
   const all = total(sums.count)
   const anyOpen = total(sums.open) > 0
   const us = sums.us
   return [
     nameColumn(word, groups),
+    ...(steps ? stepColumns(steps) : []),
     bytes({ name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 }, (g) => live.bytes[g], total(live.bytes)),
     counts({ name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 1, width: 88 }, (g) => live.count[g], total(live.count)),
     bytes({ name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 2 }, (g) => sums.peak[g], total(sums.peak)),
@@ -68,15 +71,17 @@ function nameColumn(word: string, groups: Groups): Column {
   }
 }
 
-function fieldsOf({ info, stacks, grouping, word, groups, sums, live }: GroupParts): Field[] {
+function fieldsOf({ info, data, stacks, grouping, word, groups, sums, live }: GroupParts): Field[] {
   const all = total(sums.count)
   const us = sums.us
   const share = (peak: number): number | null => (info.peakBytes > 0 ? peak / info.peakBytes : null)
   const size = grouping === 'size'
+  const steps = grouping === 'step' ? stepNumbers(info, data) : null
   return [
     ...(grouping === 'stack'
       ? [field('stack', (g) => g), ...frameFields(stacks, (g) => g)]
       : [field(word, (g) => (size ? groups.numberOf!(g) : groups.fullNameOf(g)))]),
+    ...(steps ? stepFields(steps) : []),
     field('live_bytes', (g) => live.bytes[g], total(live.bytes)),
     field('live_count', (g) => live.count[g], total(live.count)),
     field('peak_bytes', (g) => sums.peak[g], total(sums.peak)),

@@ -81,7 +81,10 @@ def _model(dice: random.Random) -> dict[str, Any]:
 
 
 def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
-    """What is planted, or what only looks so. Reference cycles need the stacks of frees; else these are left out at times."""
+    """What is planted, or what only looks so.
+
+    Who collects cycles or empties the cache stands in the stacks of frees alone; where they are not needed, some go without.
+    """
     context = {"context": dice.choice(("all", "all", "alloc"))}
     if kind == "leak":
         return context | {"leak": 512 * round(2 ** dice.uniform(9, 16)), "record_from": dice.choice((0, 0, 0, 2))}
@@ -90,7 +93,7 @@ def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
     if kind == "oom fragmentation":
         return context | {"oom": "fragmentation", "memory": dice.choice((2, 3, 4)) * GIB, "expandable": False}
     if kind == "churn":
-        return context | {"churn": dice.randint(1, 5), "expandable": False}
+        return {"churn": dice.randint(1, 5), "expandable": False}
     if kind == "cycles":
         return {"cycles": dice.randint(3, 5), "steps": dice.randint(16, 26)}
     return context | {
@@ -166,7 +169,7 @@ SOURCE: dict[str, Callable[[str], bool]] = {
     "leak": lambda name: name == "log_step",
     "oom demand": lambda name: name in ("train", "serve_forever"),
     "oom fragmentation": lambda name: name == "keep_prediction",
-    "churn": lambda name: name in ("end_step", "mixup"),
+    "churn": lambda name: name == "end_step",
     "cycles": lambda name: name == "on_batch",
 }
 

@@ -16,14 +16,15 @@ from snapreport.findings.model import Finding
 from snapreport.findings.slices import repetitions
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
+from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.words import bytes_text, count_text, plural, share_text
 
 GIVEN = ("segment_alloc", "segment_map")
 TAKEN = ("segment_free", "segment_unmap")
 _FEWEST = 4
 """Segments asked for again; fewer are an accident."""
-_ROUNDS = 2
-"""Times that something is given back before it is asked for again: a cache that was emptied once and filled anew does not churn."""
+_ROUNDS = 3
+"""Times that something is given back and asked for again: a cache that was emptied once and filled anew does not churn."""
 _RETRY_EVENTS = 64
 """An allocation that finds no room frees what is cached and asks again at once: then the free is this close before."""
 _WARM_SHARE = 0.1
@@ -95,14 +96,16 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         )
     else:
         details.append("The trace has no times, so that the stalls cannot be told.")
+    functions = stacks.with_columns(name=names.gather(stacks["stack"])).group_by("name").agg(pl.col("bytes", "count").sum())
     details += [
-        f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for {names[row['stack']] or 'allocations without frames'}."
-        for row in stacks.head(3).rows(named=True)
+        f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for {row['name'] or 'allocations without frames'}."
+        for row in functions.sort(["bytes", "name"], descending=[True, False]).head(3).rows(named=True)
     ]
     same = _same_size(timeline, top["stack"], found.warm_event) if top else None
     if same:
         details.append(
-            f"That stack allocates and frees {bytes_text(same['size'])} {count_text(same['count'])} times after warm-up; keeping one buffer would do."
+            f"{names[top['stack']] or 'One stack'} allocates and frees {bytes_text(same['size'])} {count_text(same['count'])} times "
+            "after warm-up: one buffer, kept, would do."
         )
     return [
         Finding(
@@ -182,9 +185,13 @@ def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
 
 
 def _same_size(timeline: DeviceTimeline, stack: int, warm: int) -> dict[str, int] | None:
-    """The size that a stack allocates and frees most often after warm-up: ``size``, ``count``; None below ``_FEWEST``."""
+    """The size that a stack allocates and frees again and again after warm-up, that with most bytes: ``size``, ``count``.
+
+    None where it is less than ``_FEWEST`` times, or so small that it shares a segment with others.
+    """
+    large = (pl.col("size") > SMALL_SIZE) & (pl.col("alloc_event") >= warm) & (pl.col("free_event") >= 0)
     rows = (
-        timeline.allocations.filter((pl.col("stack") == stack) & (pl.col("alloc_event") >= warm) & (pl.col("free_event") >= 0))
-        .group_by("size").agg(count=pl.len()).sort(["count", "size"], descending=True).filter(pl.col("count") >= _FEWEST)
+        timeline.allocations.filter((pl.col("stack") == stack) & large)
+        .group_by("size").agg(count=pl.len()).filter(pl.col("count") >= _FEWEST).sort([pl.col("count") * pl.col("size"), "size"], descending=True)
     )  # fmt: skip
     return rows.row(0, named=True) if len(rows) else None

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/model'
 import { QueryError } from '../src/search/fields'
 import { parse } from '../src/search/grammar'
-import { evaluateQuery, liveMatches, type Matches, matchesBySize } from '../src/search/matches'
+import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
 import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
 import { stepsOf } from '../src/steps/steps'
 import { holds, StringIndex } from '../src/search/strings'
@@ -68,7 +68,6 @@ test('masks, counts and bytes equal a look at every allocation', () => {
     assert.equal(found.bytes, ids.reduce((sum, id) => sum + d.size[id], 0))
     const live = ids.filter((id) => d.start[id] <= peak && d.end[id] > peak)
     assert.deepEqual(liveMatches(d, found.mask, peak), { count: live.length, bytes: live.reduce((sum, id) => sum + d.size[id], 0) })
-    assert.deepEqual([...matchesBySize(d, found)], ids.sort((a, b) => d.size[b] - d.size[a] || a - b))
   }
 })
 
@@ -154,14 +153,24 @@ test('steps that are not known are told, and no times are needed', () => {
   assert.equal(evaluateQuery(d, stacks, untimed, 'step:forward').count, d.start.filter((s) => s <= 10).length)
 })
 
-test('matches of all sizes are in the order of a sort', () => {
+test('steps through matches are those of a sort, both ways and around', () => {
   const r = random(6)
-  const size = Float64Array.from({ length: 4000 }, (_, i) => (i % 3 ? Math.floor(r() * 5) * 65536 : Math.floor(2 ** (r() * 53))))
+  const size = Float64Array.from({ length: 400 }, (_, i) => (i % 3 ? Math.floor(r() * 5) * 65536 : Math.floor(2 ** (r() * 53))))
   const mask = Uint8Array.from(size, () => Number(r() < 0.8))
   const ids = [...mask.keys()].filter((id) => mask[id])
-  const found = matchesBySize({ size } as DeviceData, { mask, count: ids.length } as Matches)
-  assert.deepEqual([...found], ids.sort((a, b) => size[b] - size[a] || a - b))
-  assert.deepEqual([...matchesBySize({ size: new Float64Array(2) } as DeviceData, { mask: Uint8Array.of(1, 1), count: 2 } as Matches)], [0, 1])
+  const order = ids.sort((a, b) => size[b] - size[a] || a - b)
+  const data = { size } as DeviceData
+  const found = { mask } as Matches
+  order.forEach((id, i) => {
+    assert.equal(rankBySize(data, found, id), i)
+    assert.equal(nextBySize(data, found, id, 1), order[(i + 1) % order.length])
+    assert.equal(nextBySize(data, found, id, -1), order.at(i - 1))
+  })
+  for (const start of [null, mask.indexOf(0)]) {
+    assert.equal(nextBySize(data, found, start, 1), order[0])
+    assert.equal(nextBySize(data, found, start, -1), order.at(-1))
+  }
+  assert.equal(nextBySize(data, { mask: new Uint8Array(400) } as Matches, 3, 1), -1)
 })
 
 test('a bad query says where', () => {

@@ -1,8 +1,8 @@
 // Puts parts of pictures on the canvas or another picture, crisp at every scale.
 
-import type { GlContext } from './context'
+import type { GlContext, Target } from './context'
 import { Program } from './program'
-import type { Target, Texture } from './texture'
+import type { Texture } from './texture'
 import type { Part } from './tile-stage'
 
 const VERTEX = `

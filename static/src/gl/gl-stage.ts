@@ -2,9 +2,9 @@
 // a third of the time, since an emulated card spends most of it on setting up triangles that are a few pixels large.
 
 import { Blitter } from './blit'
-import type { GlContext } from './context'
+import type { GlContext, Target } from './context'
 import { fillQuads, packColour } from './raster'
-import { freeTexture, makeTexture, type Target, type Texture } from './texture'
+import { freeTexture, makeTexture, type Texture } from './texture'
 import { TilePainter } from './tile-painter'
 import { type Part, type QuadSource, TileStage } from './tile-stage'
 

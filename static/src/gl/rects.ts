@@ -1,9 +1,9 @@
 // Plain rectangles over the picture, in one draw call. Lines that run along the axes are rectangles too: drawn here they
 // cost next to nothing, while a second full-size canvas costs a whole frame where graphics are emulated.
 
-import type { GlContext } from './context'
+import type { GlContext, Target } from './context'
 import { Program } from './program'
-import type { Target, Texture } from './texture'
+import type { Texture } from './texture'
 import { cornerIndices, MAX_BATCH } from './tile-painter'
 
 /** Red, green, blue, alpha: 0…255 each, alpha not multiplied in. */

@@ -14,13 +14,6 @@ export interface Texture extends Surface {
   pixels: Raster | null
 }
 
-/** Where something is drawn: a texture, or the canvas, which has no framebuffer of its own. */
-export interface Target {
-  framebuffer: WebGLFramebuffer | null
-  width: number
-  height: number
-}
-
 /** A texture whose framebuffer is bound, with nothing in it yet; null when the context is lost. */
 export function makeTexture({ gl, generation }: GlContext, width: number, height: number, paletteVersion: number): Texture | null {
   const texture = gl.createTexture()

@@ -41,29 +41,28 @@ export function liveMatches({ start, end, size }: DeviceData, mask: Uint8Array, 
   return { count, bytes }
 }
 
-/** Ids of the matches, largest first, then in birth order. O(count) for each 16 bits of the largest size. */
-export function matchesBySize({ size }: DeviceData, { mask, count }: Matches): Int32Array {
-  let ids = new Int32Array(count)
-  let largest = 0
-  for (let id = 0, i = 0; i < count; id++) {
+/**
+ * The match that follows an allocation, the largest first and equal ones in birth order, or for by = -1 the one before it. Past
+ * the last comes the first, and so it does for what is no match. -1 where nothing matches. One pass: nothing is sorted.
+ */
+export function nextBySize({ size }: DeviceData, { mask }: Matches, after: number | null, by: 1 | -1): number {
+  const isAfter = (id: number, other: number): boolean => (size[id] === size[other] ? (id - other) * by > 0 : (size[other] - size[id]) * by > 0)
+  const from = after !== null && mask[after] ? after : -1
+  let first = -1
+  let next = -1
+  for (let id = 0; id < mask.length; id++) {
     if (!mask[id]) continue
-    ids[i++] = id
-    largest = Math.max(largest, size[id])
+    if (first < 0 || isAfter(first, id)) first = id
+    if (from >= 0 && isAfter(id, from) && (next < 0 || isAfter(next, id))) next = id
   }
-  // A radix sort, lowest digits first: each pass leaves equal digits in the order of the pass before.
-  let sorted = new Int32Array(count)
-  for (let unit = 1; unit <= largest; unit *= DIGITS) {
-    const begins = new Int32Array(DIGITS + 1)
-    for (const id of ids) begins[DIGITS - digitOf(size[id], unit)]++
-    for (let digit = 1; digit < DIGITS; digit++) begins[digit] += begins[digit - 1]
-    for (const id of ids) sorted[begins[DIGITS - 1 - digitOf(size[id], unit)]++] = id
-    ;[ids, sorted] = [sorted, ids]
-  }
-  return ids
+  return next < 0 ? first : next
 }
 
-const DIGITS = 2 ** 16
-
-function digitOf(size: number, unit: number): number {
-  return Math.floor(size / unit) % DIGITS
+/** How many matches come before one in that order. */
+export function rankBySize({ size }: DeviceData, { mask }: Matches, id: number): number {
+  let rank = 0
+  for (let other = 0; other < mask.length; other++) {
+    if (mask[other] && (size[other] > size[id] || (size[other] === size[id] && other < id))) rank++
+  }
+  return rank
 }

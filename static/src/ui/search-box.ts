@@ -3,7 +3,7 @@
 import { positionOf } from '../data/live'
 import { formatBytes, formatCount } from '../layout/format'
 import { parse } from '../search/grammar'
-import { liveMatches, type Matches, matchesBySize, QueryError } from '../search/matches'
+import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '../search/matches'
 import { suggest, type Source, type Suggestion } from '../search/suggest'
 import type { Scene } from '../views/timeline/scene'
 import { fill, h } from './dom'
@@ -36,7 +36,7 @@ export class SearchBox {
   private applied = ''
   private asked = 0
   private telling = 0
-  private order: { matches: Matches; ids: Int32Array } | null = null
+  private rank: { matches: Matches; id: number; before: number } | null = null
   private live: { matches: Matches; position: number; bytes: number } | null = null
   private told = ''
 
@@ -182,22 +182,14 @@ export class SearchBox {
   // Matches
 
   /** Selects the next match by size, or the one before. */
-  private step(by: number): void {
+  private step(by: 1 | -1): void {
     this.list.close()
     const matches = this.parts.matches()
     const scene = this.parts.scene()
     if (!matches || !scene?.data || matches.count === 0) return
-    const ids = this.idsOf(matches, scene)
-    const { select } = this.parts.store.state
-    const at = select === null ? -1 : ids.indexOf(select)
-    const id = ids[at < 0 ? (by > 0 ? 0 : ids.length - 1) : (at + by + ids.length) % ids.length]
+    const id = nextBySize(scene.data, matches, this.parts.store.state.select, by)
     this.parts.store.set({ select: id })
     this.parts.reveal(Math.max(0, scene.data.start[id] - 1))
-  }
-
-  private idsOf(matches: Matches, { data }: Scene): Int32Array {
-    if (this.order?.matches !== matches) this.order = { matches, ids: matchesBySize(data!, matches) }
-    return this.order.ids
   }
 
   private tell(state: State): void {
@@ -211,8 +203,11 @@ export class SearchBox {
       }
       const moment = state.at === null || state.at === scene.info.peakEvent ? 'at the peak' : `at event ${formatCount(state.at)}`
       text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(this.live.bytes)} ${moment}`
-      const at = this.order?.matches === matches && state.select !== null ? this.order.ids.indexOf(state.select) : -1
-      if (at >= 0) text = `${formatCount(at + 1)} of ${text}`
+      const id = state.select
+      if (id !== null && matches.mask[id]) {
+        if (this.rank?.matches !== matches || this.rank.id !== id) this.rank = { matches, id, before: rankBySize(scene.data, matches, id) }
+        text = `${formatCount(this.rank.before + 1)} of ${text}`
+      }
       if (matches.notes.length > 0) text += ` (${matches.notes.join('; ')})`
     }
     if (text === this.told) return

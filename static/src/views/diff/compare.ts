@@ -15,8 +15,10 @@ export interface Row {
   after: number
   countBefore: number
   countAfter: number
-  /** The stack with the greatest change in it, after; of one that vanished, before. */
+  /** The stack with the greatest change in it, after; of one that vanished, before; -1: none is told. */
   stack: number
+  /** The same code before, where its lines may differ; -1: it held nothing before. */
+  stackBefore: number
 }
 
 export function deltaOf(row: Row): number {
@@ -46,16 +48,24 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
   }
   add(baseline.before, baseline.beforePosition, keys?.before ?? ((id) => baseline.home[baseline.before.stack[id]]), sums.before, sums.countBefore)
   add(data, baseline.afterPosition, keys?.after ?? ((id) => baseline.home[data.stack[id]]), sums.after, sums.countAfter)
+  const earlier = keys ? null : stacksBefore(baseline, count)
   const rows: Row[] = []
   for (let key = 0; key < count; key++) {
     if (sums.countBefore[key] === 0 && sums.countAfter[key] === 0) continue
     rows.push({
-      key, name: keys?.names[key] ?? nameOfStack(stacks.frames(key)), stack: keys ? -1 : key,
+      key, name: keys?.names[key] ?? nameOfStack(stacks.frames(key)), stack: keys ? -1 : key, stackBefore: earlier ? earlier[key] : -1,
       before: sums.before[key], after: sums.after[key], countBefore: sums.countBefore[key], countAfter: sums.countAfter[key],
     })
   }
   const grouped = group === 'function' || group === 'file' ? merged(rows, stacks, group) : rows
   return grouped.sort((a, b) => Math.abs(deltaOf(b)) - Math.abs(deltaOf(a)) || (a.name < b.name ? -1 : a.name > b.name ? 1 : a.key - b.key))
+}
+
+/** Per stack, the one that was live before and is counted under it; -1: none was. Identities are one to one. */
+function stacksBefore({ before: { N, start, end, stack }, beforePosition, home }: Baseline, stacks: number): Int32Array {
+  const found = new Int32Array(stacks).fill(-1)
+  for (let id = 0; id < N; id++) if (start[id] <= beforePosition && end[id] > beforePosition) found[home[stack[id]]] = stack[id]
+  return found
 }
 
 function add(
@@ -91,6 +101,7 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
     if (Math.abs(deltaOf(row)) > sum.most) {
       sum.most = Math.abs(deltaOf(row))
       sum.stack = row.stack
+      sum.stackBefore = row.stackBefore
     }
   }
   return [...byName.values()]

@@ -4,16 +4,18 @@ import { formatBytes, formatCount } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { csvLine, download, fileName } from '../../ui/download'
 import { formatShare, plural } from '../../ui/format'
-import { stackList } from '../../ui/stack-list'
 import { VirtualList } from '../../ui/virtual-list'
 import { Memo } from '../memo'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from './baseline'
 import { changeOf, compare, deltaOf, type Group, GROUPS, type Row } from './compare'
 import { paintCurves } from './curves'
+import { bothStacks, hasMoved } from './pane'
+import { seriesTable } from './series'
 
 const GROUP_NAMES: Record<Group, string> = { stack: 'Stacks', function: 'Functions', file: 'Files', category: 'Categories' }
 const ROW_HEIGHT = 24
+const COLUMNS = ['Change', 'Before', 'After', '', 'How', 'Where']
 
 export class DiffView implements View {
   readonly element: HTMLElement
@@ -22,6 +24,7 @@ export class DiffView implements View {
   private readonly canvas = h('canvas', { class: 'diff-curves', role: 'img' })
   private readonly legend = h('p', { class: 'diff-key' })
   private readonly pane = h('div', { class: 'diff-pane', tabindex: 0, 'aria-label': 'Stack of the row', hidden: true })
+  private readonly series = h('div', { hidden: true })
   private readonly empty = h('p', { class: 'diff-empty', hidden: true })
   private readonly body: HTMLElement
   private readonly list: VirtualList
@@ -41,10 +44,11 @@ export class DiffView implements View {
       onClick: (index) => this.open(index),
       onCursor: (index) => this.open(index),
     })
-    this.list.setColumns('108px 92px 92px minmax(60px, 1fr) 84px minmax(180px, 3fr)', 620)
-    this.list.head.append(h('div', { class: 'list-row', role: 'row' }, ...['Change', 'Before', 'After', '', 'How', 'Where'].map((text) => h('span', { role: 'columnheader' }, text))))
+    this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
+    this.list.head.append(h('div', { class: 'list-row', role: 'row' },
+      ...COLUMNS.map((text, i) => h('span', { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell', 'aria-label': text || 'Size of the change' }, text))))
     this.body = h('div', { class: 'diff-body' }, this.list.element, this.pane)
-    this.element = h('section', { class: 'diff', 'aria-label': 'Difference' }, this.words, this.legend, this.canvas, this.empty, this.body)
+    this.element = h('section', { class: 'diff', 'aria-label': 'Difference' }, this.words, this.series, this.legend, this.canvas, this.empty, this.body)
     const groups = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Rows' })
     for (const group of GROUPS) {
       const button = h('button', { type: 'button', onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) }, GROUP_NAMES[group])
@@ -64,6 +68,7 @@ export class DiffView implements View {
     this.empty.hidden = reason === null
     this.empty.textContent = reason
     for (const part of [this.words, this.canvas, this.legend, this.body]) part.hidden = reason !== null
+    this.renderSeries(baseline)
     if (!baseline) return
     const group = groupOf(context)
     this.renderTools(baseline, group)
@@ -116,6 +121,15 @@ export class DiffView implements View {
     return told.length ? `${capital(told.join(', '))}.` : 'Nothing changed.'
   }
 
+  private renderSeries(baseline: Baseline | null): void {
+    const row = baseline && this.parts.client.manifest.diff?.series.find(({ device }) => device === baseline.pair.device)
+    this.series.hidden = !row
+    if (row && this.series.dataset.device !== String(row.device)) {
+      this.series.dataset.device = String(row.device)
+      fill(this.series, seriesTable(row))
+    }
+  }
+
   private renderTools({ pair, moment }: Baseline, group: Group): void {
     const values = pair.moments.map(({ name }) => name.replace(' ', '-'))
     if (this.moment.options.length !== values.length || this.moment.options[0]?.value !== values[0]) {
@@ -151,12 +165,12 @@ export class DiffView implements View {
     bar.style.width = `${(100 * Math.abs(delta)) / this.most}%`
     bar.hidden = delta === 0
     fill(element,
-      h('span', { role: 'gridcell', class: 'number' }, signed(delta)),
-      h('span', { role: 'gridcell', class: 'number' }, formatBytes(row.before)),
-      h('span', { role: 'gridcell', class: 'number' }, formatBytes(row.after)),
-      h('span', { role: 'gridcell' }, bar),
-      h('span', { role: 'gridcell', class: `diff-${changeOf(row)}` }, changeOf(row)),
-      h('span', { role: 'gridcell', class: 'mono', title: row.name }, row.name || 'no frames'))
+      h('span', { role: 'gridcell', class: 'cell number' }, signed(delta)),
+      h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.before)),
+      h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
+      h('span', { role: 'gridcell', class: 'cell' }, bar),
+      h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
+      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no frames'))
   }
 
   private open(index: number): void {
@@ -165,16 +179,25 @@ export class DiffView implements View {
     if (!row || !context?.baseline) return
     const group = groupOf(context)
     const { store } = this.parts
-    const query = group === 'category' ? `category:"${row.name}"` : `stack:${row.stack}`
+    const { stacks, state } = context
+    const { pair } = context.baseline
+    const queryOf = (stack: number): string => (group === 'category' ? `category:"${row.name}"` : `stack:${stack}`)
+    const toTimeline = (device: number, query: string): void => store.set({ view: 'timeline', device, query })
+    const after = row.stack >= 0 ? stacks.frames(row.stack) : []
+    const before = row.stackBefore >= 0 && row.stackBefore !== row.stack ? stacks.frames(row.stackBefore) : null
+    const moved = before !== null && hasMoved(after, before)
+    const which = group === 'function' || group === 'file' ? 'that stack' : 'it'
     this.pane.hidden = false
     fill(this.pane,
       h('h3', {}, row.name || 'no frames'),
       h('p', {}, `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`),
+      row.stack >= 0 && h('h4', {}, `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`),
       h('p', { class: 'diff-actions' },
-        row.countAfter > 0 && h('button', { type: 'button', onclick: () => store.set({ view: 'timeline', device: context.baseline!.pair.after, query }) }, 'Show in the timeline after'),
-        row.countBefore > 0 && group === 'category' && h('button', { type: 'button', onclick: () => store.set({ view: 'timeline', device: context.baseline!.pair.before, query }) }, 'Show in the timeline before')),
-      row.stack >= 0 && h('h4', {}, group === 'stack' ? 'Stack' : 'The stack that changed most'),
-      row.stack >= 0 && stackList(context.stacks.frames(row.stack), context.state.noise, () => store.set({ noise: true })))
+        row.countBefore > 0 && (group === 'category' || row.stackBefore >= 0)
+          && h('button', { type: 'button', onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) }, `Show ${which} in the timeline before`),
+        row.countAfter > 0 && (group === 'category' || row.stack !== row.stackBefore)
+          && h('button', { type: 'button', onclick: () => toTimeline(pair.after, queryOf(row.stack)) }, `Show ${which} in the timeline after`)),
+      row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })))
     this.parts.announce(`${row.name}: ${signed(deltaOf(row))}`)
   }
 

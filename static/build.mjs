@@ -22,7 +22,7 @@ const common = {
 }
 
 const main = await build({ ...common, entryPoints: ['src/main.ts'], format: 'iife', write: false })
-// gzip, since that is what every browser unpacks by itself: brotli's decoder is in here.
+// gzip, since what unpacks that is small: brotli's decoder is in here.
 writeFileSync(join(outdir, 'app.js.gz'), gzipSync(main.outputFiles[0].contents, { level: 9 }))
 await build({ ...common, entryPoints: ['src/boot.ts'], format: 'iife', outfile: join(outdir, 'boot.js') })
 // The other views' bundle is stored compressed, since it need not run before the first picture.

@@ -18,7 +18,7 @@ from snapreport.search.snapshot import Snapshot
 from snapreport.words import bytes_text
 
 SNAPSHOTS = [
-    "small", "oom", "pools", "no-times", "overlap",
+    "small", "oom", "pools", "no-times", "overlap", "training",
     *(name for name in corpus.real_names() if name.startswith(("annotations", "attention", "expandable", "private", "synthetic", "torch20"))),
 ]  # fmt: skip
 ASK = """([device, queries]) => Promise.all(queries.map(query => snapreport.search(device, query).then(
@@ -209,6 +209,59 @@ def test_enter_steps_through_the_matches_by_size(training: Any) -> None:
         seen.append(training.view()["select"])
     assert seen == [order[0], order[1], order[2 % len(order)], order[1]]
     assert status(training).startswith(f"2 of {len(order):,} matches")
+
+
+def test_keys_mean_what_was_typed_before_them(training: Any) -> None:
+    """Also where they come faster than a frame."""
+    place = place_of("training")
+    training.set_view(query="size>4MiB")
+    largest = max((r for r in place.rows if r.own["category"] == "gradient"), key=lambda r: r.a.size)
+    training.js("""() => {
+        const box = document.querySelector('.search-input')
+        const press = key => box.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }))
+        const type = text => { box.value = text; box.setSelectionRange(text.length, text.length); box.dispatchEvent(new Event('input')) }
+        box.focus()
+        type('catego')
+        press('ArrowDown')
+        press('Enter')
+        type(box.value + 'gradient')
+        press('Enter')
+    }""")
+    view = training.view()
+    assert view["query"] == "category:gradient" and view["select"] == place.rows.index(largest)
+
+
+def test_queries_of_steps_find_what_is_shown_of_them(training: Any) -> None:
+    steps = snapreport.load(corpus.path_of("training")).steps(0)
+    training.set_view(colour="step")
+    view = training.js("snapreport.debug.view()")
+    assert {entry["query"] for entry in view["legend"]["entries"]} == {"-step:0..", *(f"step:{number}" for number in steps["step"])}
+    for entry in view["legend"]["entries"]:
+        found = training.js("query => snapreport.search(0, query)", entry["query"])["ids"]
+        assert found == [i for i, key in enumerate(view["colouring"]["keys"]) if key == entry["key"]]
+    training.set_view(view="table", options={"table.group": "step"})
+    training.page.get_by_text(steps["name"][1], exact=True).first.click()
+    assert training.view()["query"] == f"step:{steps['step'][1]}"
+
+
+def test_steps_are_suggested(training: Any) -> None:
+    typed(training, "step:")
+    first_is(training, "step:0")
+    labels = training.page.locator(".search-list .label").all_inner_texts()
+    names = training.page.locator(".search-list .detail").all_inner_texts()
+    assert labels[:4] == [f"step:{i}" for i in range(4)] and names[:4] == [f"ProfilerStep#{i}" for i in range(4)]
+    typed(training, "step:optimizer.s")
+    training.until("document.querySelector('.search-list .label')?.textContent.startsWith('step:Optimizer.step')")
+    training.page.keyboard.press("ArrowDown")
+    training.page.keyboard.press("Enter")
+    training.until("snapreport.getView().query.startsWith('step:Optimizer.step')")
+    want = sum(r.device.in_span(r.a.alloc_event, "optim", lambda name: "optimizer.step" in name) for r in place_of("training").rows)
+    training.until("text => document.querySelector('.search-status').textContent.startsWith(text)", f"{want:,} matches")
+
+
+def test_a_step_that_is_not_there_is_told(training: Any) -> None:
+    training.set_view(query="step:99")
+    assert status(training).startswith("0 matches") and "no step of this device has such a number" in status(training)
 
 
 def test_examples_of_the_help_can_be_read(training: Any) -> None:

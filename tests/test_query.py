@@ -271,12 +271,12 @@ def test_steps_are_those_that_the_profiler_timed() -> None:
     end = {int(n["name"][13:]): n["time_us"] for n in notes if n["stage"] == "END"}
     rows = corpus.replayed(path)[0].allocations
     assert len(start) > 2
-    for number in start:
-        until = min([end[number], *(at - 1 for at in start.values() if at > start[number])])
-        want = [i for i, a in enumerate(rows) if a.alloc_event >= 0 and start[number] <= times[a.alloc_event] <= until]
+    for number, began in start.items():
+        until = min([end[number], *(at - 1 for at in start.values() if at > began)])
+        want = [i for i, a in enumerate(rows) if a.alloc_event >= 0 and began <= times[a.alloc_event] <= until]
         assert want and ids(snapshot, f"step:{number}", 0) == want
         assert ids(snapshot, f'step:"ProfilerStep#{number}"', 0) == [
-            i for i, a in enumerate(rows) if a.alloc_event >= 0 and start[number] <= times[a.alloc_event] <= end[number]
+            i for i, a in enumerate(rows) if a.alloc_event >= 0 and began <= times[a.alloc_event] <= end[number]
         ]
 
 
@@ -286,7 +286,7 @@ def test_steps_need_no_times() -> None:
     steps = snapshot.steps(0)
     assert len(steps) > 1 and snapshot.timeline(0).events["time_us"].null_count() == len(snapshot.timeline(0).events)
     found = [ids(snapshot, f"step:{number}", 0) for number in steps["step"]]
-    assert all(found) and sorted(sum(found, [])) == ids(snapshot, "step:0..", 0)
+    assert all(found) and sorted(i for mine in found for i in mine) == ids(snapshot, "step:0..", 0)
     assert ids(snapshot, f'step:"{steps["name"][0]}"', 0)[: len(found[0])] == found[0]
 
 

@@ -196,7 +196,7 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
             "unit": unit,
             "steps": slices.count,
             "staircase": growth.staircase.tolist(),
-            "bounds": slices.bounds.tolist(),
+            "bounds": (slices.bounds - 1).tolist(),  # events: each stretch begins at one, and the last ends before one
             "device_limit": limit,
         },
         basis=[f"{plural(slices.count, unit)}: {slices.source}.", *basis_of(timeline)],

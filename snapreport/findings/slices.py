@@ -20,7 +20,7 @@ _SWING = 0.3
 
 @dataclass(frozen=True)
 class Slices:
-    """``bounds``: Int64 positions; stretch k is ``[bounds[k], bounds[k + 1])``. ``unit``: what one is called, "step" or "cycle"."""
+    """``bounds``: Int64 places in a curve (event + 1, 0 is before the first); stretch k is ``[bounds[k], bounds[k + 1])``. ``unit``: what one is called, "step" or "cycle"."""
 
     bounds: np.ndarray
     unit: str

@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def headline(self) -> list[str]:
-        """A sentence per device: its peaks, and what grew most."""
+        """A sentence per device: its peaks, and what grew most; of a series also how much from one to the next."""
         lines = []
         for device in self.results[-1].devices:
             peak, functions = device.moments[0], device.functions[0]
@@ -87,6 +87,12 @@ class Comparison:
             if top:
                 text += f" {signed(top['delta'])} of it in {top['name'] or 'allocations without frames'}."
             lines.append(text)
+        if len(self.results) > 1:
+            lines += [
+                f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one of the {len(row['files'])} snapshots to the next "
+                "(median, allocated at the end)."
+                for row in series(self.snapshots)
+            ]
         return lines
 
     @property

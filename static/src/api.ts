@@ -104,8 +104,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       view: () => now().controller.debugView(),
     },
   }
-  // The object that the boot script has put there stays the same one: whoever holds it already gets the rest.
-  target.snapreport = Object.assign(target.snapreport ?? {}, api)
+  target.snapreport = api
   return api
 }
 

@@ -34,7 +34,9 @@ export class SearchBox {
   private readonly help: SearchHelp
   /** The query that the box has put into the state or taken from it. */
   private applied = ''
+  /** The frame that evaluates the box; 0: nothing was typed since. */
   private asked = 0
+  private suggests = false
   private telling = 0
   private rank: { matches: Matches; id: number; before: number } | null = null
   private live: { matches: Matches; position: number; bytes: number } | null = null
@@ -79,16 +81,20 @@ export class SearchBox {
 
   /** Evaluates what stands in the box with the next frame, once however many letters came. */
   private ask(withSuggestions: boolean): void {
-    if (this.asked) return
-    this.asked = requestAnimationFrame(() => {
-      this.asked = 0
-      if (withSuggestions && document.activeElement === this.input) this.showSuggestions()
-      if (!this.check()) return
-      const query = this.input.value.trim()
-      if (query === this.applied) return
-      this.applied = query
-      this.parts.store.set({ query })
-    })
+    this.suggests ||= withSuggestions
+    if (!this.asked) this.asked = requestAnimationFrame(() => this.answer())
+  }
+
+  private answer(): void {
+    cancelAnimationFrame(this.asked)
+    this.asked = 0
+    if (this.suggests && document.activeElement === this.input) this.showSuggestions()
+    this.suggests = false
+    if (!this.check()) return
+    const query = this.input.value.trim()
+    if (query === this.applied) return
+    this.applied = query
+    this.parts.store.set({ query })
   }
 
   /** Whether the query in the box is good. */
@@ -153,6 +159,8 @@ export class SearchBox {
   private key(event: KeyboardEvent): void {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return
     const { list, input } = this
+    // Keys may come faster than frames: they mean what was typed before them.
+    if (this.asked && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.answer()
     const { chosen } = list
     switch (event.key) {
       case 'ArrowDown':

@@ -90,7 +90,8 @@ export class Toolbar {
     this.device.value = String(state.device)
     this.colour.render(state, this.client.devices[state.device])
     // One device with anything to see needs no choice: the headline names it.
-    this.device.hidden = state.view === 'summary' || (this.client.devices.filter(hasData).length <= 1 && hasData(this.client.devices[state.device]))
+    const shown = this.client.devices[state.device]
+    this.device.hidden = state.view === 'summary' || !shown || (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
     this.timelineTools.hidden = state.view !== 'timeline'
     this.viewRow.hidden = state.view === 'summary'
     for (const [axis, button] of this.axes) {

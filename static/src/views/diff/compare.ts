@@ -1,6 +1,7 @@
 // Two moments of two snapshots as rows: what each stack, function, file or category held, and holds.
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
+import { formatBytes } from '../../layout/format'
 import type { Baseline } from './baseline'
 
 export type Group = 'stack' | 'function' | 'file' | 'category'
@@ -23,6 +24,11 @@ export interface Row {
 
 export function deltaOf(row: Row): number {
   return row.after - row.before
+}
+
+/** "+1.50 GiB", "−12 B", "±0 B" */
+export function signed(bytes: number): string {
+  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
 }
 
 export function changeOf(row: Row): Change {

@@ -8,7 +8,7 @@ import { VirtualList } from '../../ui/virtual-list'
 import { Memo } from '../memo'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from './baseline'
-import { changeOf, compare, deltaOf, type Group, GROUPS, type Row } from './compare'
+import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed } from './compare'
 import { paintCurves } from './curves'
 import { bothStacks, hasMoved } from './pane'
 import { seriesTable } from './series'
@@ -219,10 +219,6 @@ const READING = 'Reading …'
 function groupOf({ state }: ViewContext): Group {
   const group = state.options['diff.group'] as Group
   return GROUPS.includes(group) ? group : GROUPS[0]
-}
-
-function signed(bytes: number): string {
-  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
 }
 
 function capital(text: string): string {

@@ -3,11 +3,12 @@
 import { formatBytes } from '../../layout/format'
 import type { SeriesRow } from '../../data/model'
 import { h } from '../../ui/dom'
+import { signed } from './compare'
 
 export function seriesTable(row: SeriesRow): HTMLElement {
   const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', {}, formatBytes(bytes)))
   return h('details', { class: 'diff-series', open: true },
-    h('summary', {}, `${row.files.length} snapshots: ${row.growth < 0 ? '−' : '+'}${formatBytes(Math.abs(row.growth))} from one to the next (median, allocated at the end)`),
+    h('summary', {}, `${row.files.length} snapshots: ${signed(row.growth)} from one to the next (median, allocated at the end)`),
     h('div', { class: 'diff-series-table', tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
       h('table', {},
         h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Snapshot'), ...row.files.map((file) => h('th', { scope: 'col', title: file }, file)))),

@@ -1,0 +1,218 @@
+"""Advice is given where its cause was planted, with the bytes that a count by hand gives, and not where the cause is missing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+from planted import planted
+from scripted import MIB, Script
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.report.finding_cards import link_of
+from snapreport.timeline.build import Snapshot
+
+TORCH = "/env/site-packages/torch/"
+FORWARD = (("/app/model.py", "forward"), (TORCH + "nn/modules/module.py", "_call_impl"))
+BACKWARD = ((TORCH + "autograd/graph.py", "_engine_run_backward"), (TORCH + "_tensor.py", "backward"))
+OPTIMIZER = ((TORCH + "optim/adam.py", "_init_group"), (TORCH + "optim/adam.py", "step"))
+WEIGHTS = ((TORCH + "nn/modules/module.py", "_apply"), (TORCH + "nn/modules/module.py", "to"))
+ATTENTION = (("/app/attention.py", "softmax"), ("/app/attention.py", "attend"), *FORWARD)
+LOSS = ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/train.py", "compute_loss"))
+CACHE = (("/app/cache.py", "update"), *FORWARD)
+
+
+def training(
+    activation: int = 0, scores: int = 0, loss: int = 0, gradient: int = 0, state: int = 0, parameter: int = 50,
+    keep_gradients: bool = False, inside: tuple[tuple[str, str], ...] = (), settings: dict[str, Any] | None = None,
+) -> Script:  # fmt: skip
+    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its forward."""
+    script = Script(settings or {})
+    for _ in range(12):
+        script.alloc("parameter", parameter * MIB, *WEIGHTS)
+    grads: list[int] = []
+    for number in range(6):
+        began = len(script.events)
+        if not keep_gradients:
+            while grads:
+                script.free(grads.pop(), (TORCH + "optim/optimizer.py", "zero_grad"))
+        held = [script.alloc("activation", activation * MIB, *FORWARD, *inside) for _ in range(12) if activation]
+        held += [script.alloc("scores", scores * MIB, *ATTENTION, *inside) for _ in range(12) if scores]
+        ends = [script.alloc("loss", loss * MIB, *LOSS)] if loss else []
+        if not grads:
+            grads += [script.alloc("gradient", max(1, gradient) * MIB, *BACKWARD) for _ in range(12)]
+        for address in [*held[::-1], *ends]:
+            script.free(address, *BACKWARD)
+        if number == 0:
+            for _ in range(12):
+                script.alloc("state", max(1, state) * MIB, *OPTIMIZER)
+        script.step(number, began)
+    return script
+
+
+def serving(cache: int = 0, activation: int = 0, loss: int = 0, cache_file: str = "/app/cache.py") -> Script:
+    """A model that answers and never learns."""
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 50 * MIB, *WEIGHTS)
+    for _ in range(3):
+        held = [script.alloc("cache", cache * MIB, (cache_file, "update"), *FORWARD) for _ in range(12) if cache]
+        held += [script.alloc("activation", activation * MIB, *FORWARD) for _ in range(12) if activation]
+        held += [script.alloc("loss", loss * MIB, *LOSS)] if loss else []
+        for address in held:
+            script.free(address, ("/app/serve.py", "finish"))
+    return script
+
+
+def advised(raw: dict[str, Any], folder: Path) -> dict[str, Finding]:
+    """The advice for a snapshot by its rule."""
+    path = folder / "advice.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    return rules_of(snapreport.load(path))
+
+
+def rules_of(snapshot: Snapshot) -> dict[str, Finding]:
+    return {f.evidence["rule"]: f for f in findings(snapshot) if f.kind == "advice"}
+
+
+Case = tuple[str, Callable[[], Script], Callable[[Script], int]]
+GIVEN: list[Case] = [
+    ("checkpointing", lambda: training(activation=100), lambda s: s.at_peak("activation") - s.greatest("activation")),
+    ("accumulation", lambda: training(activation=100), lambda s: s.at_peak("activation") // 2),
+    ("mixed-precision", lambda: training(activation=100), lambda s: s.at_peak("activation") // 2),
+    ("mixed-precision", lambda: serving(activation=100), lambda s: s.at_peak("activation") // 2),
+    ("fused-attention", lambda: training(activation=50, scores=60), lambda s: s.at_peak("scores")),
+    ("chunked-loss", lambda: training(activation=50, loss=700), lambda s: s.at_peak("loss")),
+    ("set-to-none", lambda: training(activation=50, gradient=50, keep_gradients=True), lambda s: s.at_peak("gradient")),
+    ("optimizer-state", lambda: training(activation=50, state=80), lambda s: s.at_peak("state")),
+    (
+        "optimizer-state",
+        lambda: training(activation=50, state=80, inside=((TORCH + "distributed/fsdp/api.py", "fsdp_forward"),)),
+        lambda s: 3 * s.at_peak("state") // 4,
+    ),
+    ("offload", lambda: training(activation=50, state=100), lambda s: s.at_peak("state", "parameter")),
+    ("kv-cache", lambda: serving(cache=100), lambda s: s.at_peak("cache")),
+]
+
+
+@pytest.mark.parametrize(("rule", "make", "bytes_of"), GIVEN, ids=lambda value: value if isinstance(value, str) else "")
+def test_given_with_its_bytes(rule: str, make: Callable[[], Script], bytes_of: Callable[[Script], int], tmp_path: Path) -> None:
+    script = make()
+    raw = script.raw()
+    assert corpus.oracle.replay(raw)[0].peak_bytes == script.total(script.peak)
+    finding = advised(raw, tmp_path)[rule]
+    want = bytes_of(script)
+    assert finding.bytes == finding.evidence["saves_at_most"] == want > 64 * MIB
+    assert f"saves at most {snapreport.words.bytes_text(want)}" in finding.title
+    assert finding.severity == "info" and finding.evidence["url"].startswith("https://") and finding.detail[0]
+
+
+CHECKPOINT = ((TORCH + "utils/checkpoint.py", "checkpoint"),)
+NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
+    ("checkpointing", lambda: training(activation=100, inside=CHECKPOINT)),
+    ("checkpointing", lambda: serving(activation=100)),
+    ("checkpointing", lambda: training(activation=6, parameter=400)),
+    ("accumulation", lambda: serving(activation=100)),
+    ("accumulation", lambda: training(activation=6, parameter=400)),
+    ("mixed-precision", lambda: training(activation=100, inside=((TORCH + "amp/autocast_mode.py", "decorate_autocast"),))),
+    ("mixed-precision", lambda: training(activation=6, parameter=400)),
+    ("fused-attention", lambda: training(activation=100)),
+    ("fused-attention", lambda: training(activation=50, scores=60, inside=(("/env/flash_attn/api.py", "flash_attn_func"),))),
+    ("fused-attention", lambda: training(activation=100, scores=3)),
+    ("chunked-loss", lambda: training(activation=100, loss=30)),
+    ("chunked-loss", lambda: serving(activation=50, loss=700)),
+    ("set-to-none", lambda: training(activation=50, gradient=50)),
+    ("set-to-none", lambda: training(activation=50, gradient=2, keep_gradients=True)),
+    ("optimizer-state", lambda: training(activation=100, state=5)),
+    ("optimizer-state", lambda: serving(activation=100)),
+    ("offload", lambda: training(activation=300, state=50)),
+    ("offload", lambda: training(activation=50, state=100, inside=(("/app/policy.py", "cpu_offload"),))),
+    ("kv-cache", lambda: training(activation=100, inside=(("/app/cache.py", "update"),), state=20)),
+    ("kv-cache", lambda: serving(cache=100, cache_file=TORCH + "_inductor/codecache.py")),
+    ("kv-cache", lambda: serving(cache=5, activation=100)),
+]
+
+
+@pytest.mark.parametrize(("rule", "make"), NOT_GIVEN, ids=lambda value: value if isinstance(value, str) else "")
+def test_not_given_without_its_cause(rule: str, make: Callable[[], Script], tmp_path: Path) -> None:
+    assert rule not in advised(make().raw(), tmp_path)
+
+
+def test_none_without_a_trace(tmp_path: Path) -> None:
+    """A final state does not tell what the peak was made of."""
+    raw = training(activation=100, state=100).raw()
+    assert advised(raw, tmp_path)
+    assert advised({**raw, "device_traces": [[]]}, tmp_path) == {}
+
+
+SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096, "memory": 2 << 30}
+
+
+def test_allocator_settings_against_fragmentation() -> None:
+    given = rules_of(planted("fragmentation", **SMALL))
+    oom = next(f for f in findings(planted("fragmentation", **SMALL)) if f.kind == "oom")
+    assert given["expandable-segments"].bytes == oom.evidence["own_hole_bytes"]
+    assert given["expandable-segments"].title.endswith("of what is reserved")
+    assert given["expandable-segments"].link == oom.link
+    assert "max-split-size" in given
+    for without in (planted("fragmentation", **{**SMALL, "oom": "none"}), planted("training", **{**SMALL, "expandable": True})):
+        assert not {"expandable-segments", "max-split-size"} & rules_of(without).keys()
+
+
+def test_emptying_the_cache_saves_time_and_not_memory() -> None:
+    snapshot = planted("churn")
+    advice = rules_of(snapshot)["empty-cache"]
+    churned = next(f for f in findings(snapshot) if f.kind == "churn")
+    assert advice.evidence["saves_at_most"] == 0 and "saves time, not memory" in advice.title
+    assert "end_step" in advice.detail[0] and advice.link == churned.link
+    assert "empty-cache" not in rules_of(planted("churn", churn=0))
+
+
+def retrying(settings: dict[str, Any]) -> dict[str, Any]:
+    """A run whose large request gives back and asks for the same segments in every step."""
+    script = Script(settings)
+    kept = script.alloc("kept", 100 * MIB, *FORWARD)
+    for number in range(8):
+        began = len(script.events)
+        for address in (1 << 40, (1 << 40) + 512 * MIB):
+            script._event("segment_free", address, 200 * MIB, FORWARD)
+        for address in (1 << 40, (1 << 40) + 512 * MIB):
+            script._event("segment_alloc", address, 200 * MIB, FORWARD)
+        for _ in range(40):
+            script.free(script.alloc("work", 20 * MIB, *FORWARD), *FORWARD)
+        script.step(number, began)
+    script.free(kept, *FORWARD)
+    raw = script.raw()
+    for address in (1 << 40, (1 << 40) + 512 * MIB):
+        raw["segments"].append(
+            {
+                "device": 0, "address": address, "total_size": 200 * MIB, "stream": 0, "segment_type": "large",
+                "allocated_size": 0, "active_size": 0,
+                "blocks": [{"address": address, "size": 200 * MIB, "requested_size": 0, "state": "inactive", "frames": []}],
+            }
+        )  # fmt: skip
+    return raw
+
+
+def test_retries_are_told_with_the_setting_that_ends_them(tmp_path: Path) -> None:
+    advice = advised(retrying({}), tmp_path)["garbage-collection-threshold"]
+    assert advice.evidence["saves_at_most"] == 0, "what goes round again and again is no saving"
+    assert "garbage-collection-threshold" not in advised(retrying({"garbage_collection_threshold": 0.8}), tmp_path)
+
+
+def test_no_saving_is_more_than_there_was(snapshot_path: Path) -> None:
+    snapshot = snapreport.load(snapshot_path)
+    index = {device: place for place, device in enumerate(snapshot.devices)}
+    for finding in findings(snapshot):
+        if finding.kind != "advice":
+            continue
+        timeline, saves = snapshot.timeline(finding.device), finding.evidence["saves_at_most"]
+        most = {"allocated": timeline.peak_bytes, "reserved": int(timeline.reserved.max()), "": 0}[finding.evidence["memory"]]
+        assert 0 <= saves <= most
+        assert link_of(finding, index[finding.device]).startswith("#view=")

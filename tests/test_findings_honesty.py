@@ -1,0 +1,194 @@
+"""Every finding says what it rests on, is plain data, and leads to a place of the page that shows it: to the very event."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import corpus
+import oracle
+import pytest
+from planted import path_of
+
+import snapreport
+from snapreport.findings.model import SEVERITIES, Finding
+from snapreport.findings.run import findings
+from snapreport.report.finding_cards import link_of
+from snapreport.search.grammar import parse
+from snapreport.timeline.build import Snapshot
+from snapreport.words import bytes_text, share_text
+
+VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary", "diff")
+MIB = 1 << 20
+
+
+@cache
+def told(path: Path) -> tuple[Snapshot, list[Finding]]:
+    snapshot = snapreport.load(path)
+    return snapshot, findings(snapshot)
+
+
+def read_hash(link: str, devices: int) -> dict[str, Any]:
+    """What the page reads from a link, as static/src/ui/hash.ts does; whatever it would pass over fails here."""
+    assert link.startswith("#")
+    state: dict[str, Any] = {}
+    for part in link[1:].split("&"):
+        name, value = part.split("=", 1)
+        assert name not in state
+        value = unquote(value)
+        if name == "view":
+            assert value in VIEWS
+        elif name == "device":
+            assert re.fullmatch(r"\d{1,15}", value) and int(value) < devices
+        elif name == "at":
+            assert value == "-1" or re.fullmatch(r"\d{1,15}", value)
+        elif name == "x":
+            low, high = map(float, re.fullmatch(r"(-?[\d.e+]+?)\.\.(-?[\d.e+]+)", value).groups())
+            assert low < high
+        else:
+            assert name == "query"
+        state[name] = value
+    return state
+
+
+def test_every_finding_is_plain_and_says_what_it_rests_on(snapshot_path: Path) -> None:
+    snapshot, found = told(snapshot_path)
+    assert [SEVERITIES.index(f.severity) for f in found] == sorted(SEVERITIES.index(f.severity) for f in found)
+    for finding in found:
+        as_json = finding.to_json()
+        assert json.loads(json.dumps(as_json, allow_nan=False)) == as_json
+        assert finding.title and "\n" not in finding.title and not finding.title.endswith(".")
+        assert all(line and "\n" not in line and line.endswith(".") for line in (*finding.detail, *finding.basis))
+        assert finding.confidence in ("sure", "likely", "guess")
+        assert finding.bytes >= 0
+        basis, timeline = " ".join(finding.basis), snapshot.timeline(finding.device)
+        assert re.search(r"\d events? seen", basis)
+        assert ("overflowed: its oldest events are lost" in basis) == (timeline.overflowed is True)
+        assert ("Whether the trace overflowed was not recorded" in basis) == (timeline.overflowed is None)
+        assert ("The replay differs" in basis) == (timeline.reconciliation_bytes != 0)
+
+
+def test_missing_frames_and_what_is_unknown_are_told(snapshot_path: Path) -> None:
+    snapshot, found = told(snapshot_path)
+    for number, device in corpus.replayed(snapshot_path).items():
+        if not device.peak_bytes:
+            assert not [f for f in found if f.device == number and f.kind == "peak"]
+            continue
+        (peak,) = [f for f in found if f.device == number and f.kind == "peak"]
+        live = [device.allocations[i] for i in device.live_at(device.peak_event)]
+        framed = sum(a.size for a in live if a.stack)
+        assert f"{share_text(framed, device.peak_bytes)} of the peak's bytes have frames" in " ".join(peak.basis)
+        category = snapshot.allocations(number)["category"].to_list()
+        unknown = sum(device.allocations[i].size for i in device.live_at(device.peak_event) if category[i] == "unknown")
+        assert peak.evidence["unknown_bytes"] == unknown
+        said = f"{share_text(unknown, device.peak_bytes)} of it is of unknown category" in " ".join(peak.detail)
+        assert said == (unknown > 0)
+
+
+def test_every_link_leads_somewhere(snapshot_path: Path) -> None:
+    snapshot, found = told(snapshot_path)
+    for finding in found:
+        events = len(snapshot.events(finding.device))
+        state = read_hash(link_of(finding, snapshot.devices.index(finding.device)), len(snapshot.devices))
+        assert int(state["device"]) == snapshot.devices.index(finding.device)
+        assert "at" not in state or -1 <= int(state["at"]) < events
+        if "x" in state:
+            assert all(-1 <= edge <= events for edge in finding.link["x"])
+        if "query" in state:
+            parse(state["query"])
+            matching = snapshot.query(state["query"])
+            assert (matching["device"] == finding.device).any(), f"{finding.title}: nothing is {state['query']}"
+
+
+PLANTED = {
+    "cycles": ("leak", {"leak": 0, "cycles": 3}),
+    "leak": ("leak", {"leak": 5 * MIB, "steps": 9}),
+    "churn": ("churn", {}),
+    "fragmentation": ("fragmentation", {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "memory": 2 << 30}),
+    "demand": ("oom", {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "memory": 1 << 30}),
+    "two devices": ("multi-gpu", {"steps": 2, "devices": 2, "layers": 2, "hidden": 128, "heads": 4, "memory": 2 << 30}),
+}
+
+
+@pytest.fixture(params=[*PLANTED, *(n for n in ("pools", "expandable_oom_3gpu.pickle", "late") if n in (*corpus.names(), "pools"))])
+def anything(request: pytest.FixtureRequest) -> Path:
+    if request.param not in PLANTED:
+        return corpus.path_of(request.param)
+    preset, changes = PLANTED[request.param]
+    return path_of(preset, **changes)
+
+
+def test_every_moment_is_the_one_that_is_meant(anything: Path) -> None:
+    """``at`` is the event after which the state is as told: -1 before the first. An event off by one shows other bytes."""
+    snapshot, found = told(anything)
+    devices = corpus.replayed(anything)
+    for finding in found:
+        list(assert_moment(finding, devices[finding.device]))
+
+
+def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
+    e, at = finding.evidence, finding.link.get("at")
+    if finding.kind == "oom" and "verdict" in e:
+        assert device.events[at]["action"] == "oom" and at == finding.event == e["events"][0]
+        assert (device.allocated[at + 1], device.reserved[at + 1]) == (e["allocated_bytes"], e["reserved_bytes"])
+        assert finding.link["query"] == f"live:{at}"
+    elif finding.kind == "fragmentation" and finding.severity == "warning":
+        assert device.events[at + 1]["action"] in ("segment_alloc", "segment_map") and at + 1 == e["event"]
+        assert (device.allocated[at + 1], device.reserved[at + 1]) == (e["allocated_bytes"], e["reserved_bytes"])
+    elif finding.kind == "fragmentation":
+        assert device.reserved[at + 1] == max(device.reserved) == e["reserved_bytes"] and e["event"] == at
+    elif finding.kind == "peak":
+        assert at == finding.event == device.peak_event
+    elif finding.kind == "advice":
+        assert finding.event == device.peak_event
+        assert "at" not in finding.link or finding.link["view"] == "segments" or at == device.peak_event
+    elif finding.kind == "churn":
+        first, last = finding.link["x"][0] + 1, finding.link["x"][1] - 1
+        assert device.events[first]["action"] == device.events[last]["action"] == "segment_alloc"
+        assert first == finding.event > e["warm_event"]
+    elif "bursts" in e:
+        stack = device.allocations[0].stack  # any; the one meant holds just the burst, and the next event is its first free
+        held: dict[Any, int] = {}
+        for i in device.live_at(at):
+            stack = device.allocations[i].stack
+            held[stack] = held.get(stack, 0) + device.allocations[i].size
+        freed = [a for a in device.allocations if a.free_event == at + 1]
+        assert len(freed) == 1 and held[freed[0].stack] == finding.bytes == e["burst_bytes"]
+    elif finding.kind == "leak":
+        kept = [a for a in device.allocations if a.free_event < 0 and a.alloc_event >= 0]
+        assert finding.event == len(device.events) - 1
+        assert finding.bytes in {sum(a.size for a in kept if a.stack == stack) for stack in {a.stack for a in kept}}
+        assert finding.evidence["bounds"][-1] <= len(device.events)
+        assert sum(finding.evidence["staircase"]) >= 0
+    else:
+        assert "events" in e, finding.kind
+    yield
+
+
+def test_an_overflowed_trace_is_never_sure() -> None:
+    snapshot, found = told(corpus.path_of("truncated"))
+    assert snapshot.timeline(0).overflowed
+    assert [f.confidence for f in found if f.kind == "peak"] == ["likely"]
+    assert all("oldest events are lost" in " ".join(f.basis) for f in found)
+
+
+def test_many_failures_are_counted_and_led_to() -> None:
+    """More failures than are told one by one."""
+    event = {"action": "oom", "addr": 0, "size": 64 * MIB, "stream": 0, "device_free": MIB, "frames": []}
+    filler = {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "frames": []}
+    trace = [e for _ in range(14) for e in (event, *[filler] * 1200)]
+    path = corpus.scratch() / "failures.pickle"
+    import pickle
+
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+    snapshot, found = told(path)
+    ooms = [f for f in found if f.kind == "oom"]
+    assert len(ooms) == 11 and "another 4 times" in ooms[-1].title
+    assert ooms[-1].evidence["events"] == [1201 * k for k in range(10, 14)]
+    assert read_hash(link_of(ooms[-1], 0), 1)["at"] == str(1201 * 10)
+    assert bytes_text(64 * MIB) in ooms[0].title

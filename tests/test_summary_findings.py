@@ -1,0 +1,112 @@
+"""The summary says with scripts off how much, when, who, why and what next; whatever names hold, they stay text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+from planted import path_of, rewritten
+
+import snapreport
+from snapreport.findings.run import findings
+from snapreport.words import bytes_text, count_text
+
+SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
+HOSTILE = "</article><script>alert(1)</script><img src=x onerror=alert(2)> & \"'`{{ 7 * 7 }}"
+
+
+class Reader(HTMLParser):
+    """The elements before the application, and their text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.quiet = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.quiet += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.quiet -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self.quiet:
+            self.text.append(data)
+
+
+def read(report: Path) -> tuple[Reader, str]:
+    reader = Reader()
+    reader.feed(report.read_text())
+    return reader, " ".join(" ".join(reader.text).split())
+
+
+OOMS = {"demand": ("oom", {}), "fragmentation": ("fragmentation", {**SMALL, "memory": 2 << 30})}
+
+
+@pytest.mark.parametrize("name", OOMS)
+def test_an_oom_without_scripts(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    preset, changes = OOMS[name]
+    path = path_of(preset, **changes)
+    opened = open_report(report_of(path), java_script_enabled=False)
+    text = " ".join(opened.page.locator("body").inner_text().split())
+    raw = corpus.raw(path)
+    trace = raw["device_traces"][0]
+    (number,) = [i for i, event in enumerate(trace) if event["action"] == "oom"]
+    device = corpus.replayed(path)[0]
+    assert f"ran out of memory at event {count_text(number)}: asked for {bytes_text(trace[number]['size'])}" in text  # how much, when
+    assert bytes_text(device.peak_bytes) in text
+    assert f"at event {count_text(device.peak_event)}" in text
+    own = next(f["name"] for f in trace[number]["frames"] if "/site-packages/" not in f["filename"] and f["filename"].endswith(".py"))
+    assert f"The request came from {own}" in text  # who
+    assert {"demand": "more than there was in any form", "fragmentation": ": fragmentation"}[name] in text  # why
+    assert re.search(r"saves at most [\d.]+ [KMG]iB", text)  # what next
+    first = opened.page.locator("article.finding").first
+    assert first.is_visible() and first.locator("b").inner_text() == "Out of memory"
+    # What is wrong stands at the very top, before anything has to be scrolled.
+    assert "ran out of memory" in opened.page.locator("#top").inner_text()
+
+
+def test_every_finding_has_a_card(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
+    reader, text = read(report_of(snapshot_path))
+    found = [f for f in findings(snapreport.load(snapshot_path)) if f.kind not in ("peak", "advice")]
+    for finding in found:
+        assert " ".join(finding.title.split()) in text
+        for line in finding.detail:
+            assert " ".join(line.split()) in text
+    links = [attrs["href"] for tag, attrs in reader.tags if tag == "a" and attrs.get("class") == "show"]
+    assert len(links) >= len(found) and all(link.startswith("#view=") for link in links)
+    assert all(attrs["href"].startswith(("#", "https://")) for tag, attrs in reader.tags if tag == "a" and "href" in attrs)
+
+
+def test_hostile_names_stay_text(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Every function is called by what would be markup, a script and a template."""
+
+    def rename(frame: dict[str, Any]) -> None:
+        frame["name"] = HOSTILE + frame["name"]
+
+    path = rewritten(path_of("fragmentation", **SMALL, memory=2 << 30), "hostile-summary.pickle", rename)
+    report = report_of(path)
+    reader, text = read(report)
+    plain, _ = read(report_of(path_of("fragmentation", **SMALL, memory=2 << 30)))
+    assert not [tag for tag, attrs in reader.tags if tag == "img" or any(name.startswith("on") for name in attrs)]
+    assert sum(tag == "script" for tag, _ in reader.tags) == sum(tag == "script" for tag, _ in plain.tags)
+    assert "</script><img src=x onerror=alert(2)> & \"'`{{ 7 * 7 }}" in text
+    for enabled in (True, False):
+        opened = open_report(report, java_script_enabled=enabled)
+        assert opened.page.locator("article.finding").count() >= 1
+        assert opened.page.locator("img").count() == 0
+        assert "<script>alert(1)</script>" in opened.page.locator("article.finding").first.text_content()
+
+
+def test_titles_name_the_file_where_there_are_several(report_of: Callable[..., Path]) -> None:
+    one, two = path_of("leak"), path_of("churn")
+    _, text = read(report_of(one, two))
+    assert f"{one.name}: log_step metrics.py leaks 3.00 MiB a step" in text
+    assert f"{two.name}: " in text and "segments were given back to the device and asked for again" in text

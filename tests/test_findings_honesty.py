@@ -34,7 +34,7 @@ def told(path: Path) -> tuple[Snapshot, list[Finding]]:
 
 
 def read_hash(link: str, devices: int) -> dict[str, Any]:
-    """What the page reads from a link, as static/src/ui/hash.ts does; whatever it would pass over fails here."""
+    """What the page reads from a link, as static/src/app/hash.ts does; whatever it would pass over fails here."""
     assert link.startswith("#")
     state: dict[str, Any] = {}
     for part in link[1:].split("&"):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import SizeType, load_all, parse_size, pipe_safe
+from snapreport.commands.shared import SizeType, check_output, load_all, parse_size, pipe_safe
 from snapreport.errors import SnapshotError
 
 if TYPE_CHECKING:
@@ -87,23 +89,37 @@ def check(
     from snapreport.findings.gate import Rules, check as run_check
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text
 
+    _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or ())
     if not limits:
         raise click.UsageError("no rule given: --max-peak, --max-reserved, --max-growth or --fail-on")
+    if baseline == "-" and "-" in snaps:
+        raise click.UsageError("standard input can be read once only")
     compared = load_all([baseline], rules)[0] if baseline else None
     checks = [result for snapshot in load_all(snaps, rules) for result in run_check(snapshot, limits, compared)]
     # Files first: a reader that closes the pipe must not cost the job its summary.
     for path, render in ((summary_md, check_markdown), (junit, check_junit)):
         if path:
             _write(path, render(checks))
-    text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
-    pipe_safe(lambda: click.echo(text))
+    if "-" not in (summary_md, junit):
+        text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
+        pipe_safe(lambda: click.echo(text))
     return 0 if all(result.passed for result in checks) else FAILED
+
+
+def _refuse_outputs(summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str]) -> None:
+    """Refuse before the work what cannot be written, and what would write over a snapshot or over each other."""
+    if [summary_md, junit, "-" if as_json else None].count("-") > 1:
+        raise click.UsageError("standard output can be written once only")
+    if summary_md and junit and summary_md != "-" and os.path.abspath(summary_md) == os.path.abspath(junit):
+        raise click.UsageError("--summary-md and --junit name the same file")
+    for path in filter(None, (summary_md, junit)):
+        check_output(path, snaps, "the result")
 
 
 def _write(path: str, text: str) -> None:
     if path == "-":
-        sys.stdout.write(text)
+        pipe_safe(lambda: sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace")))
         return
     try:
         # In place: a job's summary file may be mounted, so that it cannot be replaced.

@@ -51,25 +51,25 @@ def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
     return [load(snap, rules) for snap in snaps]
 
 
-def check_output(output: str, snaps: Sequence[str]) -> None:
-    """Refuse before the work what would be refused after it."""
+def check_output(output: str, snaps: Sequence[str], what: str = "the report") -> None:
+    """Refuse before the work what would be refused after it. ``what``: what is to be written."""
     if output == "-":
         return
     path = Path(output)
     try:
         if path.is_dir():
-            raise SnapshotError(f"{output}: cannot write the report: is a directory")
+            raise SnapshotError(f"{output}: cannot write {what}: is a directory")
         if not path.parent.is_dir():
-            raise SnapshotError(f"{output}: cannot write the report: no such directory")
+            raise SnapshotError(f"{output}: cannot write {what}: no such directory")
         if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
-            raise SnapshotError(f"{output}: cannot write the report: this is the snapshot itself")
+            raise SnapshotError(f"{output}: cannot write {what}: this is the snapshot itself")
         target = path if path.exists() and not path.is_file() else path.resolve().parent
         if not os.access(target, os.W_OK):
-            raise SnapshotError(f"{output}: cannot write the report: permission denied")
+            raise SnapshotError(f"{output}: cannot write {what}: permission denied")
     except (OSError, ValueError) as error:
         if isinstance(error, SnapshotError):
             raise
-        raise SnapshotError(f"{output}: cannot write the report: {error}") from None
+        raise SnapshotError(f"{output}: cannot write {what}: {error}") from None
 
 
 def pipe_safe(write: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from snapreport.errors import SnapshotError
-from snapreport.findings.diff import DeviceDiff, diff
+from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -30,7 +30,7 @@ class Growth:
 
     def limit(self, baseline: int) -> int:
         """The greatest peak allowed, in bytes."""
-        return baseline + (self.size if self.size is not None else int(baseline * (self.share or 0.0)))
+        return baseline + (self.size if self.size is not None else int(round(baseline * (self.share or 0.0), 3)))
 
     def __str__(self) -> str:
         return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g} %"
@@ -132,6 +132,23 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
         checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, after, limit, evidence))
     if not checks:
         raise SnapshotError(f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}")
+    return checks + _alone(snapshot, baseline, compared, growth)
+
+
+def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growth: Growth) -> list[Check]:
+    """Devices of one side alone: what is new has grown from nothing, what is gone has not grown."""
+    checks = []
+    for device in compared.only_after:
+        timeline = snapshot.timeline(device)
+        name, peak, limit = device_name(timeline.kind, device), timeline.peak_bytes, growth.limit(0)
+        message = f"{name}: peak allocated {bytes_text(peak)}, and the baseline has no such device"
+        passed = peak <= limit
+        checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, peak, limit, [] if passed else _top(snapshot, timeline)))
+    for device in compared.only_before:
+        timeline = baseline.timeline(device)
+        name, limit = device_name(timeline.kind, device), growth.limit(timeline.peak_bytes)
+        message = f"{name}: not in this snapshot; the baseline's peak was {bytes_text(timeline.peak_bytes)}"
+        checks.append(Check("max-growth", snapshot.recording.name, name, True, message, 0, limit))
     return checks
 
 

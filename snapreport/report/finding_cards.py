@@ -60,7 +60,7 @@ def finding_cards(
 
 
 def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
-    """The page's hash for a finding: see ``static/src/ui/hash.ts``. ``device`` and the stacks of its query are the page's."""
+    """The page's hash for a finding: see ``static/src/app/hash.ts``. ``device`` and the stacks of its query are the page's."""
     link = finding.link
     parts = [f"view={link.get('view', 'timeline')}", f"device={device}"]
     if link.get("at") is not None:

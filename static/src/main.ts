@@ -2,7 +2,7 @@
 
 import { installApi } from './api'
 import { type BlobTexts, openClient } from './data/client'
-import { startApp, warmUp } from './ui/app'
+import { startApp, warmUp } from './app/app'
 import { startWorker } from './worker'
 
 if (typeof document === 'undefined') startWorker(self as never)

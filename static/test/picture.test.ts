@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Address, chooseLevels, coverWanted, type Grid, regionOf, wantedTiles } from '../src/gl/cover'
-import { readHash, writeHash } from '../src/ui/hash'
+import { readHash, writeHash } from '../src/app/hash'
 import type { State } from '../src/ui/state'
 import { RangeMax } from '../src/views/timeline/range-max'
 

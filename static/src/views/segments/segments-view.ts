@@ -3,7 +3,7 @@
 import { hasAddresses, type Replay, replayOf } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
 import { fill, h } from '../../ui/dom'
-import { MomentBar } from '../../ui/moment'
+import { MomentBar } from '../moment'
 import type { View, ViewContext, ViewParts } from '../view'
 import { AxisSwitch } from './axis-switch'
 import { debugState } from './debug'

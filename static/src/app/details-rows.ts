@@ -6,8 +6,8 @@ import { offsetOf } from '../layout/pick'
 import { describeFrame, describeMoment, describeSpan } from '../views/timeline/describe'
 import type { Scene } from '../views/timeline/scene'
 import { addressHistory, spansAround, stepsLived } from './details-facts'
-import { copyButton, h } from './dom'
-import { formatShare, plural } from './format'
+import { copyButton, h } from '../ui/dom'
+import { formatShare, plural } from '../ui/format'
 
 export type Row = [label: string, value: Node | string | null]
 

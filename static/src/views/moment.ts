@@ -2,9 +2,9 @@
 
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
-import type { ViewContext } from '../views/view'
-import { h } from './dom'
-import type { Store } from './state'
+import type { ViewContext } from './view'
+import { h } from '../ui/dom'
+import type { Store } from '../ui/state'
 
 export class MomentBar {
   readonly element: HTMLElement

@@ -1,6 +1,6 @@
 // The view on screen as a PNG: its canvases with axes and labels, under a line that says what it is.
 
-import { download } from './download'
+import { download } from '../ui/download'
 
 const TITLE_HEIGHT = 46
 const PADDING = 14

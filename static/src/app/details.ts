@@ -6,10 +6,10 @@ import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import type { Scene } from '../views/timeline/scene'
 import { siblingsOf } from './details-facts'
 import { allocationLink, type Links, rowsOf } from './details-rows'
-import { copyButton, fill, h } from './dom'
-import { formatShare, plural } from './format'
-import { stackList, stackText } from './stack-list'
-import type { Store } from './state'
+import { copyButton, fill, h } from '../ui/dom'
+import { formatShare, plural } from '../ui/format'
+import { stackList, stackText } from '../ui/stack-list'
+import type { Store } from '../ui/state'
 
 const SIBLINGS_SHOWN = 8
 

@@ -1,7 +1,7 @@
 // The list of suggestions under the search box: a listbox that never takes the focus.
 
 import type { Suggestion } from '../search/suggest'
-import { fill, h } from './dom'
+import { fill, h } from '../ui/dom'
 
 export class SearchList {
   readonly element = h('ul', { class: 'search-list', id: 'search-list', role: 'listbox', 'aria-label': 'Suggestions', hidden: true })

@@ -2,10 +2,10 @@
 
 import type { DataClient } from '../data/model'
 import { ColourSelect } from './colour-select'
-import { deviceName, deviceSummary, hasData } from './devices'
-import { h } from './dom'
-import type { State, Store, ViewName } from './state'
-import { VIEWS } from './state'
+import { deviceName, deviceSummary, hasData } from '../ui/devices'
+import { h } from '../ui/dom'
+import type { State, Store, ViewName } from '../ui/state'
+import { VIEWS } from '../ui/state'
 
 const TITLES: Record<ViewName, string> = {
   timeline: 'Timeline', segments: 'Segments', reserved: 'Reserved', flame: 'Flame', table: 'Table', events: 'Events', summary: 'Summary', diff: 'Difference',

@@ -6,9 +6,9 @@ import { formatBytes, formatCount } from '../layout/format'
 import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, keysUsed } from '../views/colours/held'
 import { colourTitle, isColoured } from './colour-select'
-import { fill, h } from './dom'
-import { formatShare, plural } from './format'
-import type { State, Store } from './state'
+import { fill, h } from '../ui/dom'
+import { formatShare, plural } from '../ui/format'
+import type { State, Store } from '../ui/state'
 
 /** So many entries at most; the rest are counted. */
 const ENTRIES = 12

@@ -2,8 +2,8 @@
 
 import type { DeviceInfo } from '../data/model'
 import { whyNot } from '../views/colouring'
-import { h } from './dom'
-import { COLOURS, type ColourBy, type State, type Store } from './state'
+import { h } from '../ui/dom'
+import { COLOURS, type ColourBy, type State, type Store } from '../ui/state'
 
 const TITLES: Record<ColourBy, string> = {
   stack: 'Stack', category: 'Category', size: 'Size', age: 'Lifetime', stream: 'Stream', pool: 'Pool', step: 'Step', origin: 'Origin',

@@ -8,9 +8,9 @@ import { loadViews } from '../views/load'
 import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
 import type { Scene } from '../views/timeline/scene'
 import type { Registry, View, ViewContext, ViewParts } from '../views/view'
-import { fill, h } from './dom'
-import type { State, ViewName } from './state'
-import { isDark } from './theme'
+import { fill, h } from '../ui/dom'
+import type { State, ViewName } from '../ui/state'
+import { isDark } from '../ui/theme'
 
 export class Stage {
   readonly element = h('div', { class: 'stage', hidden: true })

@@ -1,14 +1,14 @@
 // The ruler: bytes, events and time between two points of the timeline. It is kept in the link, as
 // timeline.ruler=event..event,byte..byte (from the first point to the second).
 
-import { formatBytes, formatDuration } from '../layout/format'
-import { eventToUs } from '../layout/time'
-import { type Frame, pixelToX, pixelToY, xToPixel, yToPixel } from '../views/timeline/frame'
-import type { Scene } from '../views/timeline/scene'
-import type { Box } from '../views/timeline/pointer'
-import { fill, h } from './dom'
-import { plural } from './format'
-import type { Store } from './state'
+import { formatBytes, formatDuration } from '../../layout/format'
+import { eventToUs } from '../../layout/time'
+import { type Frame, pixelToX, pixelToY, xToPixel, yToPixel } from './frame'
+import type { Scene } from './scene'
+import type { Box } from './pointer'
+import { fill, h } from '../../ui/dom'
+import { plural } from '../../ui/format'
+import type { Store } from '../../ui/state'
 
 export const RULER = 'timeline.ruler'
 

@@ -4,12 +4,12 @@ import type { DataClient } from '../data/model'
 import { describeWindow } from '../views/timeline/describe'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import { Bookmarks } from './bookmarks'
-import { deviceName } from './devices'
-import { h } from './dom'
-import { fileName } from './download'
+import { deviceName } from '../ui/devices'
+import { h } from '../ui/dom'
+import { fileName } from '../ui/download'
 import { captioned, composite, savePicture } from './save-picture'
 import type { Stage } from './stage'
-import type { State, Store } from './state'
+import type { State, Store } from '../ui/state'
 
 interface Parts {
   client: DataClient

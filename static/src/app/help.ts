@@ -1,6 +1,6 @@
 // The list of keys, as a dialog.
 
-import { h } from './dom'
+import { h } from '../ui/dom'
 import { KEY_HELP, type KeyHelp, POINTER_HELP } from './keyboard'
 
 export class HelpDialog {

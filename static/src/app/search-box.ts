@@ -6,10 +6,10 @@ import { parse } from '../search/grammar'
 import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '../search/matches'
 import { suggest, type Source, type Suggestion } from '../search/suggest'
 import type { Scene } from '../views/timeline/scene'
-import { fill, h } from './dom'
+import { fill, h } from '../ui/dom'
 import { SearchHelp } from './search-help'
 import { SearchList } from './search-list'
-import type { State, Store } from './state'
+import type { State, Store } from '../ui/state'
 
 /** What is bad at the end of the box may become good with the next letter: it is told when none comes. */
 const TOLD_AFTER_MS = 600

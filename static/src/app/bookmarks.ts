@@ -1,9 +1,9 @@
 // Bookmarks: the view under a name, in a small popover. They live in the address, so a copied link carries them.
 
-import { fill, h } from './dom'
+import { fill, h } from '../ui/dom'
 import { readHash, writeHash } from './hash'
 import { type Mark, MARKS, readMarks, writeMarks } from './marks'
-import type { State, Store } from './state'
+import type { State, Store } from '../ui/state'
 
 export class Bookmarks {
   /** The button and, under it, the popover. */

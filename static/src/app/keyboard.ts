@@ -1,7 +1,7 @@
 // Keys of the page. One table: what a key does, and what the help says about it.
 
 import { isColoured } from './colour-select'
-import { type Store, VIEWS } from './state'
+import { type Store, VIEWS } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 
 export interface KeyHelp {

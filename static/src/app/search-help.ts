@@ -1,6 +1,6 @@
 // A few queries that show the grammar, behind a button of the search box. A click puts one into the box.
 
-import { h } from './dom'
+import { h } from '../ui/dom'
 
 const EXAMPLES: readonly (readonly [query: string, meaning: string])[] = [
   ['attention', 'a word in a function, a file, a category, a pool or metadata'],

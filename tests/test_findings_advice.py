@@ -174,22 +174,22 @@ def test_emptying_the_cache_saves_time_and_not_memory() -> None:
     assert "empty-cache" not in rules_of(planted("churn", churn=0))
 
 
-def retrying(settings: dict[str, Any]) -> dict[str, Any]:
-    """A run whose large request gives back and asks for the same segments in every step."""
+def retrying(settings: dict[str, Any], rounds: int = 8, segments: int = 2) -> dict[str, Any]:
+    """Nine steps, of which the last ``rounds`` give segments of 200 MiB back and ask for the same again."""
     script = Script(settings)
+    addresses = [(1 << 40) + number * 512 * MIB for number in range(segments)]
     kept = script.alloc("kept", 100 * MIB, *FORWARD)
-    for number in range(8):
+    for number in range(9):
         began = len(script.events)
-        for address in (1 << 40, (1 << 40) + 512 * MIB):
-            script._event("segment_free", address, 200 * MIB, FORWARD)
-        for address in (1 << 40, (1 << 40) + 512 * MIB):
-            script._event("segment_alloc", address, 200 * MIB, FORWARD)
+        for action in ("segment_free", "segment_alloc") if number >= 9 - rounds else ():
+            for address in addresses:
+                script._event(action, address, 200 * MIB, FORWARD)
         for _ in range(40):
             script.free(script.alloc("work", 20 * MIB, *FORWARD), *FORWARD)
         script.step(number, began)
     script.free(kept, *FORWARD)
     raw = script.raw()
-    for address in (1 << 40, (1 << 40) + 512 * MIB):
+    for address in addresses:
         raw["segments"].append(
             {
                 "device": 0, "address": address, "total_size": 200 * MIB, "stream": 0, "segment_type": "large",
@@ -198,6 +198,14 @@ def retrying(settings: dict[str, Any]) -> dict[str, Any]:
             }
         )  # fmt: skip
     return raw
+
+
+@pytest.mark.parametrize(("rounds", "is_churn"), [(1, False), (2, False), (3, True), (8, True)])
+def test_a_cache_emptied_once_and_filled_anew_is_no_churn(rounds: int, is_churn: bool, tmp_path: Path) -> None:
+    path = tmp_path / "rounds.pickle"
+    path.write_bytes(pickle.dumps(retrying({}, rounds, segments=5)))
+    found = [f for f in findings(snapreport.load(path)) if f.kind == "churn"]
+    assert [f.bytes for f in found] == ([rounds * 5 * 200 * MIB] if is_churn else [])
 
 
 def test_retries_are_told_with_the_setting_that_ends_them(tmp_path: Path) -> None:
@@ -216,3 +224,14 @@ def test_no_saving_is_more_than_there_was(snapshot_path: Path) -> None:
         most = {"allocated": timeline.peak_bytes, "reserved": int(timeline.reserved.max()), "": 0}[finding.evidence["memory"]]
         assert 0 <= saves <= most
         assert link_of(finding, index[finding.device]).startswith("#view=")
+
+
+def test_scores_are_counted_with_their_softmax() -> None:
+    """Attention by hand makes the scores without a frame of their own: the function that calls the softmax made them."""
+    snapshot = planted("oom")
+    device = corpus.replayed(corpus.path_of("oom"))[0]
+    live = [device.allocations[i] for i in device.live_at(device.peak_event)]
+    scores = [a for a in live if any(f[2] == "attend" for f in a.stack) and (a.stack[0][2] in ("attend", "softmax"))]
+    given = rules_of(snapshot)["fused-attention"]
+    assert given.bytes == sum(a.size for a in scores) > 0.5 * device.peak_bytes
+    assert "fused-attention" not in rules_of(planted("training", attention="flash"))

@@ -16,6 +16,7 @@ import snapreport
 from snapreport import samples
 from snapreport.findings.fragmentation import expandable_setting, fragmentation_findings, growths
 from snapreport.findings.run import findings
+from snapreport.timeline.fragmentation import parts_at
 
 MIB = 2**20
 
@@ -97,3 +98,17 @@ def test_whether_segments_were_expandable(layout: str, expandable: bool, want: b
     raw = samples.make("small", steps=1, layout=layout, expandable=expandable)
     timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
     assert expandable_setting(timeline) is want
+
+
+def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
+    """The short way to one position, and the curves over all of them."""
+    snapshot = snapreport.load(snapshot_path)
+    for device in snapshot.devices:
+        timeline = snapshot.timeline(device)
+        curves, positions = timeline.fragmentation, len(timeline.events)
+        for position in sorted({-1, positions - 1, *range(0, positions, max(1, positions // 12))}):
+            parts = parts_at(timeline, position)
+            at = position + 1
+            assert parts.rounding == curves.rounding[at]
+            assert parts.wholly_free == curves.wholly_free[at]
+            assert parts.inactive_split == curves.inactive_split[at]

@@ -114,7 +114,7 @@ def _refuse_outputs(summary_md: str | None, junit: str | None, as_json: bool, sn
     if summary_md and junit and summary_md != "-" and os.path.abspath(summary_md) == os.path.abspath(junit):
         raise click.UsageError("--summary-md and --junit name the same file")
     for path in filter(None, (summary_md, junit)):
-        check_output(path, snaps, "the result")
+        check_output(path, snaps, "the result", in_place=True)
 
 
 def _write(path: str, text: str) -> None:

@@ -51,8 +51,9 @@ def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
     return [load(snap, rules) for snap in snaps]
 
 
-def check_output(output: str, snaps: Sequence[str], what: str = "the report") -> None:
-    """Refuse before the work what would be refused after it. ``what``: what is to be written."""
+def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, in_place: bool = False) -> None:
+    """Refuse before the work what would be refused after it. ``what``: what is to be written; ``in_place``: into a file that
+    is there, instead of a new one that takes its place."""
     if output == "-":
         return
     path = Path(output)
@@ -63,7 +64,7 @@ def check_output(output: str, snaps: Sequence[str], what: str = "the report") ->
             raise SnapshotError(f"{output}: cannot write {what}: no such directory")
         if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
             raise SnapshotError(f"{output}: cannot write {what}: this is the snapshot itself")
-        target = path if path.exists() and not path.is_file() else path.resolve().parent
+        target = path if path.exists() and (in_place or not path.is_file()) else path.resolve().parent
         if not os.access(target, os.W_OK):
             raise SnapshotError(f"{output}: cannot write {what}: permission denied")
     except (OSError, ValueError) as error:

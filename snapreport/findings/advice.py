@@ -18,6 +18,7 @@ import polars as pl
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.peak import has_history
+from snapreport.reading.noise import NOISE, PYTHON, frame_flags
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 from snapreport.words import bytes_text, share_text
@@ -90,6 +91,19 @@ class Seen:
     def peak_bytes_in(self, stacks: np.ndarray) -> int:
         """Bytes at the peak of the stacks marked in ``stacks``."""
         return int(self.peak["size"].to_numpy()[stacks[self.peak["stack"].to_numpy()]].sum()) if len(self.peak) else 0
+
+    @cached_property
+    def innermost(self) -> pl.Series:
+        """String per stack: its innermost Python frame, "function file.py"; null where it has none."""
+        recording = self.snapshot.recording
+        flags = frame_flags(recording.frames).to_numpy()[recording.stack_frames]
+        place = np.flatnonzero((flags & PYTHON > 0) & (flags & NOISE == 0))
+        stack, first = np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1, return_index=True)
+        frame = np.full(len(recording.stack_offsets) - 1, -1, np.int64)
+        frame[stack] = recording.stack_frames[place[first]]
+        base = pl.col("filename").str.replace_all("\\", "/", literal=True).str.replace(r"^.*/", "")
+        names = recording.frames.select(t=pl.concat_str([pl.col("name"), base], separator=" "))["t"]
+        return names.gather(pl.Series(frame).replace(-1, None))
 
     def has_frames(self, pattern: str) -> bool:
         return bool(self.frames_match(pattern).any())
@@ -197,19 +211,23 @@ def _mixed_precision(seen: Seen) -> Advice | None:
 
 
 def _attention(seen: Seen) -> Advice | None:
-    own = seen.frames_match(r"(?i)(softmax|attention_scores|attn_weights|masked_fill|baddbmm)") & seen.frames_match(r"(?i)atten|attn")
+    within = seen.frames_match(r"(?i)atten|attn")
     fused = seen.frames_match(r"(?i)flash_?attn|flash_attention|efficient_attention|_scaled_dot_product_|xformers|flex_attention")
-    size = seen.peak_bytes_in(own & ~fused)
+    own = seen.frames_match(r"(?i)(softmax|attention_scores|attn_weights|masked_fill|baddbmm)") & within & ~fused
+    # The scores are made by the function that calls the softmax, and not by a module that it calls.
+    callers = own_functions(seen.snapshot.recording).filter(pl.Series(own)).drop_nulls().unique()
+    own |= seen.innermost.is_in(callers.implode()).fill_null(value=False).to_numpy() & within & ~fused
+    size = seen.peak_bytes_in(own)
     if not _is_much(seen, size):
         return None
     return Advice(
         "fused-attention",
         "Use fused attention, which never holds the matrix of scores",
-        f"Scores and their softmax, made within attention, hold {seen.share(size)}.",
+        f"Scores and their softmax, made one by one within attention, hold {seen.share(size)}.",
         size,
         "torch.nn.functional.scaled_dot_product_attention",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
-        query="attention softmax",
+        query="atten OR attn",
     )
 
 

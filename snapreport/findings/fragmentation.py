@@ -14,6 +14,7 @@ from snapreport.findings.reach import Request, reach_of
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
 from snapreport.words import bytes_text, count_text, device_name, plural, share_text
@@ -24,6 +25,8 @@ LEAST_SHARE = 0.25
 LEAST_BYTES = 64 << 20
 IDLE_SHARE = 0.33
 """Reserved beyond the most that was ever allocated, worth telling from this share on."""
+_FEW = 40
+"""Moments worked out one by one; for more of them the whole curve is no dearer."""
 _TRIED = 8
 """Moments looked at block by block, those with most bytes in holes first."""
 
@@ -48,8 +51,14 @@ def growths(timeline: DeviceTimeline) -> np.ndarray:
 def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
     """(state before it, the request, bytes in holes that it could have used were they one) of the worst growth; None: none is bad."""
     events = growths(timeline)
-    split = timeline.fragmentation.inactive_split[events]  # index = event: the position before it
     least = max(LEAST_BYTES, LEAST_SHARE * int(timeline.reserved.max()))
+    # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the position
+    # before it.
+    events = events[(timeline.reserved - timeline.allocated)[events] >= least]
+    if len(events) <= _FEW:
+        split = np.array([parts_at(timeline, int(event) - 1).inactive_split for event in events], np.int64)
+    else:
+        split = timeline.fragmentation.inactive_split[events]
     for at in np.argsort(-split, kind="stable")[:_TRIED]:
         if split[at] < least:
             break
@@ -72,7 +81,8 @@ def request_behind(timeline: DeviceTimeline, event: int) -> Request:
 
 
 def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, request: Request, holes: int) -> Finding:
-    parts, position = timeline.fragmentation, state.position
+    position = state.position
+    parts = parts_at(timeline, position)
     reserved = int(timeline.reserved[position + 1])
     reach = reach_of(state, request, occupied_only=True)
     names = names_of(snapshot)
@@ -84,9 +94,9 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "asked_bytes": request.size,
         "reserved_bytes": reserved,
         "allocated_bytes": int(timeline.allocated[position + 1]),
-        "rounding_bytes": int(parts.rounding[position + 1]),
-        "inactive_split_bytes": int(parts.inactive_split[position + 1]),
-        "wholly_free_bytes": int(parts.wholly_free[position + 1]),
+        "rounding_bytes": parts.rounding,
+        "inactive_split_bytes": parts.inactive_split,
+        "wholly_free_bytes": parts.wholly_free,
         "usable_hole_bytes": holes,
         "largest_hole_bytes": reach.largest_own,
         "segments": emptiest_segments(state),
@@ -133,9 +143,9 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     idle = most - peak
     if idle < max(LEAST_BYTES, IDLE_SHARE * most):
         return []
-    parts = timeline.fragmentation
+    parts = parts_at(timeline, at - 1)
     name = device_name(timeline.kind, timeline.device)
-    free, split = int(parts.wholly_free[at]), int(parts.inactive_split[at])
+    free, split = parts.wholly_free, parts.inactive_split
     return [
         Finding(
             kind="fragmentation",
@@ -152,7 +162,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
                 "event": at - 1,
                 "reserved_bytes": most,
                 "peak_bytes": peak,
-                "rounding_bytes": int(parts.rounding[at]),
+                "rounding_bytes": parts.rounding,
                 "inactive_split_bytes": split,
                 "wholly_free_bytes": free,
                 "expandable_segments": expandable_setting(timeline),

@@ -162,7 +162,7 @@ def _slopes(stairs: np.ndarray) -> np.ndarray:
 
 
 def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, all_growths: list[Growth]) -> Finding:
-    unit, per = slices.unit, int(round(growth.per_slice))
+    unit, per = slices.unit, round(growth.per_slice)
     details = [
         f"{plural(growth.count, 'allocation')} of it, {bytes_text(growth.kept)}, were made within the trace and never freed.",
         f"Its least live bytes rose from {bytes_text(int(growth.staircase[1]))} in the second {unit} to "

@@ -11,6 +11,7 @@ from snapreport.findings.live import MOST, by_category, by_stack, live_at, names
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import PENDING, STATES, State, state_at
 from snapreport.words import bytes_text, count_text, device_name, plural, share_text
@@ -88,7 +89,7 @@ def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
         device_free=free if free is None or free >= 0 else None,
         reserved=int(timeline.reserved[event + 1]),
         allocated=int(timeline.allocated[event + 1]),
-        rounding=int(timeline.fragmentation.rounding[event + 1]),
+        rounding=parts_at(timeline, event).rounding,
         pending=int(state.blocks.filter(state.blocks["state"] == STATES[PENDING])["size"].sum()),
         wholly_free=int(segments.filter(segments["blocks"] == 0)["free"].sum()),
         reach=reach_of(state, Request(event, row["size"], row["stream"], row["pool"])),

@@ -103,9 +103,8 @@ def _fitting(
     quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
     # The summary's findings take a quarter of a second on a million events, beside which columns are made and packed.
     with ThreadPoolExecutor(1, thread_name_prefix="snapreport-summary") as pool:
-        coming = pool.submit(summarise, snapshots, title)
+        summary = summarise(snapshots, title)
         sections = build_sections(snapshots, title, quoted, comparison)
-        summary = coming.result()
     if comparison:
         summary = replace(summary, headline=comparison.headline, diff=comparison.tables)
 

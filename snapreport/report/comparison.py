@@ -77,9 +77,13 @@ class Comparison:
 
     @property
     def headline(self) -> list[str]:
-        """A sentence per device: its peaks, and what grew most; of a series also how much from one to the next."""
-        lines = []
-        for device in self.results[-1].devices:
+        """A sentence per device: its peaks, and what grew most; which devices are of one side alone; of a series also how much from one to the next."""
+        result = self.results[-1]
+        lines = [] if result.devices else ["The two snapshots have no device in common."]
+        for side, devices in (("earlier", result.only_before), ("later", result.only_after)):
+            if devices:
+                lines.append(f"Only the {side} snapshot has device {', '.join(map(str, devices))}.")
+        for device in result.devices:
             peak, functions = device.moments[0], device.functions[0]
             text = f"{device_name(device.before.kind, device.before.device)}: the peak went from {bytes_text(peak.before_bytes)} to "
             text += f"{bytes_text(peak.after_bytes)} ({signed(peak.after_bytes - peak.before_bytes)})."

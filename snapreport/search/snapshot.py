@@ -1,21 +1,21 @@
-"""A snapshot that answers queries: what ``snapreport.load`` gives."""
+"""A snapshot that answers queries: what ``snapreport.load`` gives. What a query needs is imported with the first one."""
 
 from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import Recording
-from snapreport.search.evaluate import Searcher
-from snapreport.search.grammar import parse
-from snapreport.search.matches import device_matches
-from snapreport.search.texts import StackTexts
 from snapreport.timeline import build
 from snapreport.timeline.categories import Rules, load_rules
+
+if TYPE_CHECKING:
+    from snapreport.search.evaluate import Searcher
+    from snapreport.search.texts import StackTexts
 
 
 class Snapshot(build.Snapshot):
@@ -27,6 +27,8 @@ class Snapshot(build.Snapshot):
 
     @cached_property
     def _stack_texts(self) -> StackTexts:
+        from snapreport.search.texts import StackTexts
+
         return StackTexts(self.recording)
 
     def query(self, text: str, device: int | None = None) -> pl.DataFrame:
@@ -35,6 +37,8 @@ class Snapshot(build.Snapshot):
         The columns are those of :meth:`allocations` after ``device`` Int64. Raises :class:`QueryError` for a query that
         cannot be read, and KeyError for a device that is not in ``devices``.
         """
+        from snapreport.search.grammar import parse
+
         parse(text)
         devices = self.devices if device is None else [device]
         frames = []
@@ -49,10 +53,14 @@ class Snapshot(build.Snapshot):
         file = super().stats()
         if query is None:
             return file
+        from snapreport.search.matches import device_matches
+
         devices = [{**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]]
         return {**file, "devices": devices}
 
     def searcher(self, device: int) -> Searcher:
+        from snapreport.search.evaluate import Searcher
+
         if device not in self._searchers:
             self._searchers[device] = Searcher(self.timeline(device), self._stack_texts)
         return self._searchers[device]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -11,7 +13,9 @@ def bytes_text(value: int) -> str:
     while number >= 1023.5 and unit < len(_UNITS) - 1:
         number, unit = number / 1024, unit + 1
     digits = 0 if unit == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
-    return f"{'-' if value < 0 else ''}{number:.{digits}f} {_UNITS[unit]}"
+    # Halves go up, as the page's numbers do; Python's own formatting rounds them to even.
+    text = Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{'-' if value < 0 else ''}{text} {_UNITS[unit]}"
 
 
 def size_text(value: int) -> str:

@@ -44,6 +44,7 @@ def test_show_it(name: str, report_of: Callable[..., Path], open_report: Callabl
     assert targets
     for i, target in enumerate(targets):
         opened.set_view(view="summary")
+        opened.until("location.hash.includes('view=summary')")
         links.nth(i).click()
         want = fields(target)
         opened.until("view => snapreport.getView().view === view", want["view"])

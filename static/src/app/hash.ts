@@ -56,13 +56,17 @@ export function readHash(hash: string, start: State, devices: number): State {
 export function bindHash(store: Store, start: State, devices: number): void {
   let timer = 0
   let last = 0
+  let known = location.hash
   const write = (): void => {
     timer = 0
     last = performance.now()
+    // A link was followed just now: its event is on the way, and what it says must not be written over.
+    if (location.hash !== known) return
     const hash = writeHash(store.state, start)
     if (hash === location.hash) return
     try {
       history.replaceState(history.state, '', hash || location.pathname + location.search)
+      known = location.hash
     } catch {
       // A page inside a sandbox may not change its address; everything else still works.
     }
@@ -73,6 +77,7 @@ export function bindHash(store: Store, start: State, devices: number): void {
   window.addEventListener('hashchange', () => {
     clearTimeout(timer)
     timer = 0
+    known = location.hash
     store.set(readHash(location.hash, start, devices))
   })
 }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# The headless shell is the same engine without a window around it, and opens a page in half the time.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 VARIABLE = "SNAPREPORT_CHROMIUM"
 HINT = (
     "no Chromium found: the browser tests need one.\n"

@@ -73,8 +73,9 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def report(*snapshots: Path) -> Path:
         if snapshots not in made:
-            made[snapshots] = tmp_path_factory.mktemp("report") / f"{snapshots[0].stem}.html"
-            write_report([load(path) for path in snapshots], made[snapshots])
+            path = tmp_path_factory.mktemp("report") / f"{snapshots[0].stem}.html"
+            write_report([load(snapshot) for snapshot in snapshots], path)
+            made[snapshots] = path  # not before: a report that could not be made would fail as one that is missing
         return made[snapshots]
 
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -46,6 +47,8 @@ def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
         raise click.UsageError("standard input can be read once only")
     # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # A command ends soon, and makes no cycles worth collecting: looking for them costs 0.1 s on a million events.
+    gc.disable()
     from snapreport import load
 
     return [load(snap, rules) for snap in snaps]

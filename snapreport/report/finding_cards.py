@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from snapreport.findings.model import Finding
 
 MOST_ADVICE = 4
@@ -19,7 +21,7 @@ _SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
 @dataclass(frozen=True)
 class FindingCard:
     """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that shows it;
-    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described."""
+    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak, its steps."""
 
     severity: str
     label: str
@@ -29,6 +31,7 @@ class FindingCard:
     link: str
     term: str = ""
     url: str = ""
+    chart: Markup = Markup()
 
 
 def finding_cards(
@@ -54,9 +57,22 @@ def finding_cards(
             link_of(finding, index[finding.device], stack_base),
             str(finding.evidence.get("term", "")),
             str(finding.evidence.get("url", "")),
+            _staircase(finding.evidence.get("staircase") or []),
         )
         for finding in shown
     ]
+
+
+def _staircase(values: Sequence[int]) -> Markup:
+    """The least live bytes of each step as stairs, 120 by 28, of many steps some; nothing of fewer than two."""
+    values = values[:: -(-len(values) // 60)] if values else values
+    if len(values) < 2 or max(values) <= 0:
+        return Markup()
+    width, top = 120 / len(values), max(values)
+    path = "".join(f"V{27 - 26 * value / top:.4g}H{width * (k + 1):.4g}" for k, value in enumerate(values))
+    return Markup('<svg class="stairs" viewBox="0 0 120 28" role="img" aria-label="{}"><path d="M0 27{}"/></svg>').format(
+        "least live bytes of each step, rising", Markup(path)
+    )
 
 
 def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:

@@ -123,7 +123,7 @@ def test_steps_are_compared_at_their_own_peaks() -> None:
         assert moment.before_bytes <= device.before.peak_bytes
 
 
-FILES = st.sampled_from(["/work/train.py", "/work/lib/model.py", "/x/site-packages/torch/nn/module.py"])
+FILES = st.sampled_from(["/code/train.py", "/code/lib/model.py", "/x/site-packages/torch/nn/module.py"])
 FRAMES = st.tuples(FILES, st.sampled_from(["forward", "attend", "loss"]), st.integers(1, 40))
 
 
@@ -146,8 +146,8 @@ def test_matching_is_one_to_one_and_survives_a_shift(stacks: list, shift: int) -
 
 
 def test_of_several_stacks_of_one_shape_the_nearest_lines_are_taken() -> None:
-    before = recording_of([[("/work/a.py", "f", 10)], [("/work/a.py", "f", 50)]])
-    after = recording_of([[("/work/a.py", "f", 53)], [("/work/a.py", "f", 90)], [("/work/a.py", "f", 12)]])
+    before = recording_of([[("/code/a.py", "f", 10)], [("/code/a.py", "f", 50)]])
+    after = recording_of([[("/code/a.py", "f", 53)], [("/code/a.py", "f", 90)], [("/code/a.py", "f", 12)]])
     result = same_stacks(before, after)
     assert result.before[1] == result.after[3]
     assert result.before[2] == result.after[1]

@@ -161,7 +161,7 @@ def test_churn_counts_what_a_plain_walk_counts(snapshot_path: Path) -> None:
         found = churn(timeline)
         if found is None:
             continue
-        reserved, most, again, bytes_again, freed_before = int(timeline.reserved[0]), int(timeline.reserved[0]), 0, 0, False
+        reserved, most, again, bytes_again = int(timeline.reserved[0]), int(timeline.reserved[0]), 0, 0
         first_free = None
         for event, (action, size) in enumerate(timeline.events.select("action", "size").rows()):
             before = most

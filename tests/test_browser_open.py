@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +80,16 @@ def test_useful_with_scripts_off(
 
 
 def size_words(size: int) -> str:
-    """Bytes as the report writes them: binary units, three digits."""
+    """Bytes as the report writes them: binary units, three digits, halves up."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1023.5:
         size /= 1024
         units.pop(0)
     digits = 0 if units[0] == "B" or size >= 99.95 else 1 if size >= 9.995 else 2
-    return f"{size:.{digits}f} {units[0]}"
+    # An exact fraction: a binary float is one, and so is a half.
+    whole = math.floor(Fraction(size) * 10**digits + Fraction(1, 2))
+    text = f"{whole // 10**digits}.{whole % 10**digits:0{digits}d}" if digits else str(whole)
+    return f"{text} {units[0]}"
 
 
 def hostile(tmp_path: Path) -> tuple[dict[str, Any], Path]:

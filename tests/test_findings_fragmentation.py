@@ -9,6 +9,7 @@ from typing import Any
 
 import allocator_oracle
 import corpus
+import numpy as np
 import pytest
 from test_findings_oom import SMALL_MODEL, holes
 
@@ -16,7 +17,7 @@ import snapreport
 from snapreport import samples
 from snapreport.findings.fragmentation import expandable_setting, fragmentation_findings, growths
 from snapreport.findings.run import findings
-from snapreport.timeline.fragmentation import parts_at
+from snapreport.timeline.fragmentation import live_ids, parts_at
 
 MIB = 2**20
 
@@ -101,14 +102,19 @@ def test_whether_segments_were_expandable(layout: str, expandable: bool, want: b
 
 
 def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
-    """The short way to one position, and the curves over all of them."""
-    snapshot = snapreport.load(snapshot_path)
+    """The short way to one position, with the blocks of what lives there alone, and the curves over all of them."""
+    snapshot, other = snapreport.load(snapshot_path), snapreport.load(snapshot_path)
     for device in snapshot.devices:
-        timeline = snapshot.timeline(device)
-        curves, positions = timeline.fragmentation, len(timeline.events)
+        timeline, whole = snapshot.timeline(device), other.timeline(device)
+        curves, positions = whole.fragmentation, len(timeline.events)
         for position in sorted({-1, positions - 1, *range(0, positions, max(1, positions // 12))}):
             parts = parts_at(timeline, position)
             at = position + 1
             assert parts.rounding == curves.rounding[at]
             assert parts.wholly_free == curves.wholly_free[at]
             assert parts.inactive_split == curves.inactive_split[at]
+            live = live_ids(timeline, position)
+            few, every = timeline.blocks_at(position), whole.blocks
+            for name in ("size", "segment", "source", "pending_from"):
+                assert np.array_equal(getattr(few, name), getattr(every, name)[live]), (position, name)
+        assert "blocks" not in timeline.__dict__, "the short way took the long one"

@@ -18,7 +18,7 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"errors", "ordering", "progress", "words"},
+    {"errors", "once", "ordering", "progress", "words"},
     {"reading", "packing"},
     {"timeline"},
     {"findings", "mesh", "search"},

@@ -14,7 +14,7 @@ from snapreport.findings.reach import Request, reach_of
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.fragmentation import parts_at
+from snapreport.timeline.fragmentation import live_ids, parts_at, wholly_free_at
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
 from snapreport.words import bytes_text, count_text, device_name, plural, share_text
@@ -54,9 +54,16 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
     least = max(LEAST_BYTES, LEAST_SHARE * int(timeline.reserved.max()))
     # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the position
     # before it.
-    events = events[(timeline.reserved - timeline.allocated)[events] >= least]
+    unused = (timeline.reserved - timeline.allocated)[events]
+    events, unused = events[unused >= least], unused[unused >= least]
     if len(events) <= _FEW:
-        split = np.array([parts_at(timeline, int(event) - 1).inactive_split for event in events], np.int64)
+        # Nor than what is left when wholly free segments are taken off, for which no block has to be worked out.
+        rest = unused - np.array([wholly_free_at(timeline, int(event) - 1) for event in events], np.int64)
+        events, rest = events[rest >= least], rest[rest >= least]
+        if not len(events):
+            return None
+        rounding = timeline.blocks.size - timeline.allocations["size"].to_numpy()
+        split = rest - np.array([rounding[live_ids(timeline, int(event) - 1)].sum() for event in events], np.int64)
     else:
         split = timeline.fragmentation.inactive_split[events]
     for at in np.argsort(-split, kind="stable")[:_TRIED]:
@@ -122,8 +129,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         event=position,
         stack=pins[0]["stack"] if pins else None,
         evidence=evidence,
-        basis=basis_of(timeline) + block_doubts(timeline),
-        confidence="likely" if block_doubts(timeline) or timeline.reconciliation_bytes else "sure",
+        basis=basis_of(timeline) + block_doubts(timeline, position),
+        confidence="likely" if block_doubts(timeline, position) or timeline.reconciliation_bytes else "sure",
         link={"view": "segments", "at": position},
     )
 
@@ -167,7 +174,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
                 "wholly_free_bytes": free,
                 "expandable_segments": expandable_setting(timeline),
             },
-            basis=basis_of(timeline) + block_doubts(timeline),
+            basis=basis_of(timeline) + block_doubts(timeline, at - 1),
             confidence="likely" if timeline.reconciliation_bytes else "sure",
             link={"view": "reserved", "at": at - 1},
         )
@@ -208,13 +215,16 @@ def expandable_setting(timeline: DeviceTimeline) -> bool | None:
     setting = timeline.recording.settings.get("expandable_segments")
     if isinstance(setting, bool):
         return setting
-    return True if timeline.blocks.segments["expandable"].any() else None
+    return True if timeline.segment_history["expandable"].any() else None
 
 
-def block_doubts(timeline: DeviceTimeline) -> list[str]:
-    """What is not known for sure of the blocks, in a sentence; empty where all of it is."""
-    assumed = int((timeline.blocks.source == ASSUMED).sum())
+def block_doubts(timeline: DeviceTimeline, position: int) -> list[str]:
+    """What is not known for sure of the blocks in use at ``position``, in a sentence; empty where all of it is."""
+    source = timeline.blocks_at(position).source
+    assumed = int((source == ASSUMED).sum())
     if not assumed:
         return []
-    share = share_text(assumed, len(timeline.allocations))
-    return [f"The block sizes of {plural(assumed, 'allocation')} ({share}) are assumed: each may be up to 1 MiB larger."]
+    share = share_text(assumed, len(source))
+    return [
+        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may be up to 1 MiB larger."
+    ]

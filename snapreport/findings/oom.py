@@ -177,7 +177,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         stack=stack or None,
         evidence=evidence,
         basis=_basis(timeline, event, s),
-        confidence=_confidence(timeline, s, why),
+        confidence=_confidence(timeline, event, s, why),
         link={"view": "timeline" if why in ("demand", "limit") else "segments", "at": event, "query": f"live:{event}"},
     )
 
@@ -247,7 +247,7 @@ def _detail(s: Shortage, evidence: dict[str, Any]) -> list[str]:
 
 
 def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
-    lines = basis_of(timeline) + block_doubts(timeline)
+    lines = basis_of(timeline) + block_doubts(timeline, event)
     if s.device_free is None:
         lines.append("How much was free on the device was not recorded; it is counted as nothing.")
     lines.append("What other processes held on the device is not recorded.")
@@ -256,9 +256,9 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     return lines
 
 
-def _confidence(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> Confidence:
+def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:
     if why in ("limit", "unclear"):
         return "guess"
     adds_up = s.allocated + s.rounding + s.reach.own + s.reach.locked == s.reserved
     exact = s.device_free is not None and not timeline.reconciliation_bytes and adds_up
-    return "sure" if exact and not block_doubts(timeline) else "likely"
+    return "sure" if exact and not block_doubts(timeline, event) else "likely"

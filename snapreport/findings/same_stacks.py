@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from snapreport.reading.noise import NOISE, frame_flags
+from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
 # What lies under one of these is the same library wherever it is installed.
@@ -79,7 +79,7 @@ class _Shapes:
 
 def _shapes(recording: Recording, files: pl.Series) -> _Shapes:
     frames = recording.frames
-    keep = (frame_flags(frames).to_numpy() & NOISE == 0)[recording.stack_frames]
+    keep = (recorded_flags(recording) & NOISE == 0)[recording.stack_frames]
     flat = recording.stack_frames[keep]
     offsets = np.concatenate(([0], np.cumsum(keep)))[recording.stack_offsets]
     lines = frames["line"].to_numpy()[flat] if len(flat) else np.zeros(0, np.int64)

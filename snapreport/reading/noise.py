@@ -8,7 +8,11 @@ Drawn from recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+
+from snapreport.once import once
+from snapreport.reading.recording import Recording
 
 _NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*)$"
 # Plain C functions are the interpreter's or libc's (stripped libraries resolve to the nearest exported name, hence
@@ -67,3 +71,9 @@ def frame_flags(frames: pl.DataFrame) -> pl.Series:
     native = name.str.contains(_NATIVE) | (name.str.contains(_C_FUNCTION) & ~name.str.contains(_ACCELERATOR))
     noise = pl.when(python).then(machinery).otherwise(native)
     return frames.select(flags=python.cast(pl.UInt8) * PYTHON + noise.cast(pl.UInt8) * NOISE)["flags"]
+
+
+@once
+def recorded_flags(recording: Recording) -> np.ndarray:
+    """UInt8 per frame of a recording: :func:`frame_flags`."""
+    return frame_flags(recording.frames).to_numpy()

@@ -51,7 +51,7 @@ class DeviceRecord:
     blocks: pl.DataFrame
 
 
-@dataclass
+@dataclass(eq=False)
 class Recording:
     """Everything one snapshot file holds, as columns.
 

@@ -51,15 +51,15 @@ def device_tables(
     """What the file holds of ``device`` of ``snapshot``, the ``number``-th of the report.
 
     ``prefix`` begins every column's name; ``stack_base`` is added to stack numbers (stack 0 of every snapshot is the
-    empty one). ``add`` takes the name and the columns of each section as soon as they are made.
+    empty one). ``add`` takes the name of a section and columns of it, as soon as they are made: the earlier, the less of
+    them is held at a time.
     """
     timeline = snapshot.timeline(device)
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
-    columns = _Columns(prefix)
+    columns = _Columns(prefix, add)
     _add_allocations(columns, timeline, names, stack_base)
     actions = _add_other_events(columns, timeline, names, stack_base)
     segments = _add_segments(columns, snapshot.recording.devices[device].segments, names, stack_base)
-    add(prefix, columns.all)
     lifetimes = device_lifetimes(timeline)
     events = timeline.events
     time0 = None
@@ -117,14 +117,14 @@ def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:
 
 
 class _Columns:
-    """Collects the columns of one section."""
+    """Names the columns of one section and passes them on."""
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.all: list[Column] = []
+    def __init__(self, prefix: str, add: Callable[[str, list[Column]], None]) -> None:
+        self._prefix = prefix
+        self._add = add
 
     def add(self, name: str, values: object, dtype: str) -> None:
-        self.all.append(Column(f"{self.prefix}.{name}", values, dtype))
+        self._add(self._prefix, [Column(f"{self._prefix}.{name}", values, dtype)])
 
     def add_address(self, name: str, addresses: pl.Series) -> None:
         """64-bit addresses as two halves: the page's numbers are exact only to 2**53."""

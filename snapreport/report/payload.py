@@ -102,7 +102,7 @@ def build_sections(
     with progress.stage("laying out", rows, "events") as bar, _workers() as pool:
 
         def add(name: str, columns: list[Column]) -> None:
-            coming[name] = [pool.submit(encode_column, column) for column in columns]
+            coming.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
 
         # Compressing the shared text takes 40 ms, which a large report would not get back.
         prime = pool.submit(_prime) if rows <= ONE_BLOB_UP_TO else None

@@ -28,7 +28,7 @@ NEVER = np.iinfo(np.int32).max
 
 @dataclass
 class Blocks:
-    """The block of each allocation, row = allocation id.
+    """The block of each allocation that was asked for: of all of them, row = allocation id.
 
     size: Int64 bytes. segment: Int64 row of ``segments`` that it lay in when it was born (-1: in none that is known).
     source: UInt8 index into ``SOURCES``. *known*: the final state tells. *replayed*: it follows from the trace.
@@ -47,18 +47,32 @@ class Blocks:
 
 
 def blocks_of(
-    record: DeviceRecord, settings: Mapping[str, Any], allocations: pl.DataFrame, *, trust_final: bool = True
+    record: DeviceRecord,
+    settings: Mapping[str, Any],
+    allocations: pl.DataFrame,
+    *,
+    segments: pl.DataFrame | None = None,
+    ids: np.ndarray | None = None,
+    trust_final: bool = True,
 ) -> Blocks:
-    """The blocks of a device's allocations. ``trust_final`` False works them all out, also those the final state tells."""
+    """The blocks of a device's allocations.
+
+    segments: the record's segment history, where it was made before. ids: Int64, ascending, the allocations to work out, all
+    without it. ``trust_final`` False works all blocks out, also those that the final state tells.
+    """
     rules = allocator_rules(settings)
-    segments = segment_history(record)
-    replay = _Replay(record.kind == "host", rules, allocations, segments)
+    segments = segment_history(record) if segments is None else segments
+    ids = np.arange(len(allocations)) if ids is None else ids
+    replay = _Replay(record.kind == "host", rules, allocations, segments, ids)
     size, assumed = replay.sizes()
     source = np.where(assumed, ASSUMED, REPLAYED).astype(np.uint8)
     if trust_final:
         row, told = _final_sizes(record, allocations)
-        size[row], source[row] = told, KNOWN
-    return Blocks(size, replay.segment, source, _pending_from(record, allocations), segments)
+        at = np.searchsorted(ids, row)
+        asked = at < len(ids)
+        asked[asked] = ids[at[asked]] == row[asked]
+        size[at[asked]], source[at[asked]] = told[asked], KNOWN
+    return Blocks(size, replay.segment, source, _pending_from(record, allocations)[ids], segments)
 
 
 def _pending_from(record: DeviceRecord, allocations: pl.DataFrame) -> np.ndarray:
@@ -93,15 +107,16 @@ def _final_blocks(record: DeviceRecord, allocations: pl.DataFrame, states: Seque
 
 
 class _Replay:
-    """The columns of one device's allocations and segments, and what the allocator made of them."""
+    """The columns of one device's allocations (``every``) and segments, and what the allocator made of those of ``ids``."""
 
-    def __init__(self, is_host: bool, rules: AllocatorRules, allocations: pl.DataFrame, segments: pl.DataFrame) -> None:
+    def __init__(
+        self, is_host: bool, rules: AllocatorRules, allocations: pl.DataFrame, segments: pl.DataFrame, ids: np.ndarray
+    ) -> None:
         self._is_host = is_host
         self._rules = rules
-        self._address = allocations["addr"].to_numpy()
-        self._requested = allocations["size"].to_numpy()
-        self._born = allocations["alloc_event"].to_numpy()
-        self._freed = allocations["free_event"].to_numpy()
+        self._every = tuple(allocations[name].to_numpy() for name in ("addr", "alloc_event", "free_event"))
+        self._address, self._born, self._freed = (column[ids] for column in self._every)
+        self._requested = allocations["size"].to_numpy()[ids]
         self._ends = ends_of(segments["address"].to_numpy(), segments["size"].to_numpy())
         self._expandable = segments["expandable"].to_numpy()
         lifetimes = Lifetimes(*(segments[name].to_numpy() for name in ("address", "alloc_event", "free_event")))
@@ -137,12 +152,12 @@ class _Replay:
         """Add to the blocks of ``rows`` the remainders that were not split off. ``uncut``: those never split, of any size."""
         if not len(rows):
             return
-        lives = Lifetimes(self._address, self._born, self._freed)
+        lives = Lifetimes(*self._every)
         behind = ends_of(self._address[rows], size[rows])
         end = self._ends[self.segment[rows]]
         reach = np.where(uncut, end, np.minimum(end, ends_of(behind, np.full(len(rows), SMALL_SIZE))))
         neighbour = lives.next_from(behind, self._born[rows], reach)
-        free_until = np.where(neighbour >= 0, self._address[neighbour], end)
+        free_until = np.where(neighbour >= 0, self._every[0][neighbour], end)
         fits = free_until >= behind
         remainder = np.where(fits, free_until - behind, 0).astype(np.int64)
         kept = (remainder <= SMALL_SIZE) | uncut
@@ -158,5 +173,5 @@ class _Replay:
         freed = np.where(self._freed[rows] < 0, np.iinfo(np.int32).max, self._freed[rows])
         first = lives.first_born_from(behind, reach, freed)
         found = first >= 0
-        size[rows[found]] += (self._address[first[found]] - behind[found]).astype(np.int64)
+        size[rows[found]] += (self._every[0][first[found]] - behind[found]).astype(np.int64)
         assumed[rows[~found]] = True

@@ -18,8 +18,9 @@ from snapreport.timeline.annotations import Annotated, annotated
 from snapreport.timeline.blocks import Blocks, blocks_of
 from snapreport.timeline.categories import Rules, StackCategories, categorise, load_rules, stack_categories
 from snapreport.timeline.curves import allocated_curve, reserved_curve
-from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of
+from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
+from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at
 from snapreport.timeline.steps import device_steps
@@ -53,6 +54,7 @@ class DeviceTimeline:
     reconciliation_bytes: int
     overflowed: bool | None
     other_events: np.ndarray = field(repr=False)
+    _blocks_at: tuple[int, Blocks] | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def peak_event(self) -> int:
@@ -65,7 +67,26 @@ class DeviceTimeline:
     @cached_property
     def blocks(self) -> Blocks:
         """What the allocator really reserved for each allocation, and the segments over time."""
-        return blocks_of(self.recording.devices[self.device], self.recording.settings, self.allocations)
+        record = self.recording.devices[self.device]
+        return blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history)
+
+    def blocks_at(self, position: int) -> Blocks:
+        """:attr:`blocks` of what is live at a position, in order of their ids: a third of the time, as long as not all are there."""
+        ids = live_ids(self, position)
+        if "blocks" in self.__dict__:
+            every = self.blocks
+            columns = (every.size, every.segment, every.source, every.pending_from)
+            return Blocks(*(column[ids] for column in columns), every.segments)
+        if self._blocks_at is None or self._blocks_at[0] != position:  # several things are asked of one moment
+            record = self.recording.devices[self.device]
+            made = blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history, ids=ids)
+            self._blocks_at = position, made
+        return self._blocks_at[1]
+
+    @cached_property
+    def segment_history(self) -> pl.DataFrame:
+        """The segments over time; see :func:`segment_history`."""
+        return segment_history(self.recording.devices[self.device])
 
     @cached_property
     def fragmentation(self) -> Fragmentation:

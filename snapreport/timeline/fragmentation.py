@@ -24,6 +24,11 @@ class Timeline(Protocol):
     @property
     def blocks(self) -> Blocks: ...
 
+    def blocks_at(self, position: int) -> Blocks: ...
+
+    @property
+    def segment_history(self) -> pl.DataFrame: ...
+
 
 @dataclass(frozen=True)
 class Fragmentation:
@@ -50,11 +55,16 @@ class Parts:
 
 def parts_at(timeline: Timeline, position: int) -> Parts:
     """What the curves have at ``position`` (-1 … events - 1), without making them: 3 ms of 300,000 allocations, not 130."""
-    table, blocks = timeline.allocations, timeline.blocks
-    born, freed = table["alloc_event"].to_numpy(), table["free_event"].to_numpy()
-    live = np.flatnonzero((born <= position) & ((freed < 0) | (freed > position)))
-    rounding = int((blocks.size[live] - table["size"].to_numpy()[live]).sum())
-    segments = blocks.segments
+    live = live_ids(timeline, position)
+    rounding = int((timeline.blocks_at(position).size - timeline.allocations["size"].to_numpy()[live]).sum())
+    wholly_free = wholly_free_at(timeline, position)
+    unused = int(timeline.reserved[position + 1]) - int(timeline.allocated[position + 1])
+    return Parts(rounding, unused - rounding - wholly_free, wholly_free)
+
+
+def wholly_free_at(timeline: Timeline, position: int) -> int:
+    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which are what is dear: 0.1 s of 300,000."""
+    segments = timeline.segment_history
     made, gone = segments["alloc_event"].to_numpy(), segments["free_event"].to_numpy()
     rows = np.flatnonzero((made <= position) & ((gone < 0) | (gone > position)))
     start, size = segments["address"].to_numpy()[rows], segments["size"].to_numpy()[rows]
@@ -62,12 +72,17 @@ def parts_at(timeline: Timeline, position: int) -> Parts:
     start, size = start[order], size[order]
     wholly_free = int(size.sum())
     if len(start):
-        address = table["addr"].to_numpy()[live]
+        address = timeline.allocations["addr"].to_numpy()[live_ids(timeline, position)]
         at = np.searchsorted(start, address, "right") - 1
         inside = (at >= 0) & (address - start[np.maximum(at, 0)] < size[np.maximum(at, 0)].astype(np.uint64))
         wholly_free -= int(size[np.unique(at[inside])].sum())
-    unused = int(timeline.reserved[position + 1]) - int(timeline.allocated[position + 1])
-    return Parts(rounding, unused - rounding - wholly_free, wholly_free)
+    return wholly_free
+
+
+def live_ids(timeline: Timeline, position: int) -> np.ndarray:
+    """Int64 ids of the allocations that are live at a position, ascending."""
+    born, freed = (timeline.allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+    return np.flatnonzero((born <= position) & ((freed < 0) | (freed > position)))
 
 
 def fragmentation_of(timeline: Timeline) -> Fragmentation:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from snapreport.reading.noise import PYTHON, frame_flags
+from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
 _MACHINERY = r"torch/nn/modules/module\.py$"
@@ -24,7 +24,7 @@ class ModulePaths:
     def __init__(self, recording: Recording) -> None:
         frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
         file = frames["filename"].str.replace_all("\\", "/", literal=True)
-        python = frame_flags(frames).to_numpy() & PYTHON != 0
+        python = recorded_flags(recording) & PYTHON != 0
         forward = (frames["name"] == "forward").to_numpy()
         call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
         # Among Python's frames (C++ ones stand between them), a module's forward is called by Module's own machinery.

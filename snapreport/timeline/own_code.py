@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.reading.noise import NOISE, PYTHON, frame_flags
+from snapreport.once import once
+from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
 # Code that the reader did not write and cannot change: installed packages, PyTorch itself and what its compiler wrote,
@@ -20,6 +21,7 @@ def is_library(frames: pl.DataFrame) -> pl.Series:
     return frames["filename"].str.replace_all("\\", "/", literal=True).str.contains(LIBRARY)
 
 
+@once
 def own_frames(recording: Recording) -> np.ndarray:
     """Int64 row of ``frames`` that names each stack, -1 for an empty one.
 
@@ -27,7 +29,7 @@ def own_frames(recording: Recording) -> np.ndarray:
     else an autograd node; else the innermost that is not noise; else the innermost.
     """
     frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
-    flags = frame_flags(frames).to_numpy()
+    flags = recorded_flags(recording)
     library = is_library(frames).to_numpy()
     quiet = flags & NOISE == 0
     python = flags & PYTHON != 0
@@ -47,12 +49,13 @@ def own_frames(recording: Recording) -> np.ndarray:
     return best
 
 
+@once
 def own_functions(recording: Recording) -> pl.Series:
     """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they move.
 
     C++ functions go by their name alone, without arguments and what they return.
     """
-    python = frame_flags(recording.frames) & PYTHON != 0
+    python = pl.Series(recorded_flags(recording) & PYTHON != 0)
     file = pl.col("filename").str.replace_all("\\", "/", literal=True).str.split("/").list.last()
     plain = pl.col("name").str.replace_all("(anonymous namespace)::", "", literal=True).str.replace(r"[(<].*$", "").str.split(" ").list.last()
     native = pl.when(plain == "").then(pl.col("name")).otherwise(plain)

@@ -25,14 +25,19 @@ OPTIMIZER = ((TORCH + "optim/adam.py", "_init_group"), (TORCH + "optim/adam.py",
 WEIGHTS = ((TORCH + "nn/modules/module.py", "_apply"), (TORCH + "nn/modules/module.py", "to"))
 ATTENTION = (("/app/attention.py", "softmax"), ("/app/attention.py", "attend"), *FORWARD)
 LOSS = ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/train.py", "compute_loss"))
+RELU = ((TORCH + "nn/functional.py", "relu"), (TORCH + "nn/modules/activation.py", "forward"), *FORWARD)
+GELU = ((TORCH + "nn/modules/activation.py", "forward"), *FORWARD)
+SOFTMAX = ((TORCH + "nn/functional.py", "softmax"), *FORWARD)
 CACHE = (("/app/cache.py", "update"), *FORWARD)
 
 
 def training(
     activation: int = 0, scores: int = 0, loss: int = 0, gradient: int = 0, state: int = 0, parameter: int = 50,
     keep_gradients: bool = False, inside: tuple[tuple[str, str], ...] = (), settings: dict[str, Any] | None = None,
+    output: int = 0, by: tuple[tuple[str, str], ...] = (),
 ) -> Script:  # fmt: skip
-    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its forward."""
+    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its forward;
+    ``output``: what the function ``by`` gives."""
     script = Script(settings or {})
     for _ in range(12):
         script.alloc("parameter", parameter * MIB, *WEIGHTS)
@@ -44,6 +49,7 @@ def training(
                 script.free(grads.pop(), (TORCH + "optim/optimizer.py", "zero_grad"))
         held = [script.alloc("activation", activation * MIB, *FORWARD, *inside) for _ in range(12) if activation]
         held += [script.alloc("scores", scores * MIB, *ATTENTION, *inside) for _ in range(12) if scores]
+        held += [script.alloc("output", output * MIB, *by, *inside) for _ in range(12) if output]
         ends = [script.alloc("loss", loss * MIB, *LOSS)] if loss else []
         if not grads:
             grads += [script.alloc("gradient", max(1, gradient) * MIB, *BACKWARD) for _ in range(12)]
@@ -98,6 +104,8 @@ GIVEN: list[Case] = [
     ),
     ("offload", lambda: training(activation=50, state=100), lambda s: s.at_peak("state", "parameter")),
     ("kv-cache", lambda: serving(cache=100), lambda s: s.at_peak("cache")),
+    ("elementwise", lambda: training(activation=50, output=60, by=RELU), lambda s: s.at_peak("output")),
+    ("elementwise", lambda: training(activation=50, output=60, by=GELU), lambda s: s.at_peak("output")),
 ]
 
 
@@ -136,6 +144,11 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("kv-cache", lambda: training(activation=100, inside=(("/app/cache.py", "update"),), state=20)),
     ("kv-cache", lambda: serving(cache=100, cache_file=TORCH + "_inductor/codecache.py")),
     ("kv-cache", lambda: serving(cache=5, activation=100)),
+    ("elementwise", lambda: training(activation=100)),
+    ("elementwise", lambda: training(activation=50, output=60, by=SOFTMAX)),
+    ("elementwise", lambda: training(activation=50, output=60, by=(("/app/functional.py", "relu"),))),
+    ("elementwise", lambda: training(activation=100, output=3, by=RELU)),
+    ("elementwise", lambda: training(activation=50, output=60, by=RELU, inside=(("/tmp/torchinductor_me/ab/cab.py", "call"),))),
 ]
 
 
@@ -235,3 +248,25 @@ def test_scores_are_counted_with_their_softmax() -> None:
     given = rules_of(snapshot)["fused-attention"]
     assert given.bytes == sum(a.size for a in scores) > 0.5 * device.peak_bytes
     assert "fused-attention" not in rules_of(planted("training", attention="flash"))
+
+
+def pinned(requested: int, block: int) -> dict[str, Any]:
+    """Four pinned buffers, each a segment of its own, as the host's allocator records them."""
+    events, segments = [], []
+    for number in range(4):
+        place = {"addr": (1 << 40) + number * block, "stream": 0, "time_us": number, "frames": []}
+        events += [{"action": "segment_alloc", "size": block, **place}, {"action": "alloc", "size": requested, **place}]
+        held = {"address": place["addr"], "size": block, "requested_size": requested, "state": "active_allocated", "frames": []}
+        segments.append(
+            {"device": -1, "address": place["addr"], "total_size": block, "allocated_size": block, "active_size": block,
+             "requested_size": requested, "stream": 0, "segment_type": "large", "blocks": [held]}
+        )  # fmt: skip
+    return {"segments": [], "device_traces": [], "host_traces": events, "host_segments": segments}
+
+
+def test_pinned_buffers_much_smaller_than_their_blocks(tmp_path: Path) -> None:
+    """A power of two each: 160 MiB take 256, 250 MiB take 256 as well and nothing is worth telling."""
+    advice = advised(pinned(160 * MIB, 256 * MIB), tmp_path)["pinned-rounding"]
+    assert advice.device == -1 and advice.bytes == 4 * 96 * MIB and advice.evidence["memory"] == "reserved"
+    assert advised(pinned(250 * MIB, 256 * MIB), tmp_path) == {}
+    assert advised(pinned(10 * MIB, 16 * MIB), tmp_path) == {}, "24 MiB in all"

@@ -148,6 +148,10 @@ def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
         assert device.reserved[at + 1] == max(device.reserved) == e["reserved_bytes"] and e["event"] == at
     elif finding.kind == "peak":
         assert at == finding.event == device.peak_event
+    elif finding.kind == "kept":
+        assert at == finding.event == len(device.events) - 1
+        assert (device.allocated[0], device.allocated[at + 1]) == (e["start_bytes"], e["end_bytes"])
+        assert e["new_bytes"] + e["older_bytes"] == e["end_bytes"]
     elif finding.kind == "advice":
         assert finding.event == device.peak_event
         assert "at" not in finding.link or finding.link["view"] == "segments" or at == device.peak_event

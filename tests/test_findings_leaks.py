@@ -15,10 +15,17 @@ from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
 from snapreport.findings.churn import churn, churn_findings
-from snapreport.findings.leaks import growing_stacks, leak_findings, least_live
+from snapreport.findings.kept import end_findings
+from snapreport.findings.leaks import growing_stacks, least_live
+from snapreport.findings.model import Finding
 from snapreport.findings.slices import repetitions
+from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 MIB = 1 << 20
+
+
+def leak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+    return [f for f in end_findings(snapshot, timeline) if f.kind == "leak"]
 
 
 @pytest.mark.parametrize("leak", [3 * MIB, 20 * MIB])

@@ -110,3 +110,19 @@ def test_titles_name_the_file_where_there_are_several(report_of: Callable[..., P
     _, text = read(report_of(one, two))
     assert f"{one.name}: log_step metrics.py leaks 3.00 MiB a step" in text
     assert f"{two.name}: " in text and "segments were given back to the device and asked for again" in text
+
+
+def test_the_same_advice_for_several_devices_is_one(report_of: Callable[..., Path]) -> None:
+    """Told for the device that it saves most on, with what it saves on the others; what names no device in its title says which."""
+    path = path_of("multi-gpu", steps=2, layers=2, hidden=128, heads=4, sequence=64, devices=3, memory=4 << 30)
+    found = [f for f in findings(snapreport.load(path)) if f.kind == "advice"]
+    of_rule: dict[str, list[Any]] = {}
+    for finding in found:
+        of_rule.setdefault(finding.evidence["rule"], []).append(finding)
+    assert any(len(same) == 3 for same in of_rule.values())
+    _, text = read(report_of(path))
+    for greatest, *others in list(of_rule.values())[:4]:
+        assert text.count(greatest.title.split(":")[0]) == 1
+        assert f"Advice, cuda:{greatest.device} {greatest.title}" in text
+        told = [f"cuda:{f.device} (at most {bytes_text(f.bytes)})" for f in others]
+        assert not others or f"The same holds for {', '.join(told[:-1]) + ' and ' * (len(told) > 1) + told[-1]}." in text

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from snapreport.findings.advice_rules import LEAST_BYTES, RULES
+from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
+from snapreport.findings.advice_model import MODEL_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import has_history
-from snapreport.findings.seen import Seen
+from snapreport.findings.seen import LEAST_BYTES, Seen
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 
@@ -22,10 +23,11 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
 
     None without a trace: what is live when a snapshot is taken says little about what the peak was made of.
     """
-    if timeline.kind == "host" or not timeline.peak_bytes or not has_history(timeline):
+    if not timeline.peak_bytes or not has_history(timeline):
         return []
     seen = Seen(snapshot, timeline, findings)
-    given = [advice for rule in RULES if (advice := rule(seen)) and advice.bytes >= LEAST_BYTES]
+    rules = HOST_RULES if timeline.kind == "host" else (*MODEL_RULES, *ALLOCATOR_RULES)
+    given = [advice for rule in rules if (advice := rule(seen)) and advice.bytes >= LEAST_BYTES]
     return [
         Finding(
             kind="advice",

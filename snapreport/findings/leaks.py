@@ -14,7 +14,7 @@ import polars as pl
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
-from snapreport.findings.slices import FEWEST, Slices, repetitions
+from snapreport.findings.slices import FEWEST, Slices
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
@@ -48,11 +48,8 @@ class Growth:
     per_slice: float
 
 
-def leak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
-    """The leaks of one device, greatest first, then hints of reference cycles. Empty where nothing repeats."""
-    slices = repetitions(timeline)
-    if slices is None:
-        return []
+def leak_findings(snapshot: Snapshot, timeline: DeviceTimeline, slices: Slices) -> list[Finding]:
+    """The leaks of one device, greatest first, then hints of reference cycles. ``slices``: what repeats."""
     names = own_functions(snapshot.recording)
     growths = growing_stacks(timeline, slices)
     found = [_leak(timeline, slices, growth, names[growth.stack], growths) for growth in growths[:MOST]]
@@ -60,11 +57,16 @@ def leak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
     return found + _cycle_findings(timeline, slices, names, leaking)
 
 
+def least_bytes(timeline: DeviceTimeline) -> float:
+    """What is left behind, or piles up, over a whole trace is not worth a word below this."""
+    return max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
+
+
 def growing_stacks(timeline: DeviceTimeline, slices: Slices) -> list[Growth]:
     """Stacks that grow over the whole trace, most bytes a stretch first."""
     allocations = timeline.allocations
     kept = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
-    least = max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
+    least = least_bytes(timeline)
     stacks = (
         kept.group_by("stack").agg(bytes=pl.col("size").sum(), count=pl.len()).filter(pl.col("bytes") >= least).sort("stack")
     )["stack"]
@@ -238,7 +240,7 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
         born=pl.Series(slices.of(birth[rows] + 1)), died=pl.Series(slices.of(death[rows] + 1))
     )
     table = table.filter((pl.col("born") >= 0) & (pl.col("died") < slices.count))
-    least = max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
+    least = least_bytes(timeline)
     # One burst: frees that follow each other closely, of things born in several stretches.
     table = table.sort("stack", "free_event").with_columns(
         burst=((pl.col("free_event").diff() > _APART) | (pl.col("stack").diff() != 0)).fill_null(value=True).cum_sum()
@@ -258,7 +260,7 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
     )
     stacks = bursts.group_by("stack").agg(
         bursts=pl.len(), bytes=pl.col("bytes").max(), count=pl.col("count").max(), span=(pl.col("died") - pl.col("oldest")).max(),
-        event=pl.col("first").sort_by("bytes").last(), collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
+        event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(), collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
     ).filter(
         # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it, so
         # that no two bursts are freed at the same place. What one place frees again and again is the program's own doing.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.modules import ModulePaths
-from snapreport.timeline.own_code import own_functions
+from snapreport.timeline.own_code import own_frames, own_functions
 
 MOST = 10
 """Rows of a breakdown that a finding tells; the page has them all."""
@@ -20,11 +22,25 @@ class Names:
     """What a snapshot's stacks are called; made once for all devices."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self._recording = snapshot.recording
         self.functions = own_functions(snapshot.recording)
         self.modules = ModulePaths(snapshot.recording)
 
     def function(self, stack: int) -> str:
         return self.functions[stack] or "allocations without frames"
+
+    @cached_property
+    def frames(self) -> np.ndarray:
+        """Int64 per stack: the row of the frame that names it, -1 for an empty stack."""
+        return own_frames(self._recording)
+
+    def place(self, stack: int) -> str:
+        """The function with the line that it was at, where one is told."""
+        if not self.functions[stack]:
+            return self.function(stack)
+        filename, line = self._recording.frames.select("filename", "line").row(int(self.frames[stack]))
+        is_file = self.functions[stack].endswith(" " + filename.replace("\\", "/").rsplit("/", 1)[-1])
+        return f"{self.functions[stack]}:{line}" if is_file and line > 0 else self.functions[stack]
 
 
 _made: WeakKeyDictionary[Snapshot, Names] = WeakKeyDictionary()
@@ -66,6 +82,15 @@ def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
     stacks = by(live, "stack")
     return _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most).rows(named=True)
+
+
+def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+    """``place``, ``bytes``, ``count``: the lines of those functions."""
+    stacks = by(live, "stack")
+    rows = stacks.with_columns(frame=pl.Series(names.frames[stacks["stack"].to_numpy()]))
+    grouped = rows.group_by("frame").agg(pl.col("bytes").sum(), pl.col("count").sum(), first=pl.col("stack").min())
+    top = grouped.sort(["bytes", "first"], descending=[True, False]).head(most)
+    return [{"place": names.place(row["first"]), "bytes": row["bytes"], "count": row["count"]} for row in top.rows(named=True)]
 
 
 def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:

@@ -14,7 +14,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Finding:
     """One thing found on one device.
 
-    kind: "peak", "oom", "fragmentation", "leak", "churn" or "advice". title: one sentence, as a colleague would say it.
+    kind: "peak", "oom", "fragmentation", "leak", "kept", "churn" or "advice". title: one sentence, as a colleague would say it.
     detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at, None where
     it is about the whole trace; stack: the stack it is about, None where there is no one.
     evidence: the numbers behind the sentences, plain values for JSON. basis: what it rests on, in sentences: events seen,

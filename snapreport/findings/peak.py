@@ -154,7 +154,8 @@ def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
 
 def has_history(timeline: DeviceTimeline) -> bool:
     """Whether the trace shows any allocation or free."""
-    return bool((timeline.allocations["origin"] != "ghost").any())
+    # In birth order ghosts come first, so that the last allocation tells.
+    return bool(len(timeline.allocations)) and timeline.allocations["origin"][-1] != "ghost"
 
 
 def contradicts(timeline: DeviceTimeline) -> bool:

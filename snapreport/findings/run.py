@@ -7,7 +7,7 @@ from collections.abc import Callable
 from snapreport.findings.advice import advice_findings
 from snapreport.findings.churn import churn_findings
 from snapreport.findings.fragmentation import fragmentation_findings
-from snapreport.findings.leaks import leak_findings
+from snapreport.findings.kept import end_findings
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
@@ -17,7 +17,7 @@ from snapreport.timeline.build import DeviceTimeline, Snapshot
 FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
     oom_findings,
     fragmentation_findings,
-    leak_findings,
+    end_findings,
     churn_findings,
     peak_findings,
 )

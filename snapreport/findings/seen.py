@@ -11,9 +11,13 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.model import Confidence, Finding
-from snapreport.reading.noise import NOISE, PYTHON, frame_flags
+from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.words import bytes_text, share_text
+
+LEAST_BYTES = 64 << 20
+_WORTH = 0.10
+"""Of the peak: less is not worth an advice."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Seen:
     def innermost(self) -> pl.Series:
         """String per stack: its innermost Python frame, "function file.py"; null where it has none."""
         recording = self.snapshot.recording
-        flags = frame_flags(recording.frames).to_numpy()[recording.stack_frames]
+        flags = recorded_flags(recording)[recording.stack_frames]
         place = np.flatnonzero((flags & PYTHON > 0) & (flags & NOISE == 0))
         stack, first = np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1, return_index=True)
         frame = np.full(len(recording.stack_offsets) - 1, -1, np.int64)
@@ -103,6 +107,10 @@ class Seen:
             return False
         told = self.timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
         return bool(told) or self.has_frames(r"Backward\d*(::|_apply|\.)|torch/autograd|AccumulateGrad|\bbackward$|torch/optim/")
+
+    def is_much(self, size: int) -> bool:
+        """Whether so many bytes are worth an advice."""
+        return size >= max(LEAST_BYTES, _WORTH * self.timeline.peak_bytes)
 
     def share(self, size: int) -> str:
         return f"{bytes_text(size)}, {share_text(size, self.timeline.peak_bytes)} of the peak"

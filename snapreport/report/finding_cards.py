@@ -9,12 +9,17 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from snapreport.findings.live import told as told_list
 from snapreport.findings.model import Finding
+from snapreport.words import bytes_text
 
 MOST_ADVICE = 4
-"""Pieces of advice shown per device, the greatest saving first; all of them stand in ``stats --json``."""
+"""Pieces of advice shown, the greatest saving first; all of them stand in ``stats --json``."""
 
-_LABEL = {"oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "churn": "Churn", "advice": "Advice", "peak": "Peak"}
+_LABEL = {
+    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end", "churn": "Churn",
+    "advice": "Advice", "peak": "Peak",
+}  # fmt: skip
 _SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
 
 
@@ -35,24 +40,31 @@ class FindingCard:
 
 
 def finding_cards(
-    found: Sequence[Finding], index: dict[int, int], told: Sequence[str], file: str = "", stack_base: int = 0
+    found: Sequence[Finding],
+    index: dict[int, int],
+    told: Sequence[str],
+    names: dict[int, str],
+    file: str = "",
+    stack_base: int = 0,
 ) -> list[FindingCard]:
-    """Cards of one snapshot's findings, in their order. ``index``: the page's index of each device; ``told``: what findings
-    rest on that is said once for all; ``file``: said before each title where a report holds several; ``stack_base``: the
-    page's number of the snapshot's first stack."""
-    shown, advice = [], dict.fromkeys(index, 0)
+    """Cards of one snapshot's findings, in their order; the same advice for several devices is one.
+
+    ``index``: the page's index of each device; ``told``: what findings rest on that is said once for all; ``names``: of the
+    devices, where there are several; ``file``: said before each title where a report holds several; ``stack_base``: the
+    page's number of the snapshot's first stack.
+    """
+    advice: dict[str, list[Finding]] = {}
     for finding in found:
         if finding.kind == "advice":
-            advice[finding.device] += 1
-            if advice[finding.device] > MOST_ADVICE:
-                continue
-        shown.append(finding)
+            advice.setdefault(finding.evidence["rule"], []).append(finding)
+    first = {id(same[0]) for same in list(advice.values())[:MOST_ADVICE]}
+    shown = [finding for finding in found if finding.kind != "advice" or id(finding) in first]
     return [
         FindingCard(
             finding.severity,
-            _LABEL.get(finding.kind, finding.kind),
+            _label(finding, names),
             f"{file}: {finding.title}" if file else finding.title,
-            list(finding.detail),
+            [*finding.detail, *_also(advice.get(finding.evidence.get("rule", ""), [])[1:], names)],
             _SURE[finding.confidence] + " ".join(line for line in finding.basis if line not in told),
             link_of(finding, index[finding.device], stack_base),
             str(finding.evidence.get("term", "")),
@@ -61,6 +73,21 @@ def finding_cards(
         )
         for finding in shown
     ]
+
+
+def _label(finding: Finding, names: dict[int, str]) -> str:
+    """The kind, and of what device where the title does not tell."""
+    label = _LABEL.get(finding.kind, finding.kind)
+    name = names.get(finding.device, "")
+    return f"{label}, {name}" if name and name not in finding.title else label
+
+
+def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
+    """The same advice for other devices."""
+    if not same:
+        return []
+    parts = [names.get(f.device, "") + (f" (at most {bytes_text(f.bytes)})" if f.evidence["memory"] else "") for f in same]
+    return [f"The same holds for {told_list(parts)}."]
 
 
 def _staircase(values: Sequence[int]) -> Markup:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from snapreport.reading.noise import NOISE, PYTHON, frame_flags
+from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.findings.basis import basis_of
-from snapreport.findings.model import SEVERITIES
+from snapreport.findings.model import SEVERITIES, Finding
+from snapreport.findings.peak import has_history
 from snapreport.findings.run import findings
+from snapreport.report.attribution import Breakdown, breakdowns, in_words
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
@@ -47,7 +49,7 @@ class StackLine:
 @dataclass(frozen=True)
 class Card:
     """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak is made of, in
-    sentences."""
+    sentences, and ``parts`` in tables; ``preview``: empty where nothing moves."""
 
     name: str
     cells: list[str]
@@ -57,6 +59,7 @@ class Card:
     preview: Markup
     stacks: list[StackLine]
     peak: list[str]
+    parts: list[Breakdown]
 
 
 @dataclass
@@ -85,21 +88,23 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
         summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)]
         summary.notes += _notes(recording.notes)
-        flags = frame_flags(recording.frames).to_numpy()
+        flags = recorded_flags(recording)
         frames = recording.frames.select("name", "filename", "line").rows()
         found = findings(snapshot)
         # The page numbers devices and stacks through all files.
         index = {device: first + place for place, device in enumerate(snapshot.devices)}
         first += len(index)
         # What all findings of a device rest on is said once, above them.
-        several = len(snapshots) > 1 or len([d for d in snapshot.devices if len(snapshot.events(d))]) > 1
+        traced = [d for d in snapshot.devices if len(snapshot.events(d))]
+        several = len(snapshots) > 1 or len(traced) > 1
         common = {d: basis_of(snapshot.timeline(d)) for d in dict.fromkeys(f.device for f in found if f.kind != "peak")}
         for device, lines in common.items():
             name = _device_name(snapshot.timeline(device), snapshot if len(snapshots) > 1 else None)
             summary.rests.append(f"{name}: {' '.join(lines)}" if several else " ".join(lines))
         told = [line for lines in common.values() for line in lines]
         file = recording.name if len(snapshots) > 1 else ""
-        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, told, file, stacks)
+        names = {d: _device_name(snapshot.timeline(d), None) for d in traced} if len(traced) > 1 else {}
+        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, told, names, file, stacks)
         stacks += len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -107,14 +112,13 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             if not len(timeline.events) and not len(timeline.allocations) and not timeline.reserved.any():
                 summary.empty_devices.append(name)
                 continue
-            # Without a moving peak it is the final state, and the headline has said it.
-            peaks = [f for f in found if f.kind == "peak" and f.device == device] if timeline.peak_event >= 0 else []
-            peak = [line for f in peaks for line in (f"{f.title}.", *f.detail)]
+            peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
             card = _card(snapshot, timeline, name, frames, flags, peak)
             summary.cards.append(card)
             if worst is None or timeline.peak_bytes > worst[0]:
                 worst = (timeline.peak_bytes, _headline(timeline, card))
-    summary.findings.sort(key=lambda card: SEVERITIES.index(card.severity))
+    # What is before what could be done about it.
+    summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), bool(card.term)))
     # Why it ran out first, then how much it was, then what else is wrong.
     wrong = [f"{card.title}." for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
     errors = sum(card.severity == "error" for card in summary.findings[:HEADLINE_FINDINGS])
@@ -146,14 +150,16 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
     return f"{snapshot.recording.name} {name}" if snapshot else name
 
 
-def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray, peak: list[str]) -> Card:
+def _card(
+    snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray, peak: Finding | None
+) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     doubts, unknown, trust = _trust(timeline)
     cells = [
         bytes_text(timeline.peak_bytes),
         bytes_text(int(reserved.max())),
-        f"{bytes_text(int(allocated[0]))} → {bytes_text(int(allocated[-1]))}",
-        f"{bytes_text(int(reserved[0]))} → {bytes_text(int(reserved[-1]))}",
+        _from_to(int(allocated[0]), int(allocated[-1])),
+        _from_to(int(reserved[0]), int(reserved[-1])),
         count_text(len(timeline.events)),
         count_text(len(timeline.allocations)),
         count_text(len(timeline.oom_events)),
@@ -162,8 +168,17 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[
         _stack_line(snapshot, row["stack"], row["bytes"], row["count"], timeline.peak_bytes, frames, flags)
         for row in timeline.top_stacks
     ]
-    preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
-    return Card(name, cells, doubts, unknown, trust, preview, stacks, peak)
+    preview = Markup()
+    if len(timeline.events) > 1:
+        preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
+    # Without a moving peak it is the final state, and the headline has said it.
+    told = [f"{peak.title}.", *peak.detail] if peak and timeline.peak_event >= 0 else []
+    told += [line for line in (in_words(peak) if peak else "",) if line]
+    return Card(name, cells, doubts, unknown, trust, preview, stacks, told, breakdowns(peak) if peak else [])
+
+
+def _from_to(start: int, end: int) -> str:
+    return bytes_text(end) if start == end else f"{bytes_text(start)} → {bytes_text(end)}"
 
 
 def _stack_line(
@@ -197,12 +212,15 @@ def _shown(telling: list[int], frames: list[tuple]) -> list[int]:
 
 def _frame(name: str, filename: str, line: int) -> str:
     place = filename.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{name[:120]} {place}:{line}" if line > 0 else name[:120]
+    name = name if len(name) <= 120 else f"{name[:119]}…"
+    return f"{name} {place}:{line}" if line > 0 else name
 
 
 def _headline(timeline: DeviceTimeline, card: Card) -> str:
     where = "before the first event" if timeline.peak_event < 0 else f"at event {count_text(timeline.peak_event)}"
-    text = f"{card.name} peaked at {card.cells[0]} allocated {where}, with {bytes_text(int(timeline.reserved[timeline.peak_event + 1]))} reserved."
+    peaked = f"peaked at {card.cells[0]} allocated {where}"
+    what = peaked if has_history(timeline) else f"held {card.cells[0]} when the snapshot was taken"
+    text = f"{card.name} {what}, with {bytes_text(int(timeline.reserved[timeline.peak_event + 1]))} reserved."
     named = next((line for line in card.stacks if line.told), None)
     if named:
         text += f" {named.share} of it came from {named.told}."
@@ -216,7 +234,7 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
         doubts.append("The trace overflowed: its oldest events are lost.")
     elif timeline.overflowed is False:
         trust.append("The trace did not overflow.")
-    elif len(timeline.events):
+    elif has_history(timeline):
         unknown.append("Whether the trace overflowed was not recorded.")
     difference = timeline.reconciliation_bytes
     if difference:
@@ -224,7 +242,7 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
         doubts.append(f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off by that.")
     else:
         trust.append("The replay reconciles with the final blocks to the byte.")
-    if not len(timeline.events):
+    if not has_history(timeline):
         doubts.append("Recorded without history: only the final state is known.")
     else:
         before = int((timeline.allocations["alloc_event"] < 0).sum())

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
 from snapreport.report.markdown import code_cell, escape
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
@@ -15,6 +16,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60
 _STACKS = 5
 _ADVICE = 3
+_PARTS = 3
 
 
 def ticket_markdown(snapshot: Snapshot) -> str:
@@ -32,7 +34,9 @@ def ticket_markdown(snapshot: Snapshot) -> str:
     ]
     for timeline in devices:
         lines += ["", f"### {device_name(timeline.kind, timeline.device)}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
-        lines += _finding_lines([f for f in found if f.device == timeline.device])
+        here = sorted((f for f in found if f.device == timeline.device), key=lambda f: f.kind == "advice")
+        lines += _finding_lines(here)
+        lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f)]
         lines += _stack_lines(snapshot, timeline)
     return "\n".join([*lines, ""])
 
@@ -47,6 +51,18 @@ def _finding_lines(found: list[Finding]) -> list[str]:
         detail = escape(" ".join(finding.detail))
         lines.append(f"- {mark}**{escape(finding.title)}**{f'  {detail}' if detail else ''}")
     return [*lines, ""]
+
+
+def _peak_lines(peak: Finding) -> list[str]:
+    """What the peak is made of, a line for each way to part it."""
+    words, lines = in_words(peak), []
+    for part in breakdowns(peak):
+        word = escape if part.key == "category" else code_cell
+        told = ", ".join(f"{size} ({share}) {word(what)}" for size, share, what in part.rows[:_PARTS])
+        more = ", …" if len(part.rows) > _PARTS else "."
+        lines.append(f"- {part.title}: {told}{more}{f' {NO_NAMES}' if part.key == 'module' else ''}")
+    lines += [f"- {escape(words)}"] if words else []
+    return ["At the peak:", "", *lines, ""] if lines else []
 
 
 def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:

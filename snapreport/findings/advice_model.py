@@ -1,4 +1,4 @@
-"""The rules of advice: each looks at a device and gives one piece of advice, or none where it saw nothing."""
+"""What a model or its training could keep less of: each rule looks at a device and gives one piece of advice, or none."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import polars as pl
 from snapreport.findings.seen import Advice, Seen
 from snapreport.findings.slices import repetitions
 from snapreport.timeline.own_code import own_functions
-from snapreport.words import bytes_text
 
-LEAST_BYTES = 64 << 20
-_WORTH = 0.10
-"""Of the peak: less is not worth an advice."""
-
-
-def _is_much(seen: Seen, size: int) -> bool:
-    return size >= max(LEAST_BYTES, _WORTH * seen.timeline.peak_bytes)
+# Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of them.
+_ELEMENTWISE = (
+    "relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|"
+    "dropout[123]?d?|alpha_dropout|feature_alpha_dropout"
+)
+_INNERMOST = rf"^(forward (activation|dropout)\.py|({_ELEMENTWISE})_? functional\.py)$"
 
 
 def _checkpointing(seen: Seen) -> Advice | None:
@@ -26,7 +24,7 @@ def _checkpointing(seen: Seen) -> Advice | None:
     size = int(activations["size"].sum())
     # What one stretch between two checkpoints needs stays: at least its largest tensor.
     saves = size - int(activations["size"].max() or 0)
-    if not seen.trains or not _is_much(seen, saves) or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint"):
+    if not seen.trains or not seen.is_much(saves) or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint"):
         return None
     return Advice(
         "checkpointing",
@@ -41,7 +39,7 @@ def _checkpointing(seen: Seen) -> Advice | None:
 
 def _accumulation(seen: Seen) -> Advice | None:
     size = seen.bytes_of("activation", "input", "temporary")
-    if not seen.trains or seen.bytes_of("activation") == 0 or not _is_much(seen, size // 2):
+    if not seen.trains or seen.bytes_of("activation") == 0 or not seen.is_much(size // 2):
         return None
     return Advice(
         "accumulation",
@@ -56,7 +54,7 @@ def _accumulation(seen: Seen) -> Advice | None:
 
 def _mixed_precision(seen: Seen) -> Advice | None:
     size = seen.bytes_of("activation")
-    if not _is_much(seen, size // 2) or seen.has_frames(r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"):
+    if not seen.is_much(size // 2) or seen.has_frames(r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"):
         return None
     return Advice(
         "mixed-precision",
@@ -79,7 +77,7 @@ def _attention(seen: Seen) -> Advice | None:
     callers = own_functions(seen.snapshot.recording).filter(pl.Series(own)).drop_nulls().unique()
     own |= seen.innermost.is_in(callers.implode()).fill_null(value=False).to_numpy() & within & ~fused
     size = seen.peak_bytes_in(own)
-    if not _is_much(seen, size):
+    if not seen.is_much(size):
         return None
     return Advice(
         "fused-attention",
@@ -94,7 +92,7 @@ def _attention(seen: Seen) -> Advice | None:
 
 def _loss(seen: Seen) -> Advice | None:
     size = seen.peak_bytes_in(seen.frames_match(r"(?i)cross_?entropy|log_?softmax|nll_?loss"))
-    if not seen.trains or not _is_much(seen, size):
+    if not seen.trains or not seen.is_much(size):
         return None
     return Advice(
         "chunked-loss",
@@ -111,7 +109,7 @@ def _set_to_none(seen: Seen) -> Advice | None:
     """Gradients that never go: live through every repetition's least moment, so they were zeroed and kept."""
     size = seen.bytes_of("gradient")
     slices = repetitions(seen.timeline)
-    if not _is_much(seen, size) or slices is None:
+    if not seen.is_much(size) or slices is None:
         return None
     gradients = seen.timeline.allocations.filter(pl.col("category").cast(pl.String) == "gradient")
     start = gradients["alloc_event"].to_numpy().astype(np.int64) + 1
@@ -136,7 +134,7 @@ def _set_to_none(seen: Seen) -> Advice | None:
 
 def _optimizer(seen: Seen) -> Advice | None:
     size = seen.bytes_of("optimizer state")
-    if not _is_much(seen, size):
+    if not seen.is_much(size):
         return None
     sharded = seen.has_frames(r"(?i)fsdp|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
     many = len([device for device in seen.snapshot.devices if device >= 0 and len(seen.snapshot.events(device))])
@@ -172,7 +170,7 @@ def _offload(seen: Seen) -> Advice | None:
 
 def _kv_cache(seen: Seen) -> Advice | None:
     size = seen.peak_bytes_in(seen.frames_match(r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"))
-    if not _is_much(seen, size) or seen.bytes_of("gradient", "optimizer state") > 0:
+    if not seen.is_much(size) or seen.bytes_of("gradient", "optimizer state") > 0:
         return None
     return Advice(
         "kv-cache",
@@ -185,81 +183,26 @@ def _kv_cache(seen: Seen) -> Advice | None:
     )
 
 
-def _expandable(seen: Seen) -> Advice | None:
-    finding = next((f for f in seen.findings if f.kind in ("oom", "fragmentation") and f.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed") and f.severity != "info"), None)
-    if finding is None or seen.snapshot.recording.settings.get("expandable_segments") is True:
+def _elementwise(seen: Seen) -> Advice | None:
+    """Outputs of functions that work number by number, each kept beside its input."""
+    if seen.has_frames(r"torchinductor_|_inductor/|^<eval_with_key>"):
         return None
-    size = int(finding.evidence.get("own_hole_bytes") or finding.evidence.get("usable_hole_bytes") or 0)
+    innermost = seen.innermost.str.contains(_INNERMOST).fill_null(value=False).to_numpy()
+    size = seen.peak_bytes_in(innermost & seen.frames_match(r"torch/nn/(modules/(activation|dropout)|functional)\.py "))
+    if not seen.is_much(size):
+        return None
     return Advice(
-        "expandable-segments",
-        "Let segments grow instead of standing beside each other",
-        f"{finding.title.rstrip('.')}. Expandable segments were not on.",
+        "elementwise",
+        "Fuse elementwise functions, or do them in place where the model allows it",
+        f"Outputs of activation functions and dropout hold {seen.share(size)}, each beside its input, and no recorded stack was compiled.",
         size,
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
-        memory="reserved",
-        link=finding.link,
-    )
-
-
-def _split_size(seen: Seen) -> Advice | None:
-    finding = seen.finding("fragmentation")
-    settings = seen.snapshot.recording.settings
-    if finding is None or settings.get("expandable_segments") is True or (settings.get("max_split_size") or -1) > 0:
-        return None
-    size = int(finding.evidence.get("inactive_split_bytes") or 0)
-    if not _is_much(seen, size):
-        return None
-    return Advice(
-        "max-split-size",
-        "Keep large blocks whole, where expandable segments cannot be used",
-        f"{bytes_text(size)} lay in remainders of split blocks at the worst moment.",
-        size,
-        "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
+        "torch.compile, or inplace=True of torch.nn.ReLU, SiLU, Dropout and the like",
+        "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
         "guess",
-        memory="reserved",
-        link=finding.link,
+        query="activation.py OR dropout.py OR functional.py",
     )
 
 
-def _collect(seen: Seen) -> Advice | None:
-    finding = seen.finding("churn")
-    if finding is None or not finding.evidence.get("retries"):
-        return None
-    if (seen.snapshot.recording.settings.get("garbage_collection_threshold") or 0) > 0:
-        return None
-    return Advice(
-        "garbage-collection-threshold",
-        "Free cached blocks before memory is full, instead of all of them when it is",
-        f"{finding.title.rstrip('.')}; {finding.evidence['retries']} of these were retries, which first give back everything cached.",
-        finding.bytes,
-        "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",
-        "guess",
-        memory="",
-        link=finding.link,
-    )
-
-
-def _empty_cache(seen: Seen) -> Advice | None:
-    finding = seen.finding("churn")
-    if finding is None or finding.stack is None or not seen.frames_match(r"(?i)empty_?cache")[finding.stack]:
-        return None
-    where = own_functions(seen.snapshot.recording)[finding.stack]
-    return Advice(
-        "empty-cache",
-        "Do not empty the cache within the loop",
-        f"empty_cache() in {where or 'a recorded stack'} gives segments back that are asked for again.",
-        finding.bytes,
-        "torch.cuda.memory.empty_cache",
-        "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
-        memory="",
-        link=finding.link,
-    )
-
-
-RULES: tuple[Callable[[Seen], Advice | None], ...] = (
-    _checkpointing, _accumulation, _mixed_precision, _attention, _loss, _set_to_none, _optimizer, _offload, _kv_cache,
-    _expandable, _split_size, _collect, _empty_cache,
+MODEL_RULES: tuple[Callable[[Seen], Advice | None], ...] = (
+    _checkpointing, _accumulation, _mixed_precision, _attention, _loss, _elementwise, _set_to_none, _optimizer, _offload, _kv_cache,
 )  # fmt: skip

@@ -1,0 +1,137 @@
+"""Every finding of a snapshot as the oracles have it: all numbers, and whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import advice_oracle
+import corpus
+import findings_oracle
+import oracle
+import room_oracle
+from held_oracle import Row
+from test_annotations import spans_of
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.timeline.build import Snapshot
+
+
+@dataclass
+class Case:
+    """One snapshot: what it says is wrong, and the means to work that out anew."""
+
+    path: Path
+    snapshot: Snapshot
+    found: list[Finding]
+    devices: dict[int, oracle.Device]
+    settings: dict[str, Any]
+    _rooms: dict[int, room_oracle.Room] = field(default_factory=dict)
+    _bounds: dict[int, list[int] | None] = field(default_factory=dict)
+    _expected: dict[int, Row | None] = field(default_factory=dict)
+
+    @cached_property
+    def stacks(self) -> list[oracle.Frames]:
+        """The frames of each stack by its number."""
+        rows = self.snapshot.recording.frames.select("filename", "line", "name").rows()
+        count = len(self.snapshot.recording.stack_offsets) - 1
+        return [tuple(rows[i] for i in self.snapshot.recording.stack(number)) for number in range(count)]
+
+    def room(self, device: int) -> room_oracle.Room:
+        if device not in self._rooms:
+            self._rooms[device] = room_oracle.Room(self.devices[device], self.settings)
+        return self._rooms[device]
+
+    def bounds(self, device: int) -> list[int] | None:
+        """Of the annotated steps; None where these are fewer than four."""
+        if device not in self._bounds:
+            raw = corpus.raw(self.path)
+            timed = device >= 0 and isinstance(raw, dict) and all("time_us" in e for e in self.devices[device].events)
+            spans = spans_of(raw, device) if timed and raw.get("external_annotations") else []
+            self._bounds[device] = findings_oracle.step_bounds(spans)
+        return self._bounds[device]
+
+    def plain(self, finding: Finding) -> Row:
+        """The finding as ``stats --json`` has it, but with the frames of stacks for their numbers."""
+        return self._framed(finding.to_json())
+
+    def _framed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: self.stacks[v] if k == "stack" and v is not None else self._framed(v) for k, v in value.items()}
+        return [self._framed(v) for v in value] if isinstance(value, list) else value
+
+    def expected(self, finding: Finding) -> Row | None:
+        """What the finding has to say, all rows of it; None where there should be none."""
+        if id(finding) not in self._expected:
+            self._expected[id(finding)] = self._work_out(finding)
+        return self._expected[id(finding)]
+
+    def _work_out(self, finding: Finding) -> Row | None:
+        device, number = self.devices[finding.device], finding.device
+        told = finding.evidence
+        at: int | None = len(device.events) - 1
+        if finding.kind == "peak":
+            evidence = findings_oracle.peak(device)
+            at = evidence["peak_event"]
+        elif finding.kind == "oom":
+            groups = room_oracle.failures(device)
+            if "verdict" not in told:
+                events = [group[0] for group in groups[10:]]
+                return {"device": number, "bytes": 0, "event": events[0], "link": {"at": events[0]}, "evidence": {"events": events}}
+            evidence = room_oracle.oom(self.room(number), next(g for g in groups if g[0] == told["events"][0]))
+            at = evidence["events"][0]
+        elif finding.kind == "fragmentation":
+            evidence = room_oracle.fragmentation(self.room(number))
+            at = evidence and evidence["event"] - ("asked_bytes" in evidence)
+        elif finding.kind == "kept":
+            bounds = self.bounds(number)
+            evidence = findings_oracle.kept(device, self._leaking(number), bounds and len(bounds) - 1)
+            if evidence and not bounds:
+                del evidence["steps"]
+        elif finding.kind == "leak":
+            stack, bounds = self.stacks[finding.stack or 0], self.bounds(number)
+            assert bounds is not None, "what leaks without annotated steps is in test_findings_leaks"
+            evidence = (findings_oracle.cycles if "bursts" in told else findings_oracle.leak)(device, stack, bounds)
+            at = evidence.pop("at", at)
+        elif finding.kind == "churn":
+            evidence = findings_oracle.churn(device, self.bounds(number))
+            at = evidence and evidence["first"]
+        else:
+            assert finding.kind == "advice", finding.kind
+            others = [self.expected(f)["evidence"] for f in self.found if f.device == number and self._rests_on(f)]
+            evidence = {"bytes": advice_oracle.saves(device, set(self.stacks), told["rule"], others)}
+            evidence["saves_at_most"] = evidence["bytes"] if told["memory"] else 0
+            at = device.peak_event
+        if evidence is None:
+            return None
+        evidence = dict(evidence)
+        size = evidence.pop("bytes")
+        # Advice leads to where the finding that it rests on leads, else to the peak.
+        link: Row = {"at": at, "x": None}
+        if finding.kind == "advice":
+            same = [f for f in self.found if f.kind != "advice" and f.link == finding.link]
+            link = self.expected(same[0])["link"] if same else link
+        if finding.kind == "churn":
+            link = {"x": [evidence.pop("first") - 1, evidence.pop("last") + 1]}
+        return {"device": number, "bytes": size, "event": at, "link": link, "evidence": evidence}
+
+    def _leaking(self, device: int) -> int:
+        leaks = [f for f in self.found if f.device == device and f.kind == "leak" and f.severity == "warning"]
+        return sum(self.expected(leak)["bytes"] for leak in leaks)
+
+    @staticmethod
+    def _rests_on(finding: Finding) -> bool:
+        """Whether advice about the allocator may rest on it."""
+        in_pieces = finding.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed")
+        return finding.kind == "churn" or finding.severity != "info" and finding.kind in ("oom", "fragmentation") and in_pieces
+
+
+@cache
+def case(path: Path) -> Case:
+    raw, snapshot = corpus.raw(path), snapreport.load(path)
+    settings = (raw.get("allocator_settings") if isinstance(raw, dict) else None) or {}
+    return Case(path, snapshot, findings(snapshot), corpus.replayed(path), settings)

@@ -1,0 +1,194 @@
+"""The numbers of findings, recomputed from a snapshot's raw events with plain loops: what the evidence of each has to hold.
+
+Rows are given in full where a finding tells the first of them. Rooms for requests are in ``room_oracle``.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import oracle
+from held_oracle import Row, by_category, by_stack, function, live_at, module_path, place, rows
+from room_oracle import TAKES
+
+MIB = 1 << 20
+GIVES_BACK = ("segment_free", "segment_unmap")
+
+
+def least_bytes(device: oracle.Device) -> float:
+    return max(MIB, 0.001 * device.peak_bytes)
+
+
+def peak_without(device: oracle.Device, stack: oracle.Frames) -> Row:
+    """The peak of the allocations of all other stacks."""
+    others = oracle.curve([a for a in device.allocations if a.stack != stack], len(device.events))
+    return {"peak_without_bytes": max(others), "peak_without_event": others.index(max(others)) - 1}
+
+
+def peak(device: oracle.Device) -> Row:
+    most, event = device.peak_bytes, device.peak_event  # looked for anew each time
+    live = live_at(device, event)
+    low = [i - 1 for i in range(event + 1) if device.allocated[i] <= 0.75 * most]
+    start = low[-1] if low else -1
+    added = [a for a in live if a.alloc_event > start]
+    modules = [a for a in live if module_path(a.stack)]
+    return {
+        "bytes": most,
+        "peak_bytes": most,
+        "peak_event": event,
+        "reserved_bytes": device.reserved[event + 1],
+        "count": len(live),
+        "categories": by_category(live),
+        "unknown_bytes": sum(row["bytes"] for row in by_category(live) if row["category"] == "unknown"),
+        "no_frames_bytes": sum(a.size for a in live if not a.stack),
+        "before_trace_bytes": sum(a.size for a in live if a.alloc_event < 0),
+        "stacks": [{**row, **(peak_without(device, row["stack"]) if n < 12 else {})} for n, row in enumerate(by_stack(live))],
+        "functions": rows(live, "function", lambda a: function(a.stack)),
+        "modules": rows(modules, "module", lambda a: module_path(a.stack)),
+        "module_bytes": sum(a.size for a in modules),
+        "last_stretch": {
+            "from_event": start,
+            "added_bytes": sum(a.size for a in added),
+            "count": len(added),
+            "categories": by_category(added),
+            "stacks": by_stack(added),
+        },
+    }
+
+
+def kept(device: oracle.Device, leak_bytes: int, steps: int | None) -> Row | None:
+    """What is live at the end and was allocated within the trace; None where it is not worth a word."""
+    live = [a for a in device.allocations if a.free_event < 0]
+    new = [a for a in live if a.alloc_event >= 0]
+    older = [a for a in live if a.alloc_event < 0]
+    size = sum(a.size for a in new)
+    if size < least_bytes(device):
+        return None
+    return {
+        "bytes": size,
+        "start_bytes": device.allocated[0],
+        "end_bytes": device.allocated[-1],
+        "new_bytes": size,
+        "new_count": len(new),
+        "first_half_bytes": sum(a.size for a in new if a.alloc_event < len(device.events) // 2),
+        "older_bytes": sum(a.size for a in older),
+        "older_count": len(older),
+        "leak_bytes": leak_bytes,
+        "steps": steps,
+        "categories": by_category(new),
+        "stacks": by_stack(new),
+        "places": rows(new, "place", lambda a: place(a.stack)),
+    }
+
+
+def step_bounds(spans: list[tuple[Any, ...]]) -> list[int] | None:
+    """Events at which annotated steps begin, and the one behind the last; None of fewer than four. ``spans``: name, first, last.
+
+    Steps in which nothing was recorded begin where the next one does.
+    """
+    steps = sorted((first, last) for name, first, last, *_ in spans if name.startswith("ProfilerStep#"))
+    return sorted({*(first for first, _ in steps), steps[-1][1] + 1}) if len(steps) >= 4 else None
+
+
+def stretch(bounds: list[int], event: int) -> int:
+    """The step that an event falls into; -1 before the first, their number after the last."""
+    return sum(event >= bound for bound in bounds) - 1
+
+
+def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
+    own = [a for a in device.allocations if a.stack == stack]
+    left = [a for a in own if a.free_event < 0 and a.alloc_event >= 0]
+    count = len(bounds) - 1
+    births = [sum(a.size for a in left if stretch(bounds, a.alloc_event) == k) for k in range(count)]
+    live = oracle.curve(own, len(device.events))  # entry i + 1 is after event i
+    told = births[1:-1] if count - 1 > 4 else births[1:]
+    failed = [i for i, e in enumerate(device.events) if e["action"] == "oom" and e.get("device_free") is not None]
+    return {
+        "bytes": sum(a.size for a in left),
+        "bytes_per_step": round(median(told)),
+        "kept_bytes": sum(births),
+        "kept_count": len(left),
+        "steps": count,
+        "staircase": [min(live[bounds[k] + 1 : bounds[k + 1] + 1]) for k in range(count)],
+        "bounds": bounds,
+        "device_limit": max((device.reserved[i + 1] + device.events[i]["device_free"] for i in failed), default=0),
+    }
+
+
+def bursts_of(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> tuple[list[Row], int]:
+    """(frees of one stack that follow each other closely, of what several steps left behind; bytes of all that it freed)."""
+    last = len(bounds) - 1
+    gone = [a for a in device.allocations if a.stack == stack and a.alloc_event >= 0 and a.free_event >= 0]
+    gone = [a for a in gone if stretch(bounds, a.alloc_event) >= 0 and stretch(bounds, a.free_event) < last]
+    bursts: list[list[oracle.Allocation]] = []
+    for a in sorted(gone, key=lambda a: a.free_event):
+        if bursts and a.free_event - bursts[-1][-1].free_event <= 32:
+            bursts[-1].append(a)
+        else:
+            bursts.append([a])
+    found = []
+    for burst in bursts:
+        oldest = min(stretch(bounds, a.alloc_event) for a in burst)
+        newest = max(stretch(bounds, a.free_event) for a in burst)
+        size = sum(a.size for a in burst)
+        if len(burst) >= 3 and newest - oldest >= 2 and size >= least_bytes(device):
+            found.append({"bytes": size, "first": burst[0].free_event, "count": len(burst), "steps": newest - oldest})
+    return found, sum(a.size for a in gone)
+
+
+def cycles(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
+    found, total = bursts_of(device, stack, bounds)
+    most = max(burst["bytes"] for burst in found)
+    return {
+        "at": min(burst["first"] for burst in found if burst["bytes"] == most) - 1,  # just before the greatest goes
+        "bytes": most,
+        "bursts": len(found),
+        "burst_bytes": most,
+        "burst_count": max(burst["count"] for burst in found),
+        "share_of_bytes": round(sum(burst["bytes"] for burst in found) / total, 4),
+    }
+
+
+def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
+    """Segments given back and asked for again after warm-up; None where it is not worth a word."""
+    events = device.events
+    warm = bounds[1] if bounds else int(len(events) * 0.1)
+    given_back = [i for i, e in enumerate(events) if e["action"] in GIVES_BACK]
+    if not given_back:
+        return None
+    freed = [i for i in given_back if i >= warm]
+    again, before, most, last_freed = [], [], device.reserved[0], -1
+    for i, e in enumerate(events):
+        if e["action"] in GIVES_BACK and i >= warm:
+            last_freed = i
+        if e["action"] in TAKES and i > max(warm, given_back[0]) and device.reserved[i + 1] <= most:
+            again.append(i)
+            before.append(last_freed)
+        most = max(most, device.reserved[i + 1])
+    if len(again) < 4 or len(set(before)) < 3:
+        return None
+    times = [e.get("time_us") for e in events]
+    stall = None
+    if None not in times:
+        stall = sum(max(0, times[i] - times[i - 1]) for i in again + freed if i > 0)
+    born = {a.alloc_event: a.stack for a in device.allocations if a.alloc_event >= 0}
+    found: dict[oracle.Frames, Row] = {}
+    for i in again:
+        stack = oracle.frames_of(events[i]) or next((born[k] for k in range(i, len(events)) if k in born), ())
+        row = found.setdefault(stack, {"stack": stack, "bytes": 0, "count": 0})
+        row["bytes"] += events[i]["size"]
+        row["count"] += 1
+    total = sum(events[i]["size"] for i in again)
+    return {
+        "first": again[0],
+        "last": again[-1],
+        "bytes": total,
+        "segments_again": len(again),
+        "segments_freed": len(freed),
+        "bytes_again": total,
+        "stall_us": stall,
+        "retries": sum(f >= 0 and i - f <= 64 for i, f in zip(again, before, strict=True)),
+        "warm_event": warm,
+        "stacks": sorted(found.values(), key=lambda row: -row["bytes"]),
+    }

@@ -1,0 +1,148 @@
+"""Who holds what: the category, the function, the line and the module path of an allocation, and sums by them.
+
+Worked out from the oracle's replay with plain loops over single frames. The rules of categories are read from their file as
+data; which frames are Python's and which are noise is asked of the reader, and tested in test_noise.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Hashable, Iterable
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import corpus
+import oracle
+import table_oracle
+
+from snapreport.reading.noise import NOISE, PYTHON
+
+RULES = tomllib.loads((corpus.ROOT / "snapreport" / "timeline" / "categories.toml").read_text(encoding="utf-8"))
+LIBRARY = ("site-packages", "dist-packages", "torch")
+NODE = re.compile(r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b")
+CALLS = ("_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__")
+NO_FRAMES = "allocations without frames"
+Row = dict[str, Any]
+
+
+def slashed(path: str) -> str:
+    return path.replace("\\", "/")
+
+
+@cache
+def frame_fits(rule: tuple[str, str], frame: table_oracle.Frame) -> bool:
+    return bool(re.search(rule[0], slashed(frame[0])) and re.search(rule[1], frame[2]))
+
+
+@cache
+def rule_of(table: str, stack: oracle.Frames) -> Row | None:
+    """The first rule that any frame of a stack fits."""
+    for rule in RULES[table]:
+        if any(frame_fits((rule.get("file", ""), rule.get("function", "")), frame) for frame in stack):
+            return rule
+    return None
+
+
+def category(a: oracle.Allocation) -> str:
+    if a.own_category is not None:
+        return a.own_category
+    rule = rule_of("rule", a.stack)
+    if rule is not None:
+        lived = a.free_event - a.alloc_event if a.alloc_event >= 0 and a.free_event >= 0 else 0
+        short = 0 < lived <= rule.get("short_lived_events", RULES["short_lived_events"])
+        return rule.get("short", rule["category"]) if short else rule["category"]
+    rule = rule_of("freed", a.free_stack) if a.free_stack != a.stack else None
+    return rule["category"] if rule else "unknown"
+
+
+def is_library(path: str) -> bool:
+    folders = slashed(path).split("/")[:-1]
+    if re.match(r"<(frozen|built-in|eval_with_key)", path):
+        return True
+    python = any(one == "lib" and two.startswith("python3") for one, two in pairwise(folders))
+    return python or any(f in LIBRARY or f.startswith("torchinductor_") for f in folders)
+
+
+@cache
+def named_frame(stack: oracle.Frames) -> table_oracle.Frame | None:
+    """The frame that a stack goes by: the program's own, else Python's, else an autograd node, else what is no noise, else any."""
+    table_oracle.learn(set(stack))
+    flags = table_oracle.FLAGS
+    for wanted in (
+        lambda f: flags[f] & PYTHON and not flags[f] & NOISE and not is_library(f[0]),
+        lambda f: flags[f] & PYTHON and not flags[f] & NOISE,
+        lambda f: NODE.search(f[2]),
+        lambda f: not flags[f] & NOISE,
+        lambda f: True,
+    ):
+        for frame in stack:
+            if wanted(frame):
+                return frame
+    return None
+
+
+@cache
+def function(stack: oracle.Frames) -> str:
+    frame = named_frame(stack)
+    if frame is None:
+        return ""
+    if table_oracle.FLAGS[frame] & PYTHON:
+        return f"{frame[2]} {slashed(frame[0]).split('/')[-1]}"
+    plain = re.split(r"[(<]", frame[2].replace("(anonymous namespace)::", ""))[0].split(" ")[-1]
+    return plain or frame[2]
+
+
+@cache
+def place(stack: oracle.Frames) -> str:
+    frame = named_frame(stack)
+    if frame is None:
+        return NO_FRAMES
+    return f"{function(stack)}:{frame[1]}" if table_oracle.FLAGS[frame] & PYTHON and frame[1] > 0 else function(stack)
+
+
+@cache
+def module_path(stack: oracle.Frames) -> str:
+    """Among Python's frames, every forward that nn.Module's own machinery called, from outside; "" where there is none."""
+    table_oracle.learn(set(stack))
+    python = [f for f in stack if table_oracle.FLAGS[f] & PYTHON]
+    path = []
+    for frame, caller in pairwise(python):
+        if frame[2] == "forward" and slashed(caller[0]).endswith("torch/nn/modules/module.py") and caller[2] in CALLS:
+            path.append(f"{slashed(frame[0]).split('/')[-1]}:{frame[1]}")
+    return " › ".join(reversed(path))
+
+
+def sums(allocations: Iterable[oracle.Allocation], key: Any) -> dict[Hashable, Row]:
+    """``bytes`` and ``count`` by what ``key`` says of an allocation."""
+    found: dict[Hashable, Row] = {}
+    for a in allocations:
+        row = found.setdefault(key(a), {"bytes": 0, "count": 0})
+        row["bytes"] += a.size
+        row["count"] += 1
+    return found
+
+
+def rows(allocations: Iterable[oracle.Allocation], name: str, key: Any) -> list[Row]:
+    """All sums as the findings write them, most bytes first; ``name``: what the key is called there."""
+    return sorted(({name: k, **row} for k, row in sums(allocations, key).items()), key=lambda row: -row["bytes"])
+
+
+def by_category(live: list[oracle.Allocation]) -> list[Row]:
+    return rows(live, "category", category)
+
+
+def by_stack(live: list[oracle.Allocation]) -> list[Row]:
+    """With the category of most of each stack's bytes."""
+    parts = sums(live, lambda a: (a.stack, category(a)))
+    most: dict[oracle.Frames, tuple[int, str]] = {}
+    for (stack, what), row in sorted(parts.items(), key=lambda part: part[0][1]):  # of equal ones the first by name
+        if row["bytes"] > most.get(stack, (-1, ""))[0]:
+            most[stack] = row["bytes"], what
+    found = rows(live, "stack", lambda a: a.stack)
+    return [{**row, "function": function(row["stack"]) or NO_FRAMES, "category": most[row["stack"]][1]} for row in found]
+
+
+def live_at(device: oracle.Device, position: int) -> list[oracle.Allocation]:
+    return [device.allocations[i] for i in device.live_at(position)]

@@ -1,0 +1,233 @@
+"""Where there was room: holes by whether a request could use them, at a failure and where more was taken from the device.
+
+Built on the block oracle, with plain loops over the segments and blocks of one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import block_oracle
+import held_oracle
+import oracle
+from held_oracle import Row
+
+MIB = 1 << 20
+TAKES = ("segment_alloc", "segment_map")
+
+
+@dataclass
+class Room:
+    """One device's segments and blocks at any moment. ``settings``: the allocator's."""
+
+    device: oracle.Device
+    settings: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.blocks = block_oracle.Blocks(self.device, self.settings)
+        self._taking = [i for i, e in enumerate(self.device.events) if e["action"] in TAKES]
+        self._moments: dict[int, block_oracle.Moment] = {}
+
+    def at(self, position: int) -> block_oracle.Moment:
+        if position not in self._moments:
+            self._moments[position] = self.blocks.at(position)
+        return self._moments[position]
+
+    def parts(self, position: int) -> Row:
+        moment = self.at(position)
+        return {"rounding_bytes": moment.rounding, "inactive_split_bytes": moment.split, "wholly_free_bytes": moment.wholly_free}
+
+    def pool(self, segment: block_oracle.Segment, position: int) -> Any:
+        """What the record says of a segment's pool: where it was taken before the position, else where it is in the end."""
+        told = None
+        for i in self._taking:
+            event = self.device.events[i]
+            if i <= position and segment.start <= event["addr"] < segment.end:
+                told = event.get("pool_id", told)
+        for final in self.device.segments:
+            if segment.start <= final["address"] < segment.end:
+                told = final.get("segment_pool_id", told)
+        return None if told is None else tuple(told)
+
+    def reach(self, request: Row, position: int, *, occupied_only: bool = False) -> Row:
+        """Bytes in holes by why they are of no use to a request, and the largest hole of its own and of all."""
+        found = {"own": 0, "other_pool": 0, "other_stream": 0, "other_size": 0, "largest_own": 0, "largest": 0}
+        pool = tuple(request.get("pool_id") or (0, 0))
+        for segment, ranges in self.at(position).segments:
+            used = [r for r in ranges if r[2] >= 0]
+            if occupied_only and not used:
+                continue
+            if segment.expandable:
+                small = bool(used) and all(size <= MIB for _, size, _, _ in used)
+            else:
+                small = segment.end - segment.start <= 2 * MIB
+            for _, size, allocation, _ in ranges:
+                if allocation >= 0:
+                    continue
+                found["largest"] = max(found["largest"], size)
+                if (self.pool(segment, position) or pool) != pool:
+                    why = "other_pool"
+                elif segment.stream != request["stream"]:
+                    why = "other_stream"
+                elif small != (request["size"] <= MIB):
+                    why = "other_size"
+                else:
+                    why = "own"
+                    found["largest_own"] = max(found["largest_own"], size)
+                found[why] += size
+        return found
+
+    def pins(self, position: int) -> list[Row]:
+        """Stacks whose blocks alone keep a segment that has room, most of it first."""
+        found: dict[oracle.Frames, Row] = {}
+        for _, ranges in self.at(position).segments:
+            used = [r for r in ranges if r[2] >= 0]
+            free = sum(r[1] for r in ranges if r[2] < 0)
+            stacks = {self.device.allocations[r[2]].stack for r in used}
+            if len(stacks) == 1 and free:
+                row = found.setdefault(stacks.pop(), {"segments": 0, "free_bytes": 0, "held_bytes": 0})
+                row["segments"] += 1
+                row["free_bytes"] += free
+                row["held_bytes"] += sum(r[1] for r in used)
+        rows = [{"stack": s, "function": held_oracle.function(s) or held_oracle.NO_FRAMES, **row} for s, row in found.items()]
+        return sorted(rows, key=lambda row: -row["free_bytes"])
+
+    def emptiest(self, position: int) -> list[Row]:
+        """Segments in use that have room, most of it first."""
+        found = []
+        for segment, ranges in self.at(position).segments:
+            used, free = ([r[1] for r in ranges if (r[2] >= 0) is kind] for kind in (True, False))
+            if used and free:
+                row = {"address": segment.start, "size": segment.end - segment.start, "used": sum(used), "free": sum(free)}
+                found.append({**row, "largest_free": max(free), "blocks": len(used)})
+        return sorted(found, key=lambda row: (-row["free"], -row["address"]))
+
+    def records(self) -> list[int]:
+        """Events that took memory from the device and made more reserved than ever before."""
+        device, most, found = self.device, self.device.reserved[0], []
+        for i, event in enumerate(device.events):
+            if event["action"] in TAKES and device.reserved[i + 1] > most:
+                found.append(i)
+            most = max(most, device.reserved[i + 1])
+        return found
+
+    def request_behind(self, event: int) -> Row:
+        later = [e for e in self.device.events[event : event + 64] if e["action"] in ("alloc", "oom")]
+        return (later or [self.device.events[event]])[0]
+
+    def worst_growth(self) -> tuple[int, int] | None:
+        """(event, bytes in holes that the request could have used) of the worst, where it is worth a warning."""
+        device = self.device
+        least = max(64 * MIB, 0.25 * max(device.reserved))
+        bad = []
+        for event in self.records():
+            if device.reserved[event] - device.allocated[event] >= least:
+                bad.append((self.at(event - 1).split, -event))
+        for split, event in sorted(bad, reverse=True)[:8]:
+            request = self.request_behind(-event)
+            holes = self.reach(request, -event - 1, occupied_only=True)["own"]
+            if split >= least and holes >= max(least, request["size"]):
+                return -event, holes
+        return None
+
+
+def fragmentation(room: Room) -> Row | None:
+    """The evidence of the finding, with all rows; None where there is none."""
+    device = room.device
+    worst = room.worst_growth()
+    if worst is None:
+        most = max(device.reserved)
+        at = device.reserved.index(most) - 1
+        idle = most - device.peak_bytes
+        if idle < max(64 * MIB, 0.33 * most):
+            return None
+        return {"bytes": idle, "event": at, "reserved_bytes": most, "peak_bytes": device.peak_bytes, **room.parts(at)}
+    event, holes = worst
+    request = room.request_behind(event)
+    return {
+        "bytes": holes,
+        "event": event,
+        "asked_bytes": request["size"],
+        "reserved_bytes": device.reserved[event],
+        "allocated_bytes": device.allocated[event],
+        **room.parts(event - 1),
+        "usable_hole_bytes": holes,
+        "largest_hole_bytes": room.reach(request, event - 1, occupied_only=True)["largest_own"],
+        "segments": room.emptiest(event - 1),
+        "pinning_stacks": room.pins(event - 1),
+    }
+
+
+def failures(device: oracle.Device) -> list[list[int]]:
+    """``oom`` events, those of nearly the same moment together."""
+    groups: list[list[int]] = []
+    for i, event in enumerate(device.events):
+        if event["action"] != "oom":
+            continue
+        last = groups[-1][-1] if groups else None
+        near = last is not None and i - last <= 1000
+        if near and event.get("time_us") is not None:
+            near = event["time_us"] - device.events[last]["time_us"] <= 1_000_000
+        if near:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def piece(asked: int, expandable: bool) -> int:
+    """What the allocator takes from the device at once."""
+    unit = 20 * MIB if MIB < asked and (expandable or asked < 10 * MIB) else 2 * MIB
+    whole = 0
+    while whole < asked:
+        whole += unit
+    return max(whole, 2 * MIB)
+
+
+def locked_of(reach: Row) -> int:
+    return reach["other_pool"] + reach["other_stream"] + reach["other_size"]
+
+
+def in_pieces(asked: int, taken: int, device_free: int, reach: Row, pending: int) -> bool:
+    """Whether the request would have fitted into one hole of all that was free for it, alone or with the rest."""
+    if device_free >= max(asked, taken) or reach["largest_own"] >= asked:
+        return False
+    if reach["own"] + device_free >= asked:
+        return True
+    return locked_of(reach) + device_free < asked <= reach["own"] + locked_of(reach) + pending + device_free
+
+
+def oom(room: Room, group: list[int]) -> Row:
+    """The evidence of a failure, with all rows."""
+    device, event = room.device, group[0]
+    request = device.events[event]
+    expandable = room.settings.get("expandable_segments", any(s.expandable for s, _ in room.at(event).segments))
+    reach, moment, live = room.reach(request, event), room.at(event), held_oracle.live_at(device, event)
+    pending = sum(size for _, ranges in moment.segments for _, size, i, waits in ranges if i >= 0 and waits)
+    free = request.get("device_free")
+    own, locked, asked = reach["own"], locked_of(reach), request["size"]
+    return {
+        "bytes": asked,
+        "events": group,
+        "asked": [device.events[e]["size"] for e in group],
+        "asked_bytes": asked,
+        "device_free_bytes": free,
+        "device_piece_bytes": piece(asked, bool(expandable)),
+        "reserved_bytes": sum(s.end - s.start for s, _ in moment.segments),
+        "allocated_bytes": sum(a.size for a in live),
+        "unused_bytes": own + locked + moment.rounding,
+        "rounding_bytes": moment.rounding,
+        "own_hole_bytes": own,
+        "other_stream_bytes": reach["other_stream"],
+        "other_pool_bytes": reach["other_pool"],
+        "other_size_bytes": reach["other_size"],
+        "wholly_free_bytes": moment.wholly_free,
+        "pending_free_bytes": pending,
+        "largest_own_hole_bytes": reach["largest_own"],
+        "largest_hole_bytes": reach["largest"],
+        "stack": oracle.frames_of(request),
+        "categories": held_oracle.by_category(live),
+        "stacks": held_oracle.by_stack(live),
+        "pinning_stacks": room.pins(event) if in_pieces(asked, piece(asked, bool(expandable)), free or 0, reach, pending) else [],
+    }

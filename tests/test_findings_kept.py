@@ -1,0 +1,122 @@
+"""What is live at the end and was not before the trace: told as a fact, with its bytes, and never called a leak by itself."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+from cli import in_process as run
+from planted import frames_text, path_of, planted
+from scripted import MIB, Script
+
+import snapreport
+from snapreport.findings.kept import end_findings
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+
+WEIGHTS = (("/env/site-packages/torch/nn/modules/module.py", "_apply"), ("/app/train.py", "main"))
+LOG = (("/app/metrics.py", "log"), ("/app/train.py", "main"))
+
+
+def told(raw: dict[str, Any], folder: Path) -> list[Finding]:
+    path = folder / "kept.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    return kept(snapreport.load(path))
+
+
+def kept(snapshot: snapreport.Snapshot) -> list[Finding]:
+    return [f for f in findings(snapshot) if f.kind == "kept"]
+
+
+def script(events: int = 40) -> Script:
+    """Something comes and goes, and some of it stays."""
+    made = Script()
+    made.alloc("weights", 30 * MIB, *WEIGHTS)
+    for _ in range(events):
+        made.free(made.alloc("work", 8 * MIB, *LOG), *LOG)
+    for _ in range(3):
+        made.alloc("log", 5 * MIB, *LOG)
+    return made
+
+
+def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
+    (finding,) = told(script().raw(), tmp_path)
+    assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "sure"
+    assert finding.title == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67 % parameter and 33 % unknown"
+    assert finding.evidence["places"] == [
+        {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},
+        {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
+    ]
+    assert finding.evidence["first_half_bytes"] == 30 * MIB and "nothing else was live then" in finding.detail[0]
+    assert "main train.py:7 (30.0 MiB, 1×) and log metrics.py:7 (15.0 MiB, 3×)" in finding.detail[1]
+    assert "cannot be told" in finding.detail[2]
+
+
+def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
+    """The same run recorded later: weights from before the trace are told apart, and are new nowhere."""
+    raw = script().raw()
+    raw["device_traces"][0] = raw["device_traces"][0][1:]
+    (finding,) = told(raw, tmp_path)
+    assert finding.bytes == 15 * MIB and finding.evidence["older_bytes"] == 30 * MIB
+    assert "another 30.0 MiB were live before it and still are" in finding.detail[0]
+    raw["device_traces"][0] = raw["device_traces"][0][:-3]
+    assert told(raw, tmp_path) == [], "nothing that was allocated within the trace is left"
+
+
+def test_growth_is_told_as_the_leak_that_it_is() -> None:
+    snapshot = planted("leak")
+    leak, new = end_findings(snapshot, snapshot.timeline(0))
+    assert (leak.kind, new.kind) == ("leak", "kept")
+    assert new.evidence["leak_bytes"] == leak.bytes < new.bytes
+    assert "36.0 MiB of it grow step by step" in new.detail[2]
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("leak", {"leak": 0}),
+        ("leak", {"leak": 0, "cache_steps": 5}),
+        ("training", {"steps": 10}),
+        ("expandable", {"steps": 8}),
+        ("serving", {"events": 12_000}),
+        ("oom", {}),
+    ],
+    ids=str,
+)
+def test_known_good_patterns_are_no_leaks(preset: str, changes: dict[str, Any]) -> None:
+    """First-step optimizer state, caches that level off, parameters: told as what they are."""
+    snapshot = planted(preset, **changes)
+    (new,) = kept(snapshot)
+    assert new.severity == "info" and "leaks" not in new.title and new.evidence["leak_bytes"] == 0
+    assert new.bytes == snapshot.timeline(0).allocated[-1], "recorded from the start, so that all of it is new"
+    if new.evidence["steps"]:
+        assert "none is called a leak" in new.detail[2]
+    assert run("check", str(path_of(preset, **changes)), "--fail-on", "leak").code == 0
+
+
+def test_it_is_nothing_that_a_check_fails_on() -> None:
+    done = run("check", str(path_of("training")), "--fail-on", "kept")
+    assert done.code == 2 and "is no kind of finding" in done.err
+
+
+def test_real_ones(real_path: Path) -> None:
+    """On each real trace with allocations of its own; none of them fails a check for leaks."""
+    snapshot = snapreport.load(real_path)
+    for finding in kept(snapshot):
+        device = corpus.replayed(real_path)[finding.device]
+        new = [a for a in device.allocations if a.alloc_event >= 0 and a.free_event < 0]
+        assert finding.bytes == sum(a.size for a in new) and finding.severity == "info"
+        matching = snapshot.query(finding.link["query"])
+        assert int(matching.filter(matching["device"] == finding.device)["size"].sum()) == finding.bytes
+        held: dict[Any, int] = {}
+        for a in new:
+            held[a.stack] = held.get(a.stack, 0) + a.size
+        top = max(held.values())
+        frames = frames_text(snapshot, finding.stack)
+        tops = ["\n".join(f"{name} {file}:{line}" for file, line, name in stack) for stack, size in held.items() if size == top]
+        assert frames in tops and finding.evidence["stacks"][0]["bytes"] == top
+    if any(device.events for device in corpus.replayed(real_path).values()):
+        assert run("check", str(real_path), "--fail-on", "leak").code == 0

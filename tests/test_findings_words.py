@@ -1,0 +1,173 @@
+"""Every number in the sentences of a finding is one that the oracles have: as bytes, a count, or a share of a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import findings_oracle
+import held_oracle
+import oracle
+import pytest
+from expected import Case, case
+from held_oracle import Row
+from planted import path_of
+from test_findings_numbers import PLANTED, numeric
+
+from snapreport.findings.model import Finding
+
+TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|%|ms)\b| %|×)?")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+# Numbers that are no measurement: names of devices and settings, and what a rule says of itself.
+CONSTANTS = re.compile(r"cuda:\d+|\b(?:16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)")
+# Which block sizes are assumed is the blocks' matter, and tested there.
+ASSUMED = re.compile(r"The block sizes of .*? are assumed")
+
+
+def size_words(size: int) -> str:
+    """Three significant digits, halves up, by whole numbers alone."""
+    value, unit = Fraction(size), 0
+    while value >= Fraction(2047, 2) and unit + 1 < len(UNITS):
+        value, unit = value / 1024, unit + 1
+    digits = 0 if unit == 0 or value >= Fraction("99.95") else 1 if value >= Fraction("9.995") else 2
+    whole = int(value * 10**digits + Fraction(1, 2))
+    text = f"{whole // 10**digits}" + (f".{whole % 10**digits:0{digits}d}" if digits else "")
+    return f"{text} {UNITS[unit]}"
+
+
+def share_words(part: float, whole: float) -> str:
+    percent = 100 * part / whole
+    if not part:
+        return "0 %"
+    return "<0.1 %" if percent < 0.05 else f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+
+
+def names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("function", "place", "module"):
+                yield inner
+            elif key != "stack":
+                yield from names_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names_in(inner)
+
+
+def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
+    """What sentences say besides the evidence."""
+    device = found.devices[finding.device]
+    framed = sum(a.size for a in held_oracle.live_at(device, device.peak_event) if a.stack)
+    numbers: list[float] = [len(device.events), framed, abs(device.reconciliation_bytes), len(e.get("events", ())), *e.get("asked", ())]
+    if finding.kind == "peak":
+        numbers.append(e["peak_event"] - e["last_stretch"]["from_event"])
+    elif finding.kind == "oom" and "asked_bytes" in e:
+        holes = [e[f"{name}_bytes"] for name in ("own_hole", "other_stream", "other_pool", "other_size")]
+        numbers += [sum(holes), sum(holes[1:]), e["asked_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"]]
+    elif finding.kind == "oom":
+        numbers += [len(e["events"])]
+    elif "staircase" in e:
+        leaks = [found.expected(f)["evidence"] for f in found.found if f.kind == "leak" and f.device == finding.device]
+        every = sum(leak["bytes_per_step"] for leak in leaks if "bytes_per_step" in leak)
+        numbers += [every, (e["device_limit"] - device.peak_bytes) // max(1, every)]
+    elif "bursts" in e:
+        bursts, total = findings_oracle.bursts_of(device, found.stacks[finding.stack or 0], found.bounds(finding.device) or [])
+        numbers += [max(burst["steps"] for burst in bursts), sum(burst["bytes"] for burst in bursts) * 1e9 / total]
+    elif finding.kind == "churn":
+        numbers += churned(found, finding, e)
+    elif finding.kind == "advice":
+        numbers += advised(found, finding)
+    return numbers
+
+
+def churned(found: Case, finding: Finding, e: Row) -> list[float]:
+    """For whom, by function, and how often a stack frees and allocates one large size after warm-up."""
+    device, by_function, sizes = found.devices[finding.device], {}, {}
+    for row in e["stacks"]:
+        for key in ("bytes", "count"):
+            by_function.setdefault((held_oracle.function(row["stack"]), key), []).append(row[key])
+    for a in device.allocations:
+        if a.stack == e["stacks"][0]["stack"] and a.alloc_event >= e["warm_event"] and a.free_event >= 0:
+            sizes[a.size] = sizes.get(a.size, 0) + 1
+    return [*(sum(parts) for parts in by_function.values()), *sizes, *sizes.values()]
+
+
+def advised(found: Case, finding: Finding) -> list[float]:
+    device = found.devices[finding.device]
+    live = held_oracle.live_at(device, device.peak_event)
+    held = {row["category"]: row["bytes"] for row in held_oracle.by_category(live)}
+    groups = (("activation", "input", "temporary"), ("optimizer state", "parameter"))
+    numbers: list[float] = [device.peak_bytes, sum(bool(d.events) for d in found.devices.values()), *held.values()]
+    numbers += [sum(held.get(name, 0) for name in group) for group in groups]
+    if finding.evidence["rule"] == "pinned-rounding":
+        numbers.append(pinned(device))
+    for other in found.found:
+        if other.device == finding.device and other.kind in ("oom", "fragmentation", "churn"):
+            want = found.expected(other)["evidence"]
+            numbers += [n for _, n in numeric(want, "")] + more_numbers(found, other, want)
+    return numbers
+
+
+def pinned(device: oracle.Device) -> int:
+    """What the buffers at the peak took: a power of two each."""
+    return sum(1 << (a.size - 1).bit_length() for a in held_oracle.live_at(device, device.peak_event))
+
+
+def wholes(found: Case, finding: Finding, e: Row) -> list[float]:
+    """What shares are of."""
+    device = found.devices[finding.device]
+    times = [event.get("time_us") for event in device.events]
+    span = [max(times) - min(times)] if times and None not in times else []
+    told = [e[name] for name in ("allocated_bytes", "new_bytes") if name in e]
+    if finding.evidence.get("rule") == "pinned-rounding":
+        told.append(pinned(device))
+    return [device.peak_bytes, device.allocated[-1], 1e9, *told, *span]
+
+
+def check(path: Path) -> int:
+    """How many numbers were found in sentences, all of them known."""
+    found, count = case(path), 0
+    of_stacks = {held_oracle.function(stack) for stack in found.stacks}
+    for finding in found.found:
+        want = found.expected(finding)
+        e = want["evidence"]
+        numbers = [n for _, n in numeric(want, "")] + more_numbers(found, finding, e)
+        known = {size_words(int(n)) for n in numbers} | {f"{int(n):,}" for n in numbers} | {f"{int(n):,}×" for n in numbers}
+        known |= {share_words(n, whole) for n in numbers for whole in wholes(found, finding, e) if whole}
+        known |= {f"{n / 1e3:,.1f} ms" for n in numbers}
+        names = {*names_in(want), *names_in([found.plain(finding)]), *of_stacks}
+        pattern = re.compile("|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True))) or r"(?!)")
+        for line in (finding.title, *finding.detail, *finding.basis):
+            plain = CONSTANTS.sub("", ASSUMED.sub("", pattern.sub("", line)))
+            told = TOKEN.findall(plain)
+            count += len(told)
+            assert set(told) <= known, f"{sorted(set(told) - known)} in {line!r}"
+    return count
+
+
+def test_every_number_told(snapshot_path: Path) -> None:
+    found = case(snapshot_path)
+    assert check(snapshot_path) >= 3 * len(found.found)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_number_told_of_planted_causes(name: str) -> None:
+    preset, changes = PLANTED[name]
+    check(path_of(preset, **changes))
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (1_048_576, "1.00 MiB"), (12_426_629_128, "11.6 GiB"), (1_029_235_712, "982 MiB")],
+)
+def test_words(size: int, words: str) -> None:
+    assert size_words(size) == words
+
+
+def test_numbers_are_found_in_words() -> None:
+    """What this file would pass over must be little: the pattern finds sizes, counts, shares and times."""
+    text = "1,024 B in 3 of 12.5 MiB (<0.1 %), 2× 48.0 ms at event 3,485: 57 % of cuda:1"
+    assert TOKEN.findall(CONSTANTS.sub("", text)) == ["1,024 B", "3", "12.5 MiB", "<0.1 %", "2×", "48.0 ms", "3,485", "57 %"]

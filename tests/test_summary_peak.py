@@ -1,0 +1,124 @@
+"""What the peak is made of stands in the static summary and in a ticket's Markdown: by category, function and module path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import corpus
+import held_oracle
+import oracle
+import pytest
+from cli import in_process as run
+from planted import path_of, rewritten
+from test_findings_words import share_words, size_words
+
+import snapreport
+from snapreport.report.summary import Card, summarise
+
+HONEST = "A module stands as the file and line of its forward: frames hold no names of modules."
+KEYS = {
+    "category": held_oracle.category,
+    "function": lambda a: held_oracle.function(a.stack),
+    "module": lambda a: held_oracle.module_path(a.stack),
+}
+
+
+def cards(path: Path) -> dict[int, Card]:
+    """Of the devices with data, in their order."""
+    devices = corpus.replayed(path).items()
+    shown = [number for number, device in devices if device.events or device.allocations or max(device.reserved)]
+    return dict(zip(shown, summarise([snapreport.load(path)], "t").cards, strict=True))
+
+
+def cut(path: str) -> str:
+    places = path.split(" › ")
+    return path if len(places) <= 5 else " › ".join(["…", *places[-5:]])
+
+
+def all_of(device: oracle.Device, key: str) -> dict[str, int]:
+    """Bytes at the peak by what the summary calls it; what lies in no module left out."""
+    sums = held_oracle.sums(held_oracle.live_at(device, device.peak_event), KEYS[key])
+    rest = {str(name): row["bytes"] for name, row in sums.items() if name or key != "module"}
+    return {cut(name) if key == "module" else name or "no frames": size for name, size in rest.items()}
+
+
+def test_every_row(snapshot_path: Path) -> None:
+    """Five of the greatest and the rest, which add up; one row that has everything is told in words."""
+    for number, card in cards(snapshot_path).items():
+        device = corpus.replayed(snapshot_path)[number]
+        if not device.peak_bytes:
+            assert not card.parts
+            continue
+        parts = {part.key: part for part in card.parts}
+        for key in KEYS:
+            held = all_of(device, key)
+            greatest, total = sorted(held.values(), reverse=True), sum(held.values())
+            if not greatest or greatest[0] == device.peak_bytes:
+                assert key not in parts
+                assert "All of it is " in " ".join(card.peak)
+                continue
+            rows = parts[key].rows
+            named = [row for row in rows if row[2] != "others"]
+            want = [*greatest[:5], *[total - sum(greatest[:5])] * (total > sum(greatest[:5]))]
+            assert [(size, share) for size, share, _ in rows] == [(size_words(s), share_words(s, device.peak_bytes)) for s in want]
+            assert len(named) == min(5, len(greatest))
+            for size, _, name in named:
+                assert size_words(held[name]) == size
+            if key == "module":
+                assert parts[key].title == f"By module path, {share_words(total, device.peak_bytes)} of it"
+
+
+def test_the_page_says_it_with_scripts_off(report_of: Callable[..., Path], open_report: Callable[..., object]) -> None:
+    path = path_of("training", steps=2)
+    opened = open_report(report_of(path), java_script_enabled=False)
+    tables = opened.page.locator(".device .by table")
+    assert [t.split("\n")[0].split(",")[0] for t in tables.all_inner_texts()] == ["By category", "By function", "By module path"]
+    assert all(tables.nth(i).is_visible() for i in range(3))
+    assert HONEST in opened.page.locator(".legend").inner_text()
+    assert "model.py:178 › model.py:124" in tables.nth(2).inner_text()
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_report: Callable[..., object]) -> None:
+    """Nothing reaches out of its table, however long its names are."""
+
+    def rename(frame: dict) -> None:
+        if frame["name"] != "forward" and not frame["filename"].endswith("module.py"):
+            frame["name"] = "a_rather_long_name_of_a_function_that_someone_wrote_" + frame["name"]
+
+    path = rewritten(path_of("training", steps=1, layers=2), "long-names.pickle", rename)
+    opened = open_report(report_of(path), java_script_enabled=False, viewport={"width": width, "height": 800})
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    wide = "[...document.querySelectorAll('.by table')].filter(t => t.scrollWidth > t.parentElement.clientWidth + 1).length"
+    assert opened.page.evaluate(wide) == 0
+    if width == 360:
+        lefts = opened.page.evaluate("[...document.querySelectorAll('.by table')].map(t => t.getBoundingClientRect().left)")
+        assert len(set(lefts)) == 1, "below each other"
+
+
+def test_a_ticket_says_it(snapshot_path: Path) -> None:
+    text = run("stats", "--markdown", str(snapshot_path)).out
+    for card in cards(snapshot_path).values():
+        for part in card.parts:
+            line = next(line for line in text.splitlines() if line.startswith(f"- {part.title}: {part.rows[0][0]} ({part.rows[0][1]})"))
+            assert (HONEST in line) == (part.key == "module")
+            assert len(re.findall(r"B \(", line)) == min(3, len(part.rows))
+
+
+def test_without_frames_the_summary_says_so() -> None:
+    (card,) = cards(corpus.path_of("no-stacks")).values()
+    assert [part.key for part in card.parts] in ([], ["category"])
+    assert "without frames to tell functions and modules by." in card.peak[-1]
+
+
+def test_a_final_state_is_no_peak() -> None:
+    """Without a trace there is nothing to draw, and what is held is not called a peak."""
+    if "torch20_history_blocks.pickle" not in corpus.real_names():
+        pytest.skip(corpus.NO_REAL)
+    summary = summarise([snapreport.load(corpus.path_of("torch20_history_blocks.pickle"))], "t")
+    assert "held 11.0 GiB when the snapshot was taken" in summary.headline[0]
+    (card,) = summary.cards
+    assert not card.preview and card.doubts == ["Recorded without history: only the final state is known."]
+    assert card.peak == ["All of it is parameter, made by allocate pytorch_backend.py, with no module's forward in its frames."]

@@ -1,9 +1,11 @@
-"""``python -m benchmarks [sizes|peers|growth|findings]``: times, memory and sizes of the installed package, as tables.
+"""``python -m benchmarks [sizes|peers|switches|growth|findings]``: times, memory and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of the
         whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
         report, in turns in one run; then how the report opens and moves in Chromium
+switches
+        the same in Chromium: the first switch to each view, at the moment a report is ready, and a later one
 growth  10 thousand to 3 million events in two families: time, memory and bytes per event
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import findings, growth, peers, sizes
+from benchmarks import findings, growth, peers, sizes, switches
 from benchmarks.inputs import ROOT, generated, real
 from benchmarks.measure import empty_report
 
@@ -62,10 +64,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "growth", "findings"), default="sizes")
-    parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers)")
+    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings"), default="sizes")
+    parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
     parser.add_argument(
-        "--samples", nargs="*", metavar="PRESET[:EVENTS]", help="samples to generate and measure (sizes, peers)"
+        "--samples", nargs="*", metavar="PRESET[:EVENTS]", help="samples to generate and measure (sizes, peers, switches)"
     )
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; default 3")
     parser.add_argument("--most", type=int, default=growth.EVENTS[-1], metavar="EVENTS", help="where growth stops")
@@ -75,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        chromium(not options.no_browser and options.what in ("sizes", "peers")) as browser,
+        chromium(not options.no_browser and options.what in ("sizes", "peers", "switches")) as browser,
     ):
         folder = Path(scratch)
         empty = empty_report(folder) if options.what != "findings" else 0
@@ -90,6 +92,12 @@ def main() -> None:
             paths = options.snapshots or generated(folder, options.samples or ["large", "huge"])
             document["rows"] = [peers.compare(path, folder, browser, options.runs) for path in paths]
             print(peers.table(document["rows"]))
+        elif options.what == "switches":
+            if browser is None:
+                sys.exit("switches are measured in Chromium")
+            paths = options.snapshots or generated(folder, options.samples or list(switches.SAMPLES))
+            document["rows"] = [switches.measure(path, folder, browser, options.runs) for path in paths]
+            print(switches.table(document["rows"]))
         else:
             paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
             document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)

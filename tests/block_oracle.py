@@ -1,4 +1,5 @@
-"""Segments and blocks at any moment, worked out slowly from the raw events: for each moment, everything is looked through.
+"""Segments and blocks at any moment, worked out a second time from the raw events: one walk through them gives every block its
+size; for a moment, everything is looked through.
 
 Built on :mod:`oracle`, and like it importing nothing of snapreport. The rules are those of PyTorch's caching allocator: a
 request is rounded up to 512 bytes; the block keeps what is left of the free range it is cut from where that is not split
@@ -7,13 +8,15 @@ off (large blocks outside expandable segments: a remainder of at most 1 MiB); fr
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from dataclasses import dataclass
 from typing import Any
 
 import oracle
 
 MIB = 1 << 20
-Range = tuple[int, int]
+# Address, bytes, allocation id or -1 for free, pending free.
+Range = tuple[int, int, int, bool]
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,14 @@ class Segment:
 
 @dataclass
 class Moment:
-    """Segments by address, each with its ranges (address, bytes, allocation id or -1 for free, pending free)."""
+    """Segments by address, each with its ranges; ``outside``: live blocks that begin in no segment. Else bytes."""
 
-    segments: list[tuple[Segment, list[tuple[int, int, int, bool]]]]
+    segments: list[tuple[Segment, list[Range]]]
+    outside: list[Range]
     rounding: int
     split: int
     wholly_free: int
     largest_free: int
-    outside: int
 
 
 def segments_by_position(device: oracle.Device) -> list[list[Segment]]:
@@ -84,12 +87,32 @@ class Blocks:
         limit = settings.get("max_split_size", -1)
         self.max_split = limit if 0 < limit < 1 << 62 else None
         self.expandable = bool(settings.get("expandable_segments"))
-        self.sizes = [self._size(i) for i in range(len(device.allocations))]
+        self.sizes = self._walk()
+
+    def _walk(self) -> list[int]:
+        """Replay once, in order: the block of each allocation is cut when it is born, from what is free then."""
+        allocations, events = self.device.allocations, self.device.events
+        sizes = [0] * len(allocations)
+        born: dict[int, list[int]] = {}
+        gone: dict[int, list[int]] = {}
+        for i, a in enumerate(allocations):
+            born.setdefault(a.alloc_event, []).append(i)
+            gone.setdefault(a.free_event if a.free_event >= 0 else len(events), []).append(i)
+        live: list[int] = []
+        for position in range(-1, len(events)):
+            for i in gone.get(position, ()):
+                live.remove(allocations[i].addr)
+            for i in born.get(position, ()):
+                insort(live, allocations[i].addr)
+            for i in born.get(position, ()):
+                sizes[i] = self._size(i, live)
+        return sizes
 
     def _holder(self, addr: int, position: int) -> Segment | None:
         return next((s for s in self.segments[position + 1] if s.start <= addr < s.end), None)
 
-    def _size(self, number: int) -> int:
+    def _size(self, number: int, live: list[int]) -> int:
+        """Bytes of a block when it is born; ``live``: addresses of all that live then, ascending."""
         a = self.device.allocations[number]
         size, born = rounded(a.size), a.alloc_event
         holder = self._holder(a.addr, born)
@@ -100,8 +123,8 @@ class Blocks:
         if size <= MIB or self.expandable or holder.expandable:
             return size
         behind = a.addr + size
-        others = [b.addr for b in self.device.allocations if b.addr >= behind and b.lives_at(born) and b is not a]
-        left = min([holder.end, *others]) - behind
+        above = live[bisect_right(live, a.addr) :][:1]
+        left = min([holder.end, *above]) - behind
         if left > 0 and (left <= MIB or (self.max_split is not None and size >= self.max_split)):
             return size + left
         if born < 0 and left > 0:
@@ -114,18 +137,17 @@ class Blocks:
     def at(self, position: int) -> Moment:
         """Everything at a position (-1: before the first event)."""
         live = sorted((self.device.allocations[i].addr, i) for i in self.device.live_at(position))
-        moment, placed = Moment([], 0, 0, 0, 0, 0), set()
+        moment = Moment([], [], 0, 0, 0, 0)
+        ranges_of = {i: self._range(i, position) for _, i in live}
         for segment in sorted(self.segments[position + 1], key=lambda s: s.start):
             inside = [(addr, i) for addr, i in live if segment.start <= addr < segment.end]
-            ranges: list[tuple[int, int, int, bool]] = []
+            ranges: list[Range] = []
             cursor = segment.start
             for addr, i in inside:
-                a = self.device.allocations[i]
                 if addr > cursor:
                     ranges.append((cursor, addr - cursor, -1, False))
-                ranges.append((addr, self.sizes[i], i, 0 <= a.free_requested_event <= position))
+                ranges.append(ranges_of.pop(i))
                 cursor = max(cursor, addr + self.sizes[i])
-                placed.add(i)
             if cursor < segment.end:
                 ranges.append((cursor, segment.end - cursor, -1, False))
             free = [size for _, size, i, _ in ranges if i < 0]
@@ -136,5 +158,9 @@ class Blocks:
                 moment.wholly_free += segment.end - segment.start
             moment.segments.append((segment, ranges))
         moment.rounding = sum(self.sizes[i] - self.device.allocations[i].size for _, i in live)
-        moment.outside = len(live) - len(placed)
+        moment.outside = list(ranges_of.values())
         return moment
+
+    def _range(self, number: int, position: int) -> Range:
+        a = self.device.allocations[number]
+        return a.addr, self.sizes[number], number, 0 <= a.free_requested_event <= position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import block_oracle
 import oracle
 
 
@@ -24,6 +25,18 @@ def at_address(device: oracle.Device, of: int) -> tuple[int | None, int | None]:
         elif b.alloc_event >= end(a) and (after is None or b.alloc_event < device.allocations[after].alloc_event):
             after = i
     return before, after
+
+
+def beside(device: oracle.Device, segments: list[list[block_oracle.Segment]], of: int) -> tuple[Any, int | None, int | None]:
+    """(its segment when it begins to live, who lives next under it there, and next above it)."""
+    a = device.allocations[of]
+    around = [s for s in segments[a.alloc_event + 1] if s.start <= a.addr < s.end]
+    if not around:
+        return None, None, None
+    live = [i for i in device.live_at(a.alloc_event) if around[0].start <= device.allocations[i].addr < around[0].end]
+    inside = sorted(live, key=lambda i: device.allocations[i].addr)
+    at = inside.index(of)
+    return around[0], inside[at - 1] if at else None, inside[at + 1] if at + 1 < len(inside) else None
 
 
 def siblings(device: oracle.Device, of: int) -> dict[str, Any]:

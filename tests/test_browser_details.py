@@ -10,7 +10,8 @@ from typing import Any
 
 import corpus
 import pytest
-from details_oracle import at_address, siblings
+from block_oracle import segments_by_position
+from details_oracle import at_address, beside, siblings
 
 import snapreport
 
@@ -38,11 +39,12 @@ def links(opened: Any, label: str) -> list[int]:
     )
 
 
-@pytest.mark.parametrize("name", ["training", "truncated", "overlap"])
+@pytest.mark.parametrize("name", ["training", "truncated", "overlap", "expandable"])
 def test_details_equal_the_oracle(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     path = corpus.path_of(name)
     device = corpus.replayed(path)[0]
     steps = snapreport.load(path).steps(0).rows(named=True)
+    segments = segments_by_position(device)
     opened = open_report(report_of(path))
     chosen = random.Random(name).sample(range(len(device.allocations)), 8)
     for i in [*chosen, 0, len(device.allocations) - 1]:
@@ -63,6 +65,10 @@ def test_details_equal_the_oracle(name: str, report_of: Callable[..., Path], ope
         before, after = at_address(device, i)
         assert links(opened, "Address before") == ([] if before is None else [before])
         assert links(opened, "Address after") == ([] if after is None else [after])
+        segment, below_it, above_it = beside(device, segments, i)
+        assert (f"at {segment.start:#x}" in told["Segment"]) if segment else "Segment" not in told
+        assert links(opened, "Below in it") == ([] if below_it is None else [below_it])
+        assert links(opened, "Above in it") == ([] if above_it is None else [above_it])
         check_steps(told.get("Steps", ""), a, steps, len(device.events))
         check_siblings(opened, device, i)
 

@@ -74,7 +74,8 @@ def test_useful_with_scripts_off(
             assert size_words(size) in text
             named = [name for filename, _, name in frames if filename.endswith(".py")]
             assert not named or any(name in text for name in named), "a stack is named by a frame of its own"
-    assert opened.page.locator("svg").count() >= len([d for d in devices if d.events])
+    # The curve of a single event says nothing that the numbers do not.
+    assert opened.page.locator("svg").count() >= len([d for d in devices if len(d.events) > 1])
     assert opened.page.locator("#app").is_hidden()
     assert not re.search(r"undefined|NaN|None|\{\{|\}\}", text)
 

@@ -16,7 +16,8 @@ from snapreport.packing import base85
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
-APPLICATION = "app.js.gz"
+# Bundles by the name of the blob that each lies in; both are gzipped.
+CODE = {"application": "app.js.gz", "views": "views.js.gz"}
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -31,7 +32,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src 'sha256-{_digest(boot.encode('utf-8'))}' 'sha256-{_application_digest()}' blob: 'wasm-unsafe-eval'",
+            f"script-src 'sha256-{_digest(boot.encode('utf-8'))}' {_code_digests()} blob: 'wasm-unsafe-eval'",
             "worker-src blob:",
             "style-src 'unsafe-inline'",
             "img-src data: blob:",
@@ -44,7 +45,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
         payload=payload,
         policy=policy,
         style=Markup(style),
-        code={name: Markup(_code(file)) for name, file in (("application", APPLICATION), ("views", "views.js.br"))},
+        code={name: Markup(_code(file)) for name, file in CODE.items()},
         boot=Markup(boot),
     )
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode("utf-8")
@@ -73,9 +74,9 @@ def _digest(text: bytes) -> str:
 
 
 @cache
-def _application_digest() -> str:
-    """Of the application as the boot script unpacks it: the policy lets nothing else run."""
-    return _digest(gzip.decompress(_built(APPLICATION)))
+def _code_digests() -> str:
+    """Of the bundles as the page unpacks them: the policy lets nothing else run."""
+    return " ".join(f"'sha256-{_digest(gzip.decompress(_built(file)))}'" for file in CODE.values())
 
 
 @cache

@@ -223,7 +223,9 @@ def _headline(timeline: DeviceTimeline, card: Card) -> str:
     text = f"{card.name} {what}, with {bytes_text(int(timeline.reserved[timeline.peak_event + 1]))} reserved."
     named = next((line for line in card.stacks if line.told), None)
     if named:
-        text += f" {named.share} of it came from {named.told}."
+        # What a C++ function takes is longer than its name, and tells less.
+        told = named.told.replace("(anonymous namespace)::", "").partition("(")[0] if "::" in named.told else named.told
+        text += f" {named.share} of it came from {told}."
     return text
 
 

@@ -12,7 +12,7 @@ import { parse } from './search/grammar'
 import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
-  /** Settled once the first view is painted from real data. */
+  /** Settled once the first view is painted from real data, and the code of the others has run. */
   ready: Promise<void>
   devices(): number[]
   stats(device: number): StatsJson
@@ -54,7 +54,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
   }
   const opened = opening.then((got) => (parts = got))
   const api: PublicApi = {
-    ready: opened.then(({ controller }) => controller.firstPaint),
+    ready: opened.then(({ controller }) => controller.ready),
     devices: () => deviceNumbers(now().client),
     stats: (device) => stats(now().client, indexOf(now().client, device)),
     async setView(patch) {

@@ -48,8 +48,8 @@ export interface Controller {
   setView(patch: ViewPatch): Promise<void>
   getView(): ViewState
   drawn(): Drawn
-  /** Settled once the first view is painted from real data. */
-  firstPaint: Promise<void>
+  /** Settled once the first view is painted from real data, and the code of the others has run. */
+  ready: Promise<void>
   testContextLoss(): void
   /** What the view on screen shows, as plain values, for the tests. */
   debugView(): unknown

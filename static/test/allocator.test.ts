@@ -5,6 +5,7 @@ import { type Replay, replayOf } from '../src/allocator/replay'
 import { roundedSize, rulesOf } from '../src/allocator/rounding'
 import { stateAt } from '../src/allocator/state'
 import { SuccessorSet } from '../src/allocator/successor'
+import { addressAt, addressAxisOf, ticksOf } from '../src/views/segments/address-axis'
 import { allocatorTrace, BASE, type MadeTrace, type TraceWish, type TrueSegment } from './allocator-trace'
 import { random } from './trace'
 
@@ -133,4 +134,23 @@ test('what lies in no known segment is shown apart and counted', () => {
   assert.ok(state.totals.outside > 0 && state.row.every((row) => row === -1))
   assert.equal(state.totals.outsideBytes, data.allocated[data.P - 1])
   assert.ok(state.blockId.every((id) => id >= 0) && state.start[0] >= 0 && BASE > 0)
+})
+
+test('addresses beside the map over time are those of their places, in sight and apart', () => {
+  for (const { trace: { data, settings } } of TRACES) {
+    const axis = addressAxisOf(replayOf(data, settings))
+    const r = random(data.N)
+    for (let round = 0; round < 40; round++) {
+      const from = round === 0 ? 0 : r() * axis.length * 0.9
+      const to = round === 0 ? axis.length : from + Math.max(4096, r() ** 4 * (axis.length - from))
+      const room = (to - from) / 25
+      const ticks = ticksOf(axis, [from, to], room)
+      const places = ticks.map(({ place }) => place).sort((a, b) => a - b)
+      assert.ok(places.every((place, i) => place >= from && place <= to && (i === 0 || place - places[i - 1] >= room * 0.999)))
+      for (const { place, address } of ticks) assert.ok(Math.abs(addressAt(axis, place + 0.25) - address) < 1, `${place} of ${axis.length}`)
+      // A window that begins in a stretch and is full of it has several.
+      const inside = axis.start.findIndex((_, i) => axis.place[i] <= from && axis.place[i] + axis.end[i] - axis.start[i] >= to)
+      if (inside >= 0) assert.ok(ticks.length >= 2)
+    }
+  }
 })

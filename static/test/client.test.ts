@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { replayOf } from '../src/allocator/replay'
 import { installApi, type PublicApi } from '../src/api'
 import type { Controller, ViewPatch } from '../src/controller'
 import { openClient } from '../src/data/client'
@@ -78,6 +79,16 @@ test('the times of a large device are read when first looked at', async () => {
   assert.equal((await damaged.device(0)).timeUs, null)
 })
 
+test('a replay comes back as it is worked out here, whether the page or a tile asked for the device first', async () => {
+  const client = await open()
+  const expected = replayOf(await client.device(0), client.manifest.snapshots[0]?.settings)
+  assert.deepEqual(await client.replay(0), expected)
+  assert.ok(expected.address.length > 0 && expected.bornAt.some((id) => id >= 0))
+  const other = await open()
+  other.deviceNow(0)
+  assert.deepEqual({ ...(await other.replay(0)), data: null }, { ...expected, data: null })
+})
+
 test('the latest tile is served first, and a cancelled one not at all', async () => {
   const client = await open()
   await client.device(0)
@@ -105,7 +116,7 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
     setView: async (patch) => void patches.push(patch),
     getView: () => ({ device: 0, view: 'timeline', x: [0, 1], y: [0, 1], axis: 'event', select: null, query: '', at: null, colour: 'stack', options: {} }),
     drawn: () => ({ level: 0, triangles: 2, exact: true, tiles: 1, pending: 0 }),
-    firstPaint: Promise.resolve(),
+    ready: Promise.resolve(),
     testContextLoss: () => {},
     debugView: () => null,
   }

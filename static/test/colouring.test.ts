@@ -11,6 +11,7 @@ import { tileSpans } from '../src/layout/spans'
 import { layOutTile } from '../src/layout/tile'
 import { evaluateQuery } from '../src/search/matches'
 import { COLOURS } from '../src/ui/state'
+import { shortName } from '../src/ui/format'
 import { makeColouring } from '../src/views/colouring'
 import { categoryColour, namedColour, rampColour } from '../src/views/colours/palettes'
 import { byBytes, heldAt, keysUsed } from '../src/views/colours/held'
@@ -205,4 +206,17 @@ test('categories can be told apart with any kind of colour vision, and classes c
     for (let i = 1; i < 23; i++) assert.ok(dark ? lightness[i] > lightness[i - 1] : lightness[i] < lightness[i - 1])
     assert.equal(new Set(Array.from({ length: 40 }, (_, i) => namedColour(i, dark).join())).size, 40)
   }
+})
+
+test('names of C++ functions are told by their ends, others as they are', () => {
+  const cases = [
+    ['torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)', 'DivBackward0::apply'],
+    ['at::Tensor at::_sum_to<c10::SymInt>(at::Tensor, c10::ArrayRef<c10::SymInt>, bool)', 'at::_sum_to'],
+    ['at::native::(anonymous namespace)::fill(at::Tensor&)  Fill.cpp:12', 'native::fill  Fill.cpp:12'],
+    ['std::function<void ()>::operator()() const', 'function::operator'],
+    ['forward  modules/linear.py:134', 'forward  modules/linear.py:134'],
+    ['::', '::'],
+    ['activation', 'activation'],
+  ]
+  for (const [name, short] of cases) assert.equal(shortName(name), short)
 })

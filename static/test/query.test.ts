@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/model'
-import { QueryError } from '../src/search/fields'
+import { QueryError, type Text } from '../src/search/fields'
 import { parse } from '../src/search/grammar'
 import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
+import { FramePostings } from '../src/search/postings'
 import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
 import { stepsOf } from '../src/steps/steps'
 import { holds, StringIndex } from '../src/search/strings'
 import { suggest, wordAt } from '../src/search/suggest'
-import { withFrame } from '../src/search/texts'
+import { StackTexts } from '../src/search/texts'
 import { info, random, randomDevice } from './trace'
 
 test('the string index finds what a look at every string finds', () => {
@@ -34,10 +35,50 @@ const trie: StackTrie = {
 }
 const stacks = { count: 4, trie } as unknown as Stacks
 
-test('a mark on a frame reaches every stack that holds it', () => {
-  assert.deepEqual([...withFrame(trie, Uint8Array.of(1, 0))], [0, 1, 1, 0])
-  assert.deepEqual([...withFrame(trie, Uint8Array.of(0, 1))], [0, 0, 1, 1])
-  assert.deepEqual([...withFrame(trie, Uint8Array.of(0, 0))], [0, 0, 0, 0])
+test('a frame names every stack that holds it', () => {
+  const postings = new FramePostings(trie)
+  assert.deepEqual([...postings.having([0])], [0, 1, 1, 0])
+  assert.deepEqual([...postings.having([1])], [0, 0, 1, 1])
+  assert.deepEqual([...postings.having([])], [0, 0, 0, 0])
+  assert.deepEqual([...postings.having([1, 0])], [0, 1, 1, 1])
+})
+
+test('stacks by frame, file, function, place and line equal a walk along every stack', () => {
+  const r = random(7)
+  const pick = (below: number): number => Math.floor(r() * below)
+  for (let round = 0; round < 60; round++) {
+    // Few frames recur within a stack, many are rare: both ways of finding stacks are taken.
+    const frames = 1 + pick(round % 2 ? 6 : 400)
+    const nodes = pick(500)
+    const files = 1 + pick(round % 3 ? 5 : 300)
+    const filenames = Array.from({ length: files }, (_, i) => `dir${i % 7}/file${i}.py`)
+    const names = Array.from({ length: files }, (_, i) => `fn${i}`)
+    const codes = (count: number, below: number): number[] => Array.from({ length: count }, () => pick(below))
+    const some: StackTrie = {
+      ...trie,
+      frameOf: Int32Array.from(codes(nodes, frames)),
+      caller: Int32Array.from({ length: nodes }, (_, node) => pick(node + 1) - 1),
+      leaf: Int32Array.from(codes(1 + pick(300), nodes + 1), (node) => node - 1),
+      frames: { filenames, names, file: Uint32Array.from(codes(frames, files)), name: Uint32Array.from(codes(frames, files)), line: Int32Array.from(codes(frames, 9)) },
+    }
+    const { file, name, line } = some.frames
+    const walked = (is: (frame: number) => boolean): number[] => Array.from(some.leaf, (leaf) => {
+      for (let node = leaf; node >= 0; node = some.caller[node]) if (is(some.frameOf[node])) return 1
+      return 0
+    })
+    const postings = new FramePostings(some)
+    for (const wanted of [[pick(frames)], codes(pick(20), frames), Array.from({ length: frames }, (_, frame) => frame)]) {
+      assert.deepEqual([...postings.having(wanted)], walked((frame) => wanted.includes(frame)))
+    }
+    const texts = StackTexts.of({ count: some.leaf.length, trie: some } as unknown as Stacks)
+    const text = (part: string, place: { parts: string[]; line: number } | null = null): Text => ({ kind: 'text', parts: [part], place })
+    const part = String(pick(files))
+    assert.deepEqual([...texts.holding('file', text(part))], walked((frame) => filenames[file[frame]].includes(part)))
+    assert.deepEqual([...texts.holding('func', text(part))], walked((frame) => names[name[frame]].includes(part)))
+    assert.deepEqual([...texts.holding('either', text('none', { parts: [part], line: 4 }))], walked((frame) => filenames[file[frame]].includes(part) && line[frame] === 4))
+    assert.deepEqual([...texts.onLine(2, 3)], walked((frame) => line[frame] === 2 || line[frame] === 3))
+    assert.deepEqual(texts.distinct('func', part), names.filter((text) => text.includes(part)))
+  }
 })
 
 test('masks, counts and bytes equal a look at every allocation', () => {

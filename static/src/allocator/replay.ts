@@ -4,7 +4,7 @@
 // A trace holds the bytes that were asked for. Where a free range is taken whose remainder is too small to be split off,
 // the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
 
-import type { DeviceData } from '../data/model'
+import type { DeviceData, DeviceInfo } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
 import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
 import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
@@ -36,13 +36,30 @@ export interface Replay {
   outside: number
 }
 
-const made = new WeakMap<DeviceData, Replay>()
+/** What it is made from. */
+export type Recorded = Lives & Places
+export type Lives = Pick<DeviceData, 'N' | 'P' | 'start' | 'end' | 'size'>
+export type Places = Pick<DeviceData, 'pool' | 'addrHi' | 'addrLo' | 'segments' | 'other'>
 
-/** The replay of a device, made once. `settings`: those of its snapshot. */
+/** What is worked out, which may be elsewhere than where it is used. */
+export type Replayed = Omit<Replay, 'data' | 'space'>
+
+export function placesOf({ pool, addrHi, addrLo, segments, other }: DeviceData): Places {
+  return { pool, addrHi, addrLo, segments, other }
+}
+
+/** `settings`: those of the device's snapshot. */
+export function replay(recorded: Recorded, info: DeviceInfo, settings: Record<string, unknown> | undefined): Replayed {
+  return new Walk(recorded, info, rulesOf(settings, info.kind)).run()
+}
+
+/** The replay of a device, worked out here and now. */
 export function replayOf(data: DeviceData, settings: Record<string, unknown> | undefined): Replay {
-  let replay = made.get(data)
-  if (!replay) made.set(data, (replay = new Walk(data, rulesOf(settings, data.info.kind)).run()))
-  return replay
+  return completeReplay(data, replay(data, data.info, settings))
+}
+
+export function completeReplay(data: DeviceData, replayed: Replayed): Replay {
+  return { ...replayed, data, space: addressSpaceOf(data) }
 }
 
 /** Addresses were left out of the file, or there are none: nothing can be laid out. */
@@ -51,9 +68,9 @@ export function hasAddresses(data: DeviceData): boolean {
 }
 
 class Walk {
-  private readonly data: DeviceData
+  private readonly data: Recorded
   private readonly rules: Rules
-  private readonly replay: Replay
+  private readonly replay: Replayed
   /** Distinct addresses, ascending, and which of them each allocation has. */
   private readonly addresses: Float64Array
   private readonly rank: Int32Array
@@ -72,7 +89,7 @@ class Walk {
   /** Large blocks from before the trace whose remainder is not known yet. */
   private readonly open: Uint8Array
 
-  constructor(data: DeviceData, rules: Rules) {
+  constructor(data: Recorded, info: DeviceInfo, rules: Rules) {
     this.data = data
     this.rules = rules
     const { N, P } = data
@@ -93,11 +110,11 @@ class Walk {
       if (data.start[id] > 0) bornAt[data.start[id]] = id
       if (data.end[id] < P) endedAt[data.end[id]] = id
     }
-    const segments = segmentHistory(data, space)
+    const segments = segmentHistory(data, info, space)
     this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(addresses, start))
     this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(addresses, end))
     this.replay = {
-      data, space, address, order, bornAt, endedAt, segments,
+      address, order, bornAt, endedAt, segments,
       orderStart: order.map((id) => data.start[id]),
       orderEnd: order.map((id) => data.end[id]),
       block: new Float64Array(N),
@@ -109,7 +126,7 @@ class Walk {
     }
   }
 
-  run(): Replay {
+  run(): Replayed {
     const { replay, data } = this
     const { P, start } = data
     const { segments, bornAt, endedAt, whollyFree } = replay
@@ -134,7 +151,7 @@ class Walk {
       whollyFree[s] = free
     }
     this.sumRounding()
-    settleKinds(replay)
+    settleKinds(replay, data)
     return replay
   }
 
@@ -264,7 +281,7 @@ class Walk {
 }
 
 /** Kinds and pools of segments that only the trace knows, from what lay in them. */
-function settleKinds({ segments, segment, data }: Replay): void {
+function settleKinds({ segments, segment }: Replayed, data: Recorded): void {
   for (let id = 0; id < data.N; id++) {
     const row = segment[id]
     if (row >= 0 && segments.pool[row] === 0) segments.pool[row] = data.pool[id]
@@ -278,22 +295,35 @@ function byPosition(positions: Int32Array, P: number): Int32Array {
   return rows.sort((a, b) => positions[a] - positions[b] || a - b)
 }
 
+/** Distinct addresses, ascending; which of them each allocation has; and the ids by address. */
 function rankByAddress(address: Float64Array): { addresses: Float64Array; rank: Int32Array; order: Int32Array } {
   const N = address.length
-  const addresses = address.slice().sort()
-  let distinct = 0
-  for (let i = 0; i < N; i++) if (i === 0 || addresses[i] !== addresses[i - 1]) addresses[distinct++] = addresses[i]
   const rank = new Int32Array(N)
-  const first = new Int32Array(distinct + 1)
-  const unique = addresses.slice(0, distinct)
+  // Allocators hand the same addresses out again and again: distinct ones are found first, and only those are sorted.
+  const found = new Float64Array(N)
+  const known = new Map<number, number>()
   for (let id = 0; id < N; id++) {
-    rank[id] = firstAtOrAbove(unique, address[id])
+    let number = known.get(address[id])
+    if (number === undefined) {
+      number = known.size
+      found[number] = address[id]
+      known.set(address[id], number)
+    }
+    rank[id] = number
+  }
+  const distinct = known.size
+  const addresses = found.slice(0, distinct).sort()
+  const rankOf = new Int32Array(distinct)
+  for (let at = 0; at < distinct; at++) rankOf[at] = firstAtOrAbove(addresses, found[at])
+  const first = new Int32Array(distinct + 1)
+  for (let id = 0; id < N; id++) {
+    rank[id] = rankOf[rank[id]]
     first[rank[id] + 1]++
   }
   for (let r = 0; r < distinct; r++) first[r + 1] += first[r]
   const order = new Int32Array(N)
   for (let id = 0; id < N; id++) order[first[rank[id]]++] = id
-  return { addresses: unique, rank, order }
+  return { addresses, rank, order }
 }
 
 /** Index of the first value that is not below `wanted`. */

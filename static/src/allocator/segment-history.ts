@@ -3,7 +3,7 @@
 // A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped;
 // what a snapshot calls its segments are the contiguous mapped ranges, so a range that grows or shrinks is a new row.
 
-import type { DeviceData } from '../data/model'
+import type { DeviceData, DeviceInfo } from '../data/model'
 import type { AddressSpace } from './address'
 import { SMALL_BUFFER } from './rounding'
 
@@ -37,8 +37,8 @@ interface Row {
   expandable: number
 }
 
-export function segmentHistory(data: DeviceData, space: AddressSpace): SegmentHistory {
-  const { segments, other, info, P } = data
+export function segmentHistory(data: Pick<DeviceData, 'segments' | 'other' | 'P'>, info: DeviceInfo, space: AddressSpace): SegmentHistory {
+  const { segments, other, P } = data
   const fixed = new Map<number, Row>()
   const mapped = new Ranges()
   const rows: Row[] = []

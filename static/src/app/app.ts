@@ -1,5 +1,6 @@
 // The app: builds the page's interactive part, keeps state, address and views together.
 
+import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
 import type { DataClient } from '../data/model'
 import { FONT } from '../views/timeline/overlay'
@@ -21,6 +22,12 @@ import { COLOURS, type ColourBy, type State, Store, VIEWS, type ViewName } from 
 import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 
+/**
+ * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, so that a
+ * switch finds it. In a larger one that would hold up tiles, and take memory (24 bytes an event, 33 an allocation) that many
+ * readers never need.
+ */
+const EVENTS_AHEAD = 1 << 18
 /** How long the window must rest before it is told to screen readers. */
 const ANNOUNCE_AFTER_MS = 700
 
@@ -39,7 +46,7 @@ export function startApp(client: DataClient, root: HTMLElement): Controller {
 }
 
 class App implements Controller {
-  readonly firstPaint: Promise<void>
+  readonly ready: Promise<void>
   private readonly client: DataClient
   private readonly store: Store
   private readonly timeline: TimelineView
@@ -114,10 +121,12 @@ class App implements Controller {
     bindHash(this.store, start, client.devices.length)
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
-    this.firstPaint = this.settled()
-    // The other views' code comes once the first picture is there, so that a switch finds it ready.
-    void this.firstPaint.then(() => setTimeout(() => void this.stage.load().catch(() => {}), 300))
+    const painted = this.settled()
     this.showDevice()
+    // The other views' code comes behind what the first picture needs, and runs once that is there: a switch finds it ready.
+    // Where it cannot be had, whoever switches is told.
+    this.stage.fetch().catch(() => {})
+    this.ready = painted.then(() => this.stage.load().catch(() => {}))
     this.render()
   }
 
@@ -247,6 +256,7 @@ class App implements Controller {
         if (this.store.state.device !== info.index) return
         this.timeline.setDevice(info.index, data, stacks)
         this.render()
+        if (info.events <= EVENTS_AHEAD && hasAddresses(data)) this.stage.replayOf(info.index)
       },
       (error: unknown) => this.tell(`This device cannot be read: ${messageOf(error)}`),
     )

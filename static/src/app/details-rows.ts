@@ -1,5 +1,6 @@
 // The table of facts in the details panel.
 
+import { neighboursOf } from '../allocator/neighbours'
 import type { DeviceData } from '../data/model'
 import { formatAddress, formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import { offsetOf } from '../layout/pick'
@@ -28,6 +29,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
   const alloc = data.start[id] - 1
   const free = data.end[id] === data.P ? -1 : data.end[id] - 1
   const held = info.leftOut.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
+  const beside = info.leftOut.includes('addr_lo') ? null : neighboursOf(data, id)
   const kept = <T>(column: string, value: () => T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value())
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
@@ -48,6 +50,9 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],
     ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
     ['Address after', kept('addr_lo', () => neighbour(scene, held.after, links, free < 0 ? 'still held' : 'nothing recorded'))],
+    ['Segment', beside && h('span', {}, `${formatBytes(beside.bytes)} at `, h('span', { class: 'mono' }, beside.segment), h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins'))],
+    ['Below in it', beside && neighbour(scene, beside.below, links, 'nothing')],
+    ['Above in it', beside && neighbour(scene, beside.above, links, 'nothing')],
     ['Number', formatCount(id)],
   ]
 }
@@ -65,7 +70,6 @@ function livedOf(data: DeviceData, id: number): string {
 }
 
 function neighbour(scene: Scene, id: number, links: Links, none: string): Node | string {
-  if (scene.info.events === 0) return none
   if (id < 0) return none
   const data = scene.data!
   const top = scene.stacks?.top(data.stack[id])

@@ -77,7 +77,10 @@ export class DetailsPanel {
     const freeOnly = !traced && data.end[id] < data.P
     parts.push(...this.stackPart(stacks, data.stack[id], freeOnly ? 'Stack of its free' : 'Stack'))
     const freeStack = data.freeStack[id]
-    if (!freeOnly && freeStack > 0 && freeStack !== data.stack[id]) parts.push(...this.stackPart(stacks, freeStack, 'Freed at'))
+    if (!freeOnly && freeStack > 0) {
+      if (freeStack !== data.stack[id]) parts.push(...this.stackPart(stacks, freeStack, 'Freed at'))
+      else parts.push(h('p', { class: 'soft' }, 'It was freed with the same stack.'))
+    }
     parts.push(...this.siblingPart(scene, data, id))
     fill(this.element, ...parts)
     this.element.scrollTop = 0

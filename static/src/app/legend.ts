@@ -7,7 +7,7 @@ import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, keysUsed } from '../views/colours/held'
 import { colourTitle, isColoured } from './colour-select'
 import { fill, h } from '../ui/dom'
-import { formatShare, plural } from '../ui/format'
+import { formatShare, plural, shortName } from '../ui/format'
 import type { State, Store } from '../ui/state'
 
 /** So many entries at most; the rest are counted. */
@@ -112,7 +112,7 @@ export class Legend {
     if (!entry) {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h('button', { type: 'button', disabled: wanted === null },
-        h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { class: 'legend-name' }, name), numbers)
+        h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { class: 'legend-name' }, shortName(name)), numbers)
       button.addEventListener('click', () => this.store.set({ query: this.store.state.query === wanted ? '' : wanted! }))
       entry = { item: h('li', {}, button), button, numbers }
       this.entries.set(key, entry)

@@ -1,10 +1,11 @@
 // Where the views stand that are made when first shown: one at a time, each given its context whenever that changes.
 
 import type { DataClient, DeviceData, DiffDevice } from '../data/model'
+import { hasAddresses, type Replay } from '../allocator/replay'
 import { positionOf } from '../data/live'
 import { evaluateQuery, type Matches } from '../search/matches'
 import { type Colouring, makeColouring } from '../views/colouring'
-import { loadViews } from '../views/load'
+import { fetchViews, loadViews } from '../views/load'
 import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
 import type { Scene } from '../views/timeline/scene'
 import type { Registry, View, ViewContext, ViewParts } from '../views/view'
@@ -22,15 +23,20 @@ export class Stage {
   private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
   private asked: { state: State; scene: Scene | null } | null = null
   private context: ViewContext | null = null
+  /** As it was when the view was last shown: an observer tells also of an element that has just come into the page. */
+  private size = ''
   private matched: { device: number; timed: boolean; matches: Matches } | null = null
   private coloured: { device: number; dark: boolean; colouring: Colouring } | null = null
+
+  /** By device; null: on its way. */
+  private readonly replays = new Map<number, Replay | null>()
 
   private registry: Registry | null = null
 
   /** onError: told when the views' code cannot be loaded. */
   constructor(parts: ViewParts, private readonly onError: (error: unknown) => void) {
     this.parts = parts
-    new ResizeObserver(() => this.current && this.context && this.current.show(this.context)).observe(this.element)
+    new ResizeObserver(() => this.current && this.context && this.sizeNow() !== this.size && this.showNow(this.current, this.context)).observe(this.element)
   }
 
   /** Shows the view of the state; a scene without data leaves it blank until the columns arrive. */
@@ -46,9 +52,19 @@ export class Stage {
       this.element.hidden = !view
     }
     if (!view) return
-    this.context = contextOf(this, state, scene)
+    const replay = view.needsReplay && scene?.data && hasAddresses(scene.data) ? this.replayOf(scene.info.index) : null
+    this.context = replay === 'coming' ? null : contextOf(this, state, scene, replay)
     this.element.classList.toggle('reading', !this.context)
-    if (this.context) view.show(this.context)
+    if (this.context) this.showNow(view, this.context)
+  }
+
+  private showNow(view: View, context: ViewContext): void {
+    view.show(context)
+    this.size = this.sizeNow()
+  }
+
+  private sizeNow(): string {
+    return `${this.element.clientWidth} ${this.element.clientHeight}`
   }
 
   /** What the query in the state matches on the device of a scene; null without a query, without data, or with a bad query. */
@@ -95,8 +111,28 @@ export class Stage {
     return before && home && makeBaseline(this.parts.client, pair, before, home, state.options['diff.moment'])
   }
 
+  /** The replay of a device; asked for when a view first needs it, shown when it is there. */
+  replayOf(device: number): Replay | 'coming' {
+    const replay = this.replays.get(device)
+    if (replay) return replay
+    if (replay === undefined) {
+      this.replays.set(device, null)
+      const shown = this.parts.client.replay(device).then((made) => {
+        this.replays.set(device, made)
+        if (this.current?.needsReplay && this.asked) this.show(this.asked.state, this.asked.scene)
+      })
+      shown.catch(this.onError)
+    }
+    return 'coming'
+  }
+
   get isReady(): boolean {
     return this.context !== null
+  }
+
+  /** Gets the code of the views out of the report, to be run by `load`. */
+  async fetch(): Promise<void> {
+    await fetchViews(this.parts.client)
   }
 
   /** Loads the code of the views, ahead of the first switch or when that comes. */
@@ -108,7 +144,9 @@ export class Stage {
 
   async settled(): Promise<void> {
     await this.load()
-    return this.current?.settled() ?? Promise.resolve()
+    const data = this.asked?.scene?.data
+    if (this.current?.needsReplay && data && hasAddresses(data)) await this.parts.client.replay(data.info.index)
+    await this.current?.settled()
   }
 
   key(event: KeyboardEvent): boolean {
@@ -135,7 +173,7 @@ export class Stage {
   }
 }
 
-function contextOf(stage: Stage, state: State, scene: Scene | null): ViewContext | null {
+function contextOf(stage: Stage, state: State, scene: Scene | null, replay: Replay | null): ViewContext | null {
   const colouring = stage.colouringOf(state, scene)
   if (!scene?.data || !scene.stacks || !colouring || scene.info.index !== state.device) return null
   return {
@@ -147,6 +185,7 @@ function contextOf(stage: Stage, state: State, scene: Scene | null): ViewContext
     matches: stage.matchesOf(state, scene),
     colouring,
     dark: isDark(state.theme),
+    replay,
     baseline: stage.baselineOf(state),
   }
 }

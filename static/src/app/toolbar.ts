@@ -72,8 +72,9 @@ export class Toolbar {
       h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
       this.box, this.ruler)
     // What all views have keeps its place; under it stand the choices of the one on screen.
-    const page = h('div', { class: 'toolbar-row' }, tabs, ...pageTools,
-      h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?'))
+    const help = h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?')
+    // The last of them and the help stay side by side where the row breaks.
+    const page = h('div', { class: 'toolbar-row' }, tabs, ...pageTools.slice(0, -1), h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help))
     this.viewRow = h('div', { class: 'toolbar-row' }, this.device, this.colour.element, this.timelineTools, viewTools)
     this.element = h('div', { class: 'toolbar' }, page, this.viewRow)
   }

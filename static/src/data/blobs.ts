@@ -1,6 +1,7 @@
 // Blob name → decoded blob, each decoded once, from the texts that lie in the page.
 
-import { decodeBlobText } from './base85'
+import { gunzipSync, strFromU8 } from 'fflate'
+import { decodeBase85, decodeBlobText } from './base85'
 import { brotli, brotliNow } from './brotli'
 import { DecodedBlob } from './columns'
 
@@ -40,9 +41,9 @@ export class BlobStore {
     return pending
   }
 
-  /** The text in a blob that holds no columns. */
-  async plainText(name: string): Promise<string> {
-    return new TextDecoder().decode(await brotli(this.bytes(name).bytes))
+  /** The text in a blob that holds code, which is gzipped. */
+  code(name: string): string {
+    return strFromU8(gunzipSync(decodeBase85(this.textOf(name))))
   }
 
   /** Forget the bytes of a blob that will not be asked for again. */

@@ -1,5 +1,6 @@
 // How the page gets at its data: promises over a link, and the same at once for window.snapreport.
 
+import { completeReplay, placesOf, type Replay } from '../allocator/replay'
 import { tileName } from '../layout/grid'
 import { BlobStore } from './blobs'
 import { DecodedBlob } from './columns'
@@ -79,6 +80,7 @@ class LinkedClient implements DataClient {
   /** Devices whose times are there or were found not to be. */
   private readonly timesHere = new Set<number>()
   private readonly timesComing = new Map<number, Promise<void>>()
+  private readonly replaysComing = new Map<number, Promise<Replay>>()
   private readonly tilesComing = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
   private stacksHere: Stacks | undefined
   private stacksComing: Promise<Stacks> | undefined
@@ -121,6 +123,15 @@ class LinkedClient implements DataClient {
         return d
       })
       this.devicesComing.set(index, coming)
+    }
+    return coming
+  }
+
+  replay(index: number): Promise<Replay> {
+    let coming = this.replaysComing.get(index)
+    if (!coming) {
+      coming = this.device(index).then(async (data) => completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply))
+      this.replaysComing.set(index, coming)
     }
     return coming
   }

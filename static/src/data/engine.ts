@@ -1,6 +1,7 @@
 // Everything that is computed from the blobs: manifest, devices, stacks, tiles. Runs in the worker, and on the page's own
 // thread where no worker can be made.
 
+import { type Replayed, replay } from '../allocator/replay'
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
 import { BlobStore } from './blobs'
 import type { DecodedBlob } from './columns'
@@ -61,8 +62,8 @@ export class Engine {
   }
 
   /** Text of a blob that is no section: the code of views that are not shown at first. */
-  code(blob: string): Promise<string> {
-    return this.blobs.plainText(blob)
+  code(blob: string): string {
+    return this.blobs.code(blob)
   }
 
   /** Times of a device as recorded. They stay here for tiles of the time axis: the caller may not give them away. */
@@ -105,6 +106,15 @@ export class Engine {
     }
     source.bandKeys = this.keys.get(key.device)
     return layOutTile(source, key)
+  }
+
+  /** The allocator's state all along. */
+  async replay({ device, places }: Requests['replay']['argument']): Promise<Replayed> {
+    const info = await this.info(device)
+    if (!this.sources.has(device)) await this.device(device)
+    const { start, end, size, allocated } = this.sources.get(device)!
+    const lives = { N: start.length, P: allocated.length, start, end, size }
+    return replay({ ...lives, ...places }, info, this.loaded!.snapshots[info.snapshot]?.settings)
   }
 
   /** Stored tiles are of the event axis and the whole height, and named by stacks. */

@@ -5,7 +5,7 @@
 
 import type { Engine } from './engine'
 import type { TileKey } from './model'
-import { type FromWorker, outgoingDevice, outgoingMesh, outgoingTimes, type RequestKind, type ToWorker } from './protocol'
+import { type FromWorker, outgoingDevice, outgoingTimes, outgoingWhole, type RequestKind, type Requests, type ToWorker } from './protocol'
 
 interface Job {
   id: number
@@ -79,9 +79,11 @@ export class JobList {
       case 'times':
         return outgoingTimes(await this.engine.times(job.argument as number))
       case 'tile':
-        return outgoingMesh(await this.engine.tile(job.argument as TileKey))
+        return outgoingWhole(await this.engine.tile(job.argument as TileKey))
+      case 'replay':
+        return outgoingWhole(await this.engine.replay(job.argument as Requests['replay']['argument']))
       case 'code':
-        return { value: await this.engine.code(job.argument as string), transfer: [] }
+        return { value: this.engine.code(job.argument as string), transfer: [] }
       case 'bytes':
         return { value: await this.engine.bytes(job.argument as string), transfer: [] }
     }

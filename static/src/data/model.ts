@@ -6,6 +6,7 @@
 //   id        allocation, in birth order, 0 … N-1
 // An allocation is live at s iff start[id] <= s < end[id].
 
+import type { Replay } from '../allocator/replay'
 import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
 import type { SourceLines } from './source'
 
@@ -312,6 +313,8 @@ export interface DataClient {
   /** Lines of source that the report was asked to hold; null where it was not. */
   source(): Promise<SourceLines | null>
   device(index: number): Promise<DeviceData>
+  /** The allocator's state of a device all along, worked out in the worker: a million events take a fifth of a second. */
+  replay(index: number): Promise<Replay>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void

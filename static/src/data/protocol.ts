@@ -1,5 +1,6 @@
 // What page and worker say to each other, and which arrays move over whole.
 
+import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from './device'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from './model'
 
@@ -9,6 +10,8 @@ export interface Requests {
   device: { argument: number; reply: { columns: DeviceColumns; timeUs: Times | null | undefined } }
   times: { argument: number; reply: Times | null }
   tile: { argument: TileKey; reply: TileMesh }
+  /** The allocator's state all along. The worker keeps the lives, and gave the places away. */
+  replay: { argument: { device: number; places: Places }; reply: Replayed }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */
@@ -57,8 +60,9 @@ export function outgoingTimes(timeUs: Times | null): Outgoing<Times | null> {
   return { value, transfer: value ? [value.buffer as ArrayBuffer] : [] }
 }
 
-export function outgoingMesh(mesh: TileMesh): Outgoing<TileMesh> {
-  return { value: mesh, transfer: buffersOf(mesh) }
+/** What the worker keeps nothing of: a mesh, a replay. */
+export function outgoingWhole<T extends TileMesh | Replayed>(value: T): Outgoing<T> {
+  return { value, transfer: buffersOf(value) }
 }
 
 function copied(part: unknown): unknown {

@@ -21,17 +21,27 @@ export class StringIndex {
 
   /** 1 for each string that holds the parts in this order; without parts, for each that is not empty. */
   having(parts: readonly string[]): Uint8Array {
+    const found = new Uint8Array(this.folded.length)
+    for (const i of this.matching(parts)) found[i] = 1
+    return found
+  }
+
+  /** The numbers of these strings, each once, in no order. */
+  matching(parts: readonly string[]): number[] {
     const { folded } = this
-    const found = new Uint8Array(folded.length)
+    const found: number[] = []
     if (parts.length === 0 || folded.length < WORTH_INDEXING) {
-      for (let i = 0; i < folded.length; i++) found[i] = Number(holds(folded[i], parts))
+      for (let i = 0; i < folded.length; i++) if (holds(folded[i], parts)) found.push(i)
       return found
     }
     const { begins, strings } = (this.index ??= indexOf(folded))
     const [from, to] = fewest(begins, parts)
+    const seen = new Uint8Array(folded.length)
     for (let row = from; row < to; row++) {
       const i = strings[row]
-      if (!found[i] && holds(folded[i], parts)) found[i] = 1
+      if (seen[i]) continue
+      seen[i] = 1
+      if (holds(folded[i], parts)) found.push(i)
     }
     return found
   }

@@ -1,7 +1,8 @@
-// Which stacks hold a text: strings → frames → the trie of stacks. Answers are kept for as long as the stacks.
+// Which stacks hold a text: strings → frames → stacks, by lists from each to the next. Answers are kept for as long as the stacks.
 
 import type { Stacks, StackTrie } from '../data/model'
 import type { Text } from './fields'
+import { FramePostings, type RowsByCode, rowsByCode } from './postings'
 import { StringIndex } from './strings'
 
 /** Answers kept; each has a byte for every stack. */
@@ -10,16 +11,23 @@ const KEPT = 64
 export class StackTexts {
   private readonly files: StringIndex
   private readonly names: StringIndex
+  private readonly ofFile: RowsByCode
+  private readonly ofName: RowsByCode
+  private readonly postings: FramePostings
   private readonly answers = new Map<string, Uint8Array>()
 
   private constructor(private readonly trie: StackTrie) {
-    this.files = new StringIndex(trie.frames.filenames)
-    this.names = new StringIndex(trie.frames.names)
+    const { filenames, names, file, name } = trie.frames
+    this.files = new StringIndex(filenames)
+    this.names = new StringIndex(names)
+    this.ofFile = rowsByCode(file, filenames.length)
+    this.ofName = rowsByCode(name, names.length)
+    this.postings = new FramePostings(trie)
   }
 
   private static readonly made = new WeakMap<Stacks, StackTexts>()
 
-  /** The one for these stacks; strings are folded when it is first asked for. */
+  /** The one for these stacks; strings are folded and lists made when it is first asked for. */
   static of(stacks: Stacks): StackTexts {
     let texts = this.made.get(stacks)
     if (!texts) this.made.set(stacks, (texts = new StackTexts(stacks.trie)))
@@ -29,15 +37,21 @@ export class StackTexts {
   /** 1 for each stack with a frame whose file, function or either holds a text. */
   holding(what: 'file' | 'func' | 'either', test: Text): Uint8Array {
     return this.kept(`${what} ${JSON.stringify(test)}`, () => {
-      const { file, name, line } = this.trie.frames
-      const inFile = what === 'func' ? null : this.files.having(test.parts)
-      const inName = what === 'file' ? null : this.names.having(test.parts)
-      const atPlace = test.place && what !== 'func' ? this.files.having(test.place.parts) : null
-      const hit = new Uint8Array(line.length)
-      for (let f = 0; f < hit.length; f++) {
-        if (inFile?.[file[f]] || inName?.[name[f]] || (atPlace?.[file[f]] && line[f] === test.place!.line)) hit[f] = 1
+      const { files, names, ofFile, ofName } = this
+      const { line } = this.trie.frames
+      const seen = new Uint8Array(line.length)
+      const found: number[] = []
+      const add = (frame: number): void => {
+        if (seen[frame] === 0) found.push(frame)
+        seen[frame] = 1
       }
-      return hit
+      if (what !== 'func') for (const file of files.matching(test.parts)) eachRow(ofFile, file, add)
+      if (what !== 'file') for (const name of names.matching(test.parts)) eachRow(ofName, name, add)
+      if (test.place && what !== 'func') {
+        const { parts, line: wanted } = test.place
+        for (const file of files.matching(parts)) eachRow(ofFile, file, (frame) => line[frame] === wanted && add(frame))
+      }
+      return found
     })
   }
 
@@ -45,9 +59,9 @@ export class StackTexts {
   onLine(low: number, high: number): Uint8Array {
     return this.kept(`line ${low} ${high}`, () => {
       const { line } = this.trie.frames
-      const hit = new Uint8Array(line.length)
-      for (let f = 0; f < hit.length; f++) if (line[f] >= low && line[f] <= high) hit[f] = 1
-      return hit
+      const found: number[] = []
+      for (let frame = 0; frame < line.length; frame++) if (line[frame] >= low && line[frame] <= high) found.push(frame)
+      return found
     })
   }
 
@@ -55,28 +69,21 @@ export class StackTexts {
   distinct(what: 'file' | 'func', text: string): string[] {
     const { filenames, names } = this.trie.frames
     const texts = what === 'file' ? filenames : names
-    const hit = (what === 'file' ? this.files : this.names).having([text])
-    return texts.filter((_, i) => hit[i] === 1)
+    return (what === 'file' ? this.files : this.names).matching([text]).sort((a, b) => a - b).map((i) => texts[i])
   }
 
-  private kept(key: string, frames: () => Uint8Array): Uint8Array {
+  private kept(key: string, frames: () => number[]): Uint8Array {
     let answer = this.answers.get(key)
     if (answer) this.answers.delete(key)
-    else answer = withFrame(this.trie, frames())
+    else answer = this.postings.having(frames())
     this.answers.set(key, answer)
     if (this.answers.size > KEPT) this.answers.delete(this.answers.keys().next().value!)
     return answer
   }
 }
 
-/** 1 for each stack that has one of the frames that `hit` marks. */
-export function withFrame({ frameOf, caller, leaf }: StackTrie, hit: Uint8Array): Uint8Array {
-  // A caller comes before what it calls, so one pass hands the mark on to all of them.
-  const marked = new Uint8Array(frameOf.length)
-  for (let node = 0; node < marked.length; node++) marked[node] = hit[frameOf[node]] | (caller[node] < 0 ? 0 : marked[caller[node]])
-  const found = new Uint8Array(leaf.length)
-  for (let s = 0; s < found.length; s++) if (leaf[s] >= 0) found[s] = marked[leaf[s]]
-  return found
+function eachRow({ begins, rows }: RowsByCode, code: number, each: (row: number) => void): void {
+  for (let at = begins[code]; at < begins[code + 1]; at++) each(rows[at])
 }
 
 const lists = new WeakMap<readonly string[], StringIndex>()

@@ -30,3 +30,23 @@ export function shortPath(path: string): string {
   const parts = path.split('/')
   return parts.length <= 2 ? path : parts.slice(-2).join('/')
 }
+
+/**
+ * What tells a C++ function from others comes last in its name, and is cut off first where there is little room:
+ * "torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor>&&)" → "DivBackward0::apply". Other names stay.
+ */
+export function shortName(name: string): string {
+  const [words, ...place] = name.split('  ')
+  if (!words.includes('::')) return name
+  let depth = 0
+  let bare = ''
+  for (const letter of words.replace(/\(anonymous namespace\)::/g, '').replace(/operator\(\)/g, 'operator')) {
+    if (letter === '<') depth++
+    else if (letter === '>') depth--
+    else if (depth <= 0 && letter === '(') break
+    else if (depth <= 0) bare += letter
+  }
+  // A return type may stand before it.
+  const short = bare.trim().split(/\s+/).pop()!.split('::').slice(-2).join('::')
+  return short === '' ? name : [short, ...place].join('  ')
+}

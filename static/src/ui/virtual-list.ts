@@ -65,17 +65,18 @@ export class VirtualList {
     this.element.style.setProperty('--list-width', `${width}px`)
   }
 
-  /** So many rows from now on, all of them changed. `cursor`: the row that the cursor is on now. */
-  setRows(count: number, cursor = this.at): void {
+  /** So many rows from now on, all of them changed. `cursor`: the row that the cursor is on now; `middle`: one to bring there. */
+  setRows(count: number, cursor = this.at, middle = -1): void {
     this.count = count
     this.at = Math.min(cursor, count - 1)
     this.element.setAttribute('aria-rowcount', String(count + 1))
-    this.draw()
+    this.draw(middle)
   }
 
   /** Fills every row again; also after a change of size. */
-  draw(): void {
+  draw(middle = -1): void {
     this.measure()
+    if (middle >= 0) this.toMiddle(middle)
     this.body.style.height = `${this.map.height}px`
     this.putBar()
     this.recycle()
@@ -92,8 +93,8 @@ export class VirtualList {
     const top = this.at * rowHeight
     const isIn = top >= this.map.top && top + rowHeight <= this.map.top + this.room
     if (!isIn) {
-      const nearest = top < this.map.top ? top : top + rowHeight - this.room
-      this.map.moveTo(align === 'middle' ? top - (this.room - rowHeight) / 2 : nearest)
+      if (align === 'middle') this.toMiddle(this.at)
+      else this.map.moveTo(top < this.map.top ? top : top + rowHeight - this.room)
       this.putBar()
     }
     this.mark(before)
@@ -119,6 +120,11 @@ export class VirtualList {
   /** Settled when the rows of the last scroll are there. */
   settled(): Promise<void> {
     return this.frame === 0 ? Promise.resolve() : new Promise((resolve) => this.waiting.push(resolve))
+  }
+
+  private toMiddle(index: number): void {
+    const { rowHeight } = this.owner
+    this.map.moveTo(index * rowHeight - (this.room - rowHeight) / 2)
   }
 
   /** Measured only when it may have changed: it costs a layout of the page. */

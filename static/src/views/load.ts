@@ -1,4 +1,4 @@
-// Loads the bundle of the other views. Both bundles have this file; they meet at one property of the window.
+// Gets and runs the bundle of the other views. Both bundles have this file; they meet at one property of the window.
 
 import type { DataClient } from '../data/model'
 import type { Registry } from './view'
@@ -6,6 +6,7 @@ import type { Registry } from './view'
 const PLACE = 'snapreportViews'
 const BLOB = 'views'
 
+let coming: Promise<string> | undefined
 let loading: Promise<Registry> | undefined
 
 /** Called by the other bundle. */
@@ -13,28 +14,30 @@ export function deliver(registry: Registry): void {
   ;(window as unknown as Record<string, Registry>)[PLACE] = registry
 }
 
+/** Their code, ahead of running it. */
+export function fetchViews(client: DataClient): Promise<string> {
+  coming ??= client.code(BLOB)
+  return coming
+}
+
 /** The views, once their bundle has run. Rejects where the report holds none or the browser refuses to run it. */
 export function loadViews(client: DataClient): Promise<Registry> {
-  loading ??= client.code(BLOB).then(run).catch((error: unknown) => {
-    loading = undefined // a later switch tries again
-    throw error
-  })
+  loading ??= fetchViews(client)
+    .then(run)
+    .catch((error: unknown) => {
+      loading = undefined // a later switch tries again
+      throw error
+    })
+    .finally(() => (coming = undefined))
   return loading
 }
 
-function run(code: string): Promise<Registry> {
-  return new Promise((resolve, reject) => {
-    const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }))
-    const script = document.createElement('script')
-    script.onload = () => {
-      URL.revokeObjectURL(url)
-      resolve((window as unknown as Record<string, Registry>)[PLACE])
-    }
-    script.onerror = () => {
-      URL.revokeObjectURL(url)
-      reject(new Error('the browser did not run the code of this view'))
-    }
-    script.src = url
-    document.head.append(script)
-  })
+/** An inline script runs at once, which one with an address does not; the page's policy allows it by its hash. */
+function run(code: string): Registry {
+  const script = document.createElement('script')
+  script.textContent = code
+  document.head.append(script)
+  const registry = (window as unknown as Record<string, Registry | undefined>)[PLACE]
+  if (!registry) throw new Error('the browser did not run the code of this view')
+  return registry
 }

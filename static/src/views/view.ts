@@ -1,5 +1,6 @@
 // What every view is: something that shows a state of one device, and says when it is done.
 
+import type { Replay } from '../allocator/replay'
 import type { DataClient, DeviceData, DeviceInfo, Stacks } from '../data/model'
 import type { Baseline } from './diff/baseline'
 import type { Matches } from '../search/matches'
@@ -18,6 +19,8 @@ export interface ViewContext {
   matches: Matches | null
   colouring: Colouring
   dark: boolean
+  /** The allocator's state all along; null in views that do not ask for it, and where addresses were left out of the file. */
+  replay: Replay | null
   /** What the device is compared with; null where it is not, and until that is read. */
   baseline: Baseline | null
 }
@@ -36,6 +39,8 @@ export interface View {
   readonly element: HTMLElement
   /** Controls of this view's own, shown in the toolbar with it. */
   readonly tools: HTMLElement | null
+  /** It shows the replay: it is not called before that is there. */
+  readonly needsReplay?: boolean
   /** Called whenever the view is on screen and anything in the context has changed, also its size. */
   show(context: ViewContext): void
   /** Settled when what the last `show` asked for is on screen. */

@@ -88,7 +88,7 @@ export class EventsView implements View {
       this.columns = columns
       this.showWords(context, index, rows)
       this.showHead()
-      this.list.setRows(rows ? rows.length : data.n, event === null ? -1 : this.lineOf(event ?? data.n))
+      this.list.setRows(rows ? rows.length : data.n, event === null ? -1 : this.lineOf(event ?? data.n), this.followed?.data === data ? -1 : this.lineOf(Math.max(0, position - 1)))
     }
     this.follow(context)
   }
@@ -195,9 +195,10 @@ export class EventsView implements View {
     fill(element, ...this.columns.map((column) => {
       const text = column.text(record)
       const made = h('div', { role: 'gridcell', class: column.isNumber ? 'cell number' : 'cell', title: column.tip?.(record) ?? text, 'data-column': column.name }, h('span', {}, text))
-      if (column.name === 'stack' && record.id >= 0) {
+      if (column.name === 'stack') {
+        // Without an allocation it has no colour, but texts begin under each other.
         const mark = h('span', { class: 'swatch' })
-        mark.style.background = cssOf(colouring, colouring.keys[record.id])
+        if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
         made.prepend(mark)
       }
       return made

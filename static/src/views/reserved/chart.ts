@@ -164,10 +164,12 @@ export class ReservedChart {
     const began = performance.now()
     const ctx = prepareCanvas(this.canvas, this.plot.clientWidth, this.plot.clientHeight)
     ctx.imageSmoothingEnabled = false
+    let byReserved: Columns | null = null
     if (partsBox) {
       const base = !choice.fragmentationOnly
       this.picture2d(ctx, partsBox, inks, (words, width, height) => {
         this.columns = columnsOf(data, window, width, base ? 'reserved' : 'fragmentation')
+        if (base) byReserved = this.columns
         const colours = replay ? [inks.allocated, inks.rounding, inks.splitArea, inks.wholeArea] : [inks.allocated, inks.wholeArea]
         paintStack(words, width, height, stackOf(data, replay, this.columns, base), partsTop, colours)
         if (base) {
@@ -181,11 +183,11 @@ export class ReservedChart {
     if (segmentsBox && replay && groups && piles) {
       const colours = Array.from({ length: groups.count }, (_, group) => groupColour(group, dark))
       this.picture2d(ctx, segmentsBox, inks, (words, width, height) => {
-        const columns = columnsOf(data, window, width, 'reserved')
+        const columns = byReserved?.count === width ? byReserved : columnsOf(data, window, width, 'reserved')
         paintSegments(words, width, height, piles, columns, segmentsTop, groups.of, colours)
         drawCurve(words, width, height, columns.allocatedMax, segmentsTop, word(inks.ink))
       })
-      drawTitle(ctx, segmentsBox, inks, 'Segments by pool and stream, and what is allocated (line)')
+      drawTitle(ctx, segmentsBox, inks, 'Segments by pool and stream')
       drawByteAxis(ctx, segmentsBox, segmentsTop, inks)
     }
     drawXAxis(ctx, (segmentsBox ?? partsBox)!, window, info, inks)
@@ -309,9 +311,13 @@ interface Extremes {
 function extremesOf(data: DeviceData): Extremes {
   let most = 0
   let mostLost = 0
-  for (let s = 0; s < data.P; s++) {
-    most = Math.max(most, data.reserved[s], data.allocated[s])
-    mostLost = Math.max(mostLost, data.reserved[s] - data.allocated[s])
+  const { reserved, allocated, P } = data
+  for (let s = 0; s < P; s++) {
+    const all = reserved[s]
+    const held = allocated[s]
+    if (all > most) most = all
+    if (held > most) most = held
+    if (all - held > mostLost) mostLost = all - held
   }
   return { data, most, mostLost }
 }
@@ -330,7 +336,17 @@ function drawCurve(out: Uint32Array, width: number, height: number, values: Floa
     const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))
     const from = before < 0 ? y : Math.min(y, before)
     const to = before < 0 ? y : Math.max(y, before)
-    for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) out[at * width + x] = ink
+    // Uprights in column after column are a wall: the areas behind it are to be seen.
+    const isDense = x > 1 && values[x] !== values[x - 1] && values[x - 1] !== values[x - 2]
+    for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) {
+      const place = at * width + x
+      out[place] = isDense && at !== y && at !== y + 1 ? halfway(out[place], ink) : ink
+    }
     before = y
   }
+}
+
+/** Two pixels mixed, half of each. */
+function halfway(a: number, b: number): number {
+  return (((a & 0xfefefe) >>> 1) + ((b & 0xfefefe) >>> 1)) | (255 << 24)
 }

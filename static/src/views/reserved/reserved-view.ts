@@ -1,7 +1,7 @@
 // Reserved memory over events: its segments, and how much of it is allocated, lost to rounding, split or wholly free.
 
 import { partsAt, type Worst, worstMoments } from '../../allocator/curves'
-import { hasAddresses, type Replay, replayOf } from '../../allocator/replay'
+import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
@@ -21,6 +21,7 @@ const MOST_COPIED = 100_000
 export class ReservedView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
+  readonly needsReplay = true
   private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly chart: ReservedChart
@@ -65,8 +66,7 @@ export class ReservedView implements View {
     this.moment.render(context)
     this.axis.render(context)
     if (this.prepared?.data !== data) {
-      const known = hasAddresses(data)
-      const replay = known ? replayOf(data, this.parts.client.manifest.snapshots[info.snapshot]?.settings) : null
+      const { replay } = context
       this.prepared = {
         data, replay,
         groups: replay && groupsOf(info, replay.segments),
@@ -153,12 +153,23 @@ export class ReservedView implements View {
       mark.style.outline = `1px solid ${css(inks.line)}`
       return h('li', {}, mark, label)
     }
+    // Areas show one moment of what a pixel's width stands for, lines the most within it.
+    const line = (label: string, colour: string): HTMLElement => {
+      const mark = h('span', { class: 'swatch line' })
+      mark.style.background = colour
+      return h('li', {}, mark, label)
+    }
+    const lines = [
+      choice.segments || !choice.fragmentationOnly ? line('Most allocated', css(inks.ink)) : null,
+      choice.parts ? line(choice.fragmentationOnly ? 'Most not allocated' : 'Most reserved', css(inks.reserved)) : null,
+    ]
     const parts = replay
       ? [['Allocated', inks.allocated], ['Rounding', inks.rounding], ['Inactive split', inks.splitArea], ['Wholly free', inks.wholeArea]] as const
       : [['Allocated', inks.allocated], ['Reserved, not allocated', inks.wholeArea]] as const
     fill(this.legend,
       ...(choice.parts ? parts.map(([label, colour]) => item(label, css(colour))) : []),
-      ...(choice.segments && groups ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark)))) : []))
+      ...(choice.segments && groups ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark)))) : []),
+      ...lines.filter((made) => made !== null))
   }
 
   private marks(inks: Inks, { data, info }: ViewContext, moments: Worst): ChartMark[] {
@@ -193,8 +204,15 @@ function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
   const doubts: string[] = []
   if (!replay) doubts.push('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): what is not allocated cannot be told apart, and segments cannot be shown.')
   if (info.events === 0 && info.stats.segments > 0) doubts.push('Recorded without history: only the final state is known, shown as one position.')
-  if (data.reserved.some((bytes) => bytes < 0)) doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
-  else if (data.reserved.some((bytes, s) => bytes < data.allocated[s])) doubts.push('At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.')
+  const { reserved, allocated } = data
+  let isBelowZero = false
+  let isBelowAllocated = false
+  for (let s = 0; s < data.P; s++) {
+    if (reserved[s] < 0) isBelowZero = true
+    if (reserved[s] < allocated[s]) isBelowAllocated = true
+  }
+  if (isBelowZero) doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
+  else if (isBelowAllocated) doubts.push('At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.')
   const contradiction = contradictionOf(info)
   if (contradiction) doubts.push(contradiction)
   if (replay && replay.outside > 0) doubts.push(`${formatCount(replay.outside)} of ${plural(data.N, 'allocation')} lay in no segment that the file knows.`)

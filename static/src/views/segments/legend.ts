@@ -7,10 +7,11 @@ export class Legend {
   readonly element = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })
   private drawn = ''
 
-  render(inks: Inks, by: string): void {
+  /** `byTime`: of the map over time, which draws less. */
+  render(inks: Inks, by: string, byTime: boolean): void {
     const { element } = this
     element.hidden = false
-    const key = JSON.stringify([inks, by])
+    const key = JSON.stringify([inks, by, byTime])
     if (key === this.drawn) return
     this.drawn = key
     const item = (label: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
@@ -19,9 +20,12 @@ export class Legend {
       return h('li', {}, mark, label)
     }
     const stripes = `repeating-linear-gradient(135deg, ${css(inks.pending)} 0 2px, ${css(inks.allocated)} 2px 4px)`
-    fill(element,
-      item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }),
-      item('Pending free', { background: stripes }),
+    const shared = [item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }), item('Pending free', { background: stripes })]
+    if (byTime) {
+      fill(element, ...shared, item('Free in a segment', { background: css(inks.split) }), item('No segment then', { background: css(inks.panel), outline: `1px solid ${css(inks.line)}` }))
+      return
+    }
+    fill(element, ...shared,
       item('Rounding', { background: css(inks.rounding) }),
       item('Free, inactive split', { background: css(inks.split) }),
       item('Wholly free segment', { background: css(inks.whole), outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}` }),

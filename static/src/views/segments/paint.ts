@@ -100,7 +100,7 @@ export class MapPainter {
         ctx.fillStyle = css(inks.panel, 0.85)
         ctx.fillRect(Math.round(x0), y, 1, LINE)
       }
-      drawSize(ctx, scene, block, x0, x1, y)
+      drawSize(ctx, scene, block, x0, x1, y, state.blockStart[block] < piece.from)
     }
     const isWhole = state.blockKind[state.first[segment]] === WHOLE && state.first[segment] + 1 === end
     ctx.strokeStyle = css(isWhole ? mix(inks.panel, inks.soft, 0.55) : inks.soft)
@@ -128,12 +128,13 @@ export function colourOf({ state, colouring, matches, inks }: MapScene, block: n
   return matches && !matches.mask[id] ? mix(shown, inks.panel, 0.78) : shown
 }
 
-function drawSize(ctx: CanvasRenderingContext2D, scene: MapScene, block: number, x0: number, x1: number, y: number): void {
+/** `goesOn`: the block began on a line above; it is one, and its size is that of all of it. */
+function drawSize(ctx: CanvasRenderingContext2D, scene: MapScene, block: number, x0: number, x1: number, y: number, goesOn: boolean): void {
   if (x1 - x0 < 52) return
   const { state, inks } = scene
   const kind = state.blockKind[block]
   const bytes = formatBytes(state.blockId[block] < 0 ? state.blockEnd[block] - state.blockStart[block] : scene.replay.data.size[state.blockId[block]])
-  const text = kind === SPLIT || kind === WHOLE ? `${bytes} free` : bytes
+  const text = (goesOn ? '… ' : '') + (kind === SPLIT || kind === WHOLE ? `${bytes} free` : bytes)
   const width = ctx.measureText(text).width
   if (width + 10 > x1 - x0) return
   ctx.fillStyle = kind === SPLIT || kind === WHOLE ? css(inks.ink) : textOn(colourOf(scene, block))

@@ -1,6 +1,6 @@
 // The allocator's state: segments and their blocks at one moment, or over time.
 
-import { hasAddresses, type Replay, replayOf } from '../../allocator/replay'
+import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
 import { fill, h } from '../../ui/dom'
 import { MomentBar } from '../moment'
@@ -21,6 +21,7 @@ const MOST_ZOOM = 12
 export class SegmentsView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
+  readonly needsReplay = true
   private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly map: MomentMap
@@ -39,7 +40,6 @@ export class SegmentsView implements View {
   private shown: { context: ViewContext; replay: Replay; state: AllocatorState; groups: Groups } | null = null
   private inks: { key: string; inks: Inks } | null = null
   private grouped: { replay: Replay; groups: Groups } | null = null
-  private replayMs = 0
 
   constructor(parts: ViewParts) {
     this.parts = parts
@@ -69,17 +69,14 @@ export class SegmentsView implements View {
   }
 
   show(context: ViewContext): void {
-    const { data, info, state, position } = context
+    const { data, info, state, position, replay } = context
     this.moment.render(context)
     const byTime = state.options['segments.mode'] === 'time'
     for (const [mode, button] of Object.entries(this.modes)) button.setAttribute('aria-pressed', String((mode === 'time') === byTime))
     this.mapTools.hidden = byTime
     this.axis.element.hidden = !byTime
     this.axis.render(context)
-    if (!hasAddresses(data)) return this.showNothing('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.')
-    const began = performance.now()
-    const replay = replayOf(data, this.parts.client.manifest.snapshots[info.snapshot]?.settings)
-    if (this.shown?.replay !== replay) this.replayMs = performance.now() - began
+    if (!replay) return this.showNothing('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.')
     const allocator = this.shown?.replay === replay && this.shown.state.position === position ? this.shown.state : stateAt(replay, position)
     if (this.grouped?.replay !== replay) this.grouped = { replay, groups: groupsOf(info, replay.segments) }
     const { groups } = this.grouped
@@ -90,7 +87,7 @@ export class SegmentsView implements View {
     this.body.hidden = false
     this.showNumbers()
     const inks = this.inksOf(context)
-    this.legend.render(inks, context.colouring.by)
+    this.legend.render(inks, context.colouring.by, byTime)
     this.map.element.hidden = byTime
     this.time.element.hidden = !byTime
     if (byTime) this.time.show(context, replay, groups, inks)
@@ -130,7 +127,7 @@ export class SegmentsView implements View {
       doubts: this.doubts.hidden ? null : this.doubts.textContent,
       largest: largest < 0 ? null : { id: largest, ...(byTime ? this.time.placeOf(largest) : this.map.placeOf(largest)) },
       seen: this.time.seen,
-      ms: { replay: this.replayMs, paint: this.time.paintMs },
+      ms: { paint: this.time.paintMs },
     }
   }
 

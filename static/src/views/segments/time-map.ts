@@ -9,7 +9,7 @@ import { describeFrame, describeLifetime, type Line } from '../timeline/describe
 import { Tooltip } from '../timeline/tooltip'
 import type { ViewContext, ViewParts } from '../view'
 import type { Replay } from '../../allocator/replay'
-import { addressAt, type AddressAxis, addressAxisOf, placeOf } from './address-axis'
+import { addressAt, type AddressAxis, addressAxisOf, placeOf, ticksOf } from './address-axis'
 import type { Groups } from './groups'
 import { css, type Inks, mix, word } from './inks'
 import { type Box, drawMoment, drawXAxis, pictureRatio, pixelToX, prepareCanvas, xToPixel } from './plot-frame'
@@ -18,6 +18,11 @@ import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoom
 
 /** The option that holds the window of the address axis: "from..to" in bytes of the axis. */
 export const Y_OPTION = 'segments.y'
+/** From this width on there is room for addresses beside the picture. */
+const ROOMY = 760
+const GUTTER = 114
+/** Pixels between two of them. */
+const ADDRESS_ROOM = 18
 
 interface Shown {
   context: ViewContext
@@ -78,8 +83,9 @@ export class TimeMap {
       this.prepared = { replay, axis, places }
     }
     const { axis, places } = this.prepared
-    const left = width < 560 ? 12 : 20
-    const box: Box = { left, top: 22, width: Math.max(1, width - 2 * left), height: Math.max(1, height - 22 - 28) }
+    const right = width < 560 ? 12 : 20
+    const left = width < ROOMY ? right : GUTTER
+    const box: Box = { left, top: 22, width: Math.max(1, width - left - right), height: Math.max(1, height - 22 - 28) }
     const window = xWindowOf(context.data, context.state)
     this.shown = { context, replay, groups, inks, axis, places, window, y: yWindow(context, axis), box }
     this.draw()
@@ -150,7 +156,23 @@ export class TimeMap {
     ctx.imageSmoothingEnabled = false
     ctx.drawImage(this.picturePixels, box.left, box.top, box.width, box.height)
     drawXAxis(ctx, box, window, info, inks)
+    if (box.left === GUTTER) this.drawAddresses(ctx)
     this.paintMs = performance.now() - began
+  }
+
+  /** Where stretches of addresses begin, from the lowest up, each that has room. */
+  private drawAddresses(ctx: CanvasRenderingContext2D): void {
+    const { axis, y, box, inks, replay } = this.shown!
+    const bottom = box.top + box.height
+    ctx.textAlign = 'right'
+    ctx.textBaseline = 'middle'
+    ctx.fillStyle = css(inks.soft)
+    for (const { place, address } of ticksOf(axis, y, (ADDRESS_ROOM / box.height) * (y[1] - y[0]))) {
+      const pixel = Math.round(bottom - ((place - y[0]) / (y[1] - y[0])) * box.height)
+      ctx.fillRect(box.left - 5, Math.min(bottom - 1, pixel), 4, 1)
+      ctx.fillText(replay.space.text(address), box.left - 9, Math.min(bottom - 5, pixel))
+    }
+    ctx.textAlign = 'left'
   }
 
   private drawOverlay(): void {

@@ -74,7 +74,8 @@ export class Overlay {
     if (!at) return
     const text = `${at.above ? '↑ ' : ''}reserved ${formatBytes(at.bytes)}`
     if (label.textContent !== text) label.textContent = text
-    const y = frame.plot.top + (at.above ? 2 : Math.max(2, at.y - 19))
+    // Over the line, or under it where there is no room: on it, it would hide it.
+    const y = frame.plot.top + (at.above ? 2 : at.y >= 21 ? at.y - 19 : at.y + 3)
     label.style.transform = `translateY(${Math.round(y)}px)`
   }
 }

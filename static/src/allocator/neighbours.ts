@@ -1,0 +1,47 @@
+// The segment in which an allocation was born, and what lived beside it there at that moment. One pass over the allocations.
+
+import type { DeviceData } from '../data/model'
+import { type AddressSpace, addressSpaceOf } from './address'
+import { type SegmentHistory, segmentHistory } from './segment-history'
+
+export interface Neighbours {
+  /** Address of the segment's first byte, and its bytes then. */
+  segment: string
+  bytes: number
+  /** The nearest live allocations under and above it in that segment; -1 where none lives. */
+  below: number
+  above: number
+}
+
+const made = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHistory }>()
+
+/** At the position at which it begins to live; null where the file knows no segment around it. */
+export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
+  let known = made.get(data)
+  if (!known) {
+    const space = addressSpaceOf(data)
+    made.set(data, (known = { space, history: segmentHistory(data, data.info, space) }))
+  }
+  const { space, history } = known
+  const { N, addrHi, addrLo, start, end } = data
+  const position = start[id]
+  const address = space.of(addrHi[id], addrLo[id])
+  const row = history.start.findIndex((from, i) => from <= address && address < history.end[i] && history.from[i] <= position && position < history.to[i])
+  if (row < 0) return null
+  let below = -1
+  let above = -1
+  let low = history.start[row]
+  let high = history.end[row]
+  for (let other = 0; other < N; other++) {
+    if (start[other] > position || end[other] <= position || other === id) continue
+    const there = space.of(addrHi[other], addrLo[other])
+    if (there < address && there >= low) {
+      low = there
+      below = other
+    } else if (there > address && there < high) {
+      high = there
+      above = other
+    }
+  }
+  return { segment: space.text(history.start[row]), bytes: history.end[row] - history.start[row], below, above }
+}

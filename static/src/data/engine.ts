@@ -5,7 +5,7 @@ import { type Replayed, replay } from '../allocator/replay'
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
 import { BlobStore } from './blobs'
 import type { DecodedBlob } from './columns'
-import { readDevice, readTimes } from './device'
+import { type DeviceColumns, readDevice, readTimes } from './device'
 import { readManifest } from './manifest'
 import type { BandKeys, DeviceInfo, Manifest, TileKey, TileMesh, Times } from './model'
 import { ascending } from './on-demand'
@@ -20,6 +20,8 @@ const EVENTS_WITH_TIMES = 1 << 18
 export class Engine {
   private loaded: Manifest | undefined
   private readonly sources = new Map<number, TileSource>()
+  /** Columns that were read for a tile before the page asked for them: a second time would take 1 s of 940,000 allocations. */
+  private readonly reading = new Map<number, Promise<DeviceColumns>>()
   /** As recorded; null: the snapshot has none. */
   private readonly timesRead = new Map<number, Times | null>()
   private readonly keys = new Map<number, BandKeys>()
@@ -50,6 +52,22 @@ export class Engine {
    */
   async device(index: number): Promise<Requests['device']['reply']> {
     const info = await this.info(index)
+    const columns = await (this.reading.get(index) ?? this.read(index))
+    this.reading.delete(index)
+    return { columns, timeUs: info.events <= EVENTS_WITH_TIMES ? await this.times(index) : undefined }
+  }
+
+  /** What tiles are laid out from. Where it is read for a tile, the page has not had it yet: it is kept until asked for. */
+  private async source(index: number): Promise<TileSource> {
+    if (!this.sources.has(index)) {
+      if (!this.reading.has(index)) this.reading.set(index, this.read(index))
+      await this.reading.get(index)
+    }
+    return this.sources.get(index)!
+  }
+
+  private async read(index: number): Promise<DeviceColumns> {
+    const info = await this.info(index)
     const blob = await this.section(info.section)
     if (!blob) throw new Error(`the report holds no section ${info.section}`)
     const columns = readDevice(info, blob)
@@ -58,7 +76,7 @@ export class Engine {
       this.sources.set(index, { ...info, start, end, size, stack, category, allocated, clockUs: null })
     }
     this.release(info.section)
-    return { columns, timeUs: info.events <= EVENTS_WITH_TIMES ? await this.times(index) : undefined }
+    return columns
   }
 
   /** Text of a blob that is no section: the code of views that are not shown at first. */
@@ -98,8 +116,7 @@ export class Engine {
       const spans = blob && storedSpans(blob, key)
       if (spans) return meshStored(info, key, spans)
     }
-    if (!this.sources.has(key.device)) await this.device(key.device)
-    const source = this.sources.get(key.device)!
+    const source = await this.source(key.device)
     if (key.axis === 'time' && !source.clockUs) {
       const timeUs = await this.times(key.device)
       source.clockUs = timeUs && Float64Array.from(ascending(timeUs))
@@ -111,8 +128,7 @@ export class Engine {
   /** The allocator's state all along. */
   async replay({ device, places }: Requests['replay']['argument']): Promise<Replayed> {
     const info = await this.info(device)
-    if (!this.sources.has(device)) await this.device(device)
-    const { start, end, size, allocated } = this.sources.get(device)!
+    const { start, end, size, allocated } = await this.source(device)
     const lives = { N: start.length, P: allocated.length, start, end, size }
     return replay({ ...lives, ...places }, info, this.loaded!.snapshots[info.snapshot]?.settings)
   }

@@ -167,25 +167,25 @@ export class ReservedChart {
     let byReserved: Columns | null = null
     if (partsBox) {
       const base = !choice.fragmentationOnly
-      this.picture2d(ctx, partsBox, inks, (words, width, height) => {
+      this.picture2d(ctx, partsBox, inks, (pixels, width, height) => {
         this.columns = columnsOf(data, window, width, base ? 'reserved' : 'fragmentation')
         if (base) byReserved = this.columns
         const colours = replay ? [inks.allocated, inks.rounding, inks.splitArea, inks.wholeArea] : [inks.allocated, inks.wholeArea]
-        paintStack(words, width, height, stackOf(data, replay, this.columns, base), partsTop, colours)
+        paintStack(pixels, width, height, stackOf(data, replay, this.columns, base), partsTop, colours)
         if (base) {
-          drawCurve(words, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
-          drawCurve(words, width, height, this.columns.reservedMax, partsTop, word(inks.reserved))
-        } else drawCurve(words, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
+          drawCurve(pixels, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
+          drawCurve(pixels, width, height, this.columns.reservedMax, partsTop, word(inks.reserved))
+        } else drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
       })
       drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')
       drawByteAxis(ctx, partsBox, partsTop, inks)
     }
     if (segmentsBox && replay && groups && piles) {
       const colours = Array.from({ length: groups.count }, (_, group) => groupColour(group, dark))
-      this.picture2d(ctx, segmentsBox, inks, (words, width, height) => {
+      this.picture2d(ctx, segmentsBox, inks, (pixels, width, height) => {
         const columns = byReserved?.count === width ? byReserved : columnsOf(data, window, width, 'reserved')
-        paintSegments(words, width, height, piles, columns, segmentsTop, groups.of, colours)
-        drawCurve(words, width, height, columns.allocatedMax, segmentsTop, word(inks.ink))
+        paintSegments(pixels, width, height, piles, columns, segmentsTop, groups.of, colours)
+        drawCurve(pixels, width, height, columns.allocatedMax, segmentsTop, word(inks.ink))
       })
       drawTitle(ctx, segmentsBox, inks, 'Segments by pool and stream')
       drawByteAxis(ctx, segmentsBox, segmentsTop, inks)
@@ -194,18 +194,21 @@ export class ReservedChart {
     this.paintMs = performance.now() - began
   }
 
-  private picture2d(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, paint: (words: Uint32Array, width: number, height: number) => void): void {
+  private picture2d(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, paint: (pixels: Uint32Array, width: number, height: number) => void): void {
     const ratio = pictureRatio(box.width, box.height)
     const width = Math.max(1, Math.round(box.width * ratio))
     const height = Math.max(1, Math.round(box.height * ratio))
-    const image = new ImageData(width, height)
-    const words = new Uint32Array(image.data.buffer)
-    words.fill(word(inks.panel))
-    paint(words, width, height)
-    this.pixels.width = width
-    this.pixels.height = height
-    this.pixels.getContext('2d')!.putImageData(image, 0, 0)
-    ctx.drawImage(this.pixels, box.left, box.top, box.width, box.height)
+    // The image lies on its side, each column of the picture a row of it, and is drawn with x and y exchanged.
+    const image = new ImageData(height, width)
+    const pixels = new Uint32Array(image.data.buffer).fill(word(inks.panel))
+    paint(pixels, width, height)
+    this.pixels.width = height
+    this.pixels.height = width
+    this.pixels.getContext('2d', { willReadFrequently: true })!.putImageData(image, 0, 0)
+    ctx.save()
+    ctx.transform(0, box.height / height, box.width / width, 0, box.left, box.top)
+    ctx.drawImage(this.pixels, 0, 0)
+    ctx.restore()
   }
 
   private drawOverlay(): void {
@@ -339,7 +342,7 @@ function drawCurve(out: Uint32Array, width: number, height: number, values: Floa
     // Uprights in column after column are a wall: the areas behind it are to be seen.
     const isDense = x > 1 && values[x] !== values[x - 1] && values[x - 1] !== values[x - 2]
     for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) {
-      const place = at * width + x
+      const place = x * height + at
       out[place] = isDense && at !== y && at !== y + 1 ? halfway(out[place], ink) : ink
     }
     before = y

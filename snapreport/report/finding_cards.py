@@ -26,7 +26,8 @@ _SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
 @dataclass(frozen=True)
 class FindingCard:
     """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that shows it;
-    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak, its steps."""
+    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak, its steps;
+    ``rank``: see :func:`rank`."""
 
     severity: str
     label: str
@@ -37,6 +38,12 @@ class FindingCard:
     term: str = ""
     url: str = ""
     chart: Markup = Markup()
+    rank: int = 0
+
+
+def rank(finding: Finding) -> int:
+    """Among findings of one severity: what is, then what could be done about it, then what is merely new."""
+    return {"advice": 1, "kept": 2}.get(finding.kind, 0)
 
 
 def finding_cards(
@@ -70,6 +77,7 @@ def finding_cards(
             str(finding.evidence.get("term", "")),
             str(finding.evidence.get("url", "")),
             _staircase(finding.evidence.get("staircase") or []),
+            rank(finding),
         )
         for finding in shown
     ]

@@ -117,8 +117,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             summary.cards.append(card)
             if worst is None or timeline.peak_bytes > worst[0]:
                 worst = (timeline.peak_bytes, _headline(timeline, card))
-    # What is before what could be done about it.
-    summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), bool(card.term)))
+    summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
     # Why it ran out first, then how much it was, then what else is wrong.
     wrong = [f"{card.title}." for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
     errors = sum(card.severity == "error" for card in summary.findings[:HEADLINE_FINDINGS])

@@ -7,6 +7,7 @@ import numpy as np
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
+from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
@@ -34,7 +35,7 @@ def ticket_markdown(snapshot: Snapshot) -> str:
     ]
     for timeline in devices:
         lines += ["", f"### {device_name(timeline.kind, timeline.device)}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
-        here = sorted((f for f in found if f.device == timeline.device), key=lambda f: f.kind == "advice")
+        here = sorted((f for f in found if f.device == timeline.device), key=rank)
         lines += _finding_lines(here)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f)]
         lines += _stack_lines(snapshot, timeline)

@@ -3,7 +3,8 @@
 
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './data/describe'
-import type { DataClient, DeviceData, FrameJson, StatsJson } from './data/model'
+import type { DataClient } from './data/data-client'
+import type { DeviceData, FrameJson, StatsJson } from './data/model'
 import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'

@@ -6,9 +6,7 @@
 //   id        allocation, in birth order, 0 … N-1
 // An allocation is live at s iff start[id] <= s < end[id].
 
-import type { Replay } from '../allocator/replay'
 import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
-import type { SourceLines } from './source'
 
 /** One frame of `stats --json`. */
 export interface FrameJson {
@@ -299,32 +297,4 @@ export interface TileMesh {
   bytes: Float64Array
   /** Position that each column shows; empty when the tile came from the file before its columns were decoded. */
   samples: Int32Array
-}
-
-/** How the page asks for data. Devices are named by DeviceInfo.index. */
-export interface DataClient {
-  readonly manifest: Manifest
-  readonly devices: DeviceInfo[]
-  stacks(): Promise<Stacks>
-  /** Per stack of the report the number of its code, equal for stacks that are the same before and after; 0: of neither. */
-  identity(): Promise<Uint32Array>
-  /** Text of a blob that holds code. */
-  code(blob: string): Promise<string>
-  /** Lines of source that the report was asked to hold; null where it was not. */
-  source(): Promise<SourceLines | null>
-  device(index: number): Promise<DeviceData>
-  /** The allocator's state of a device all along, worked out in the worker: a million events take a fifth of a second. */
-  replay(index: number): Promise<Replay>
-  /** Latest request first. Rejects with TileCancelled after cancel(key). */
-  tile(key: TileKey): Promise<TileMesh>
-  cancel(key: TileKey): void
-  /** Tiles of a device that are asked for from now on are named by these keys. */
-  setKeys(device: number, keys: BandKeys): void
-  /** Settled when the times of a device are there, if it has any. */
-  times(index: number): Promise<void>
-  /** The times of a device, which were not read with it, are there, or cannot be read: draw again. */
-  onTimes: (index: number, error?: unknown) => void
-  /** The same at once and with its times, for window.snapreport; decodes on this thread when it has to. */
-  deviceNow(index: number): DeviceData
-  stacksNow(): Stacks
 }

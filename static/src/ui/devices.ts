@@ -1,6 +1,7 @@
 // What a device is called and what there is to see of it.
 
-import type { DataClient, DeviceInfo, Manifest } from '../data/model'
+import type { DataClient } from '../data/data-client'
+import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
 import { plural } from './format'
 

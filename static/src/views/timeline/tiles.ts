@@ -1,6 +1,7 @@
 // Meshes of a device as tiles of the GL layer: the one place where what a band is named by becomes a colour key.
 
-import type { Axis, DataClient, TileKey } from '../../data/model'
+import type { DataClient } from '../../data/data-client'
+import type { Axis, TileKey } from '../../data/model'
 import type { Address, Grid as CoverGrid } from '../../gl/cover'
 import type { TileProvider, TileSource } from '../../gl/tile-layer'
 import { COLUMNS, columnWidth, type Grid, maxYLevel, ROWS, rowHeight, tileName } from '../../layout/grid'

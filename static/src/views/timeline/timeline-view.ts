@@ -1,6 +1,7 @@
 // The timeline: every allocation stacked over events or time. Draws what the state says and turns input into new states.
 
-import type { DataClient, DeviceData, Stacks } from '../../data/model'
+import type { DataClient } from '../../data/data-client'
+import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'
 import { pick } from '../../layout/pick'

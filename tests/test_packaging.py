@@ -12,7 +12,7 @@ from pathlib import Path
 
 import corpus
 import pytest
-from cli import command, process
+from cli import process
 
 import snapreport
 
@@ -92,18 +92,21 @@ def test_imports_only_go_down() -> None:
 
 
 def test_same_bytes_every_time(tmp_path: Path) -> None:
-    """Two processes, two working folders, two hash seeds: one and the same file."""
+    """Two processes, two working folders, two hash seeds, one core and four: one and the same file."""
     path = corpus.path_of("small")
     documents = []
     for number in range(2):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / path.name).write_bytes(path.read_bytes())
+        cores = [1, 4][number]
+        run = f"import os; os.cpu_count = lambda: {cores}; from snapreport.__main__ import run; run()"
+        seeds = {"PYTHONHASHSEED": str(number), "PATH": "", "TZ": ["UTC", "Asia/Tokyo"][number]}
         done = subprocess.run(
-            [*command(), path.name, "-o", "out.html"],
+            [sys.executable, "-c", run, path.name, "-o", "out.html"],
             cwd=folder,
             check=False,
-            env={"PYTHONHASHSEED": str(number), "PATH": "", "TZ": ["UTC", "Asia/Tokyo"][number]},
+            env={**seeds, "POLARS_MAX_THREADS": str(cores)},
             capture_output=True,
         )
         assert done.returncode == 0, done.stderr

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
 
+from snapreport.once import once
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.modules import ModulePaths
 from snapreport.timeline.own_code import own_frames, own_functions
@@ -43,13 +43,9 @@ class Names:
         return f"{self.functions[stack]}:{line}" if is_file and line > 0 else self.functions[stack]
 
 
-_made: WeakKeyDictionary[Snapshot, Names] = WeakKeyDictionary()
-
-
+@once
 def names_of(snapshot: Snapshot) -> Names:
-    if snapshot not in _made:
-        _made[snapshot] = Names(snapshot)
-    return _made[snapshot]
+    return Names(snapshot)
 
 
 def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:

@@ -206,17 +206,31 @@ class Report:
             (c["filenames"][f], int(line), c["names"][n])
             for f, line, n in zip(c["frame_file"], c["frame_line"], c["frame_name"], strict=True)
         ]
-        stacks, outer, new, seen = [], (), iter(c["stack_new"].tolist()), 0
+        stacks, outer, new = [], (), iter(self.frames_of_nodes())
         for shared, length in zip(c["stack_lcp"].tolist(), c["stack_length"].tolist(), strict=True):
             grown = list(outer[:shared])
             while len(grown) < length:
-                back = next(new)
-                grown.append(frames[seen - back])
-                seen += back == 0
+                grown.append(frames[next(new)])
             outer = tuple(grown)
             stacks.append(outer[::-1])
-        assert next(new, None) is None and seen == len(frames)
+        assert next(new, None) is None
         return stacks
+
+    def frames_of_nodes(self) -> list[int]:
+        """The frame of every node of the trie of stacks, put together from the posting lists of all frames."""
+        c = self.section("stacks")
+        held: dict[int, int] = {}
+        gaps, first = iter(c["posting_gap"].tolist()), 0
+        for frame, (length, ahead) in enumerate(zip(c["posting_length"].tolist(), c["posting_first"].tolist(), strict=True)):
+            assert ahead == 0 or length, "a frame in no stack has no first node"
+            first += ahead
+            node = first
+            for place in range(length):
+                node += next(gaps) if place else 0
+                assert node not in held, f"node {node} has two frames"
+                held[node] = frame
+        assert next(gaps, None) is None and sorted(held) == list(range(len(held)))
+        return [held[node] for node in range(len(held))]
 
     def tiles(self, index: int) -> dict[tuple[int, int], dict[str, np.ndarray]]:
         """Stored tiles of a device: (level, tile) → spans by column name."""

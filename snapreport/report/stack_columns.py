@@ -1,8 +1,10 @@
-"""Frames and stacks as columns: strings once, frames as numbers, stacks front-coded against their neighbour.
+"""Frames and stacks as columns: strings once, frames as numbers, stacks as a trie, and its frames as posting lists.
 
-Stacks are numbered so that neighbours share their outer frames (see ``reading``): each then stores only how many it
-shares and what follows. On a trace of 8,507 events with stacks of 100 frames this takes the stacks from 25,000 frame
-numbers to 1,500.
+Stacks are numbered so that neighbours share their outer frames (see ``reading``): each stores only how many it shares
+and how many follow. What follows are the *nodes* of the trie, in order, each a frame under its caller; on a trace of 8,507
+events with stacks of 100 frames they are 1,500 instead of 25,000. The frame of each is not stored node by node but
+frame by frame, as the list of its nodes: that is what a search reads, and it tells the same. On ten real snapshots it takes
+between 10 % fewer and 5 % more bytes than frames by node did, where both together would take 4 to 23 % more.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ class StackColumns:
 
 
 def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
-    """Front-code the stacks of all snapshots, one after the other, over shared string tables."""
+    """Front-code the stacks of all snapshots, one after the other, over shared string tables.
+
+    Frames are numbered as they first appear, so the first nodes of their lists ascend. Of F frames and M nodes,
+    ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the frame
+    before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one before.
+    """
     lcps, lengths, sequences, frames, base = [], [], [], [], []
     seen = total = 0
     for snapshot in snapshots:
@@ -47,7 +54,8 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         seen += len(recording.frames)
     table = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={"filename": str, "line": int, "name": str})
     sequence = np.concatenate(sequences) if sequences else np.zeros(0, np.int64)
-    order, coded = _numbered_by_appearance(sequence, len(table))
+    order, numbers = _numbered_by_appearance(sequence, len(table))
+    nodes, first, gaps = _postings(numbers, len(table))
     table = table[order]
     files, file_index = _interned(table["filename"])
     names, name_index = _interned(table["name"])
@@ -60,7 +68,9 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         Column("frame_flags", frame_flags(table).to_numpy() + LIBRARY_FLAG * is_library(table).to_numpy(), "u8"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
-        Column("stack_new", coded, "u32"),
+        Column("posting_length", nodes, "u32"),
+        Column("posting_first", first, "u32"),
+        Column("posting_gap", gaps, "u32"),
     ]
     extra = [name for name in table.columns if name.startswith("fx_")]
     if extra:
@@ -87,17 +97,23 @@ def _front_coded(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _numbered_by_appearance(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
-    """The frames in order of first appearance, and the sequence coded as (frames seen so far - number), 0 for a new one."""
+    """The frames in order of first appearance, those in no stack last, and the sequence by these numbers."""
     distinct, first, inverse = np.unique(sequence, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    numbers = rank[inverse]
-    is_new = np.zeros(len(sequence), bool)
-    is_new[first] = True
-    known = np.cumsum(is_new) - is_new
     absent = np.setdiff1d(np.arange(frames), distinct)
-    return np.concatenate([distinct[order], absent]).astype(np.int64), known - numbers
+    return np.concatenate([distinct[order], absent]).astype(np.int64), rank[inverse]
+
+
+def _postings(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(length, first, gap) of the list of places of each frame in a sequence, as ``stack_columns`` says."""
+    nodes = np.argsort(sequence, kind="stable")
+    length = np.bincount(sequence, minlength=frames)
+    begins = (np.cumsum(length) - length)[length > 0]
+    first = np.zeros(frames, np.int64)
+    first[length > 0] = np.diff(nodes[begins], prepend=0)
+    return length, first, np.delete(np.diff(nodes, prepend=0), begins)
 
 
 def _interned(strings: pl.Series) -> tuple[list[str], np.ndarray]:

@@ -110,13 +110,18 @@ test('stacks come out of front coding innermost first', () => {
       { name: 'frame_flags', dtype: 'u8', values: [2, 2, 1, 2] },
       { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
       { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
-      { name: 'stack_new', dtype: 'u32', values: [0, 0, 0, 0, 1] },
+      // nodes: a, b, c, d under a, d; lists: a [0], b [1], c [2], d [3, 4]
+      { name: 'posting_length', dtype: 'u32', values: [1, 1, 1, 2] },
+      { name: 'posting_first', dtype: 'u32', values: [0, 1, 1, 1] },
+      { name: 'posting_gap', dtype: 'u32', values: [1] },
       { name: 'frame_fx', dtype: 'json', values: { 3: { fx_node: 'mm' } } },
     ]),
   )
   const stacks = readStacks(blob)
   const names = (s: number) => stacks.frames(s).map((f) => f.name)
   assert.deepEqual([0, 1, 2, 3, 4, 5].map(names), [[], ['a'], ['b', 'a'], ['_PyEval_EvalFrameDefault', 'b', 'a'], ['d', 'a'], ['d']])
+  assert.deepEqual([...stacks.trie.postings.begins], [0, 1, 2, 3, 5])
+  assert.deepEqual([...stacks.trie.postings.nodes], [0, 1, 2, 3, 4])
   assert.equal(stacks.top(0), null)
   assert.equal(stacks.top(3)!.name, 'b')
   assert.deepEqual(stacks.top(5)!.fx, { fx_node: 'mm' })

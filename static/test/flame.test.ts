@@ -11,6 +11,7 @@ import { weigh } from '../src/flame/weigh'
 import { moved } from '../src/views/flame/cursor'
 import { blend, FrameColours, inkOn, originOf } from '../src/views/flame/colours'
 import { clip } from '../src/views/flame/painter'
+import { postingsOf } from './postings'
 import { random } from './trace'
 
 interface Made {
@@ -47,7 +48,7 @@ function randomStacks(count: number, deep: number, r: () => number): Made {
   return {
     stacks,
     trie: {
-      frameOf: Int32Array.from(frameOf), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
+      frameOf: Int32Array.from(frameOf), postings: postingsOf(frameOf, frames.length), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
       frames: {
         names, filenames, name: Uint32Array.from(frames, (f) => names.indexOf(f.name)),
         file: Uint32Array.from(frames, (f) => filenames.indexOf(f.filename)), line: Int32Array.from(frames, (f) => f.line),
@@ -311,7 +312,7 @@ function trieOf(stacks: Frame[][]): StackTrie {
   }, -1))
   const names = [...new Set(frames.map((f) => f.name))]
   return {
-    frameOf: Int32Array.from(frameOf), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
+    frameOf: Int32Array.from(frameOf), postings: postingsOf(frameOf, frames.length), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
     frames: { names, filenames: ['m.py'], name: Uint32Array.from(frames, (f) => names.indexOf(f.name)), file: new Uint32Array(frames.length), line: new Int32Array(frames.length).fill(1) },
     isNoise: () => false, frame: (frame) => frames[frame],
   }

@@ -10,6 +10,7 @@ import { stepsOf } from '../src/steps/steps'
 import { holds, StringIndex } from '../src/search/strings'
 import { suggest, wordAt } from '../src/search/suggest'
 import { StackTexts } from '../src/search/texts'
+import { postingsOf } from './postings'
 import { info, random, randomDevice } from './trace'
 
 test('the string index finds what a look at every string finds', () => {
@@ -28,7 +29,7 @@ test('the string index finds what a look at every string finds', () => {
 
 /** Stacks 0: none, 1: a.py f, 2: a.py f called by b.py g, 3: b.py g. */
 const trie: StackTrie = {
-  frameOf: Int32Array.of(0, 1, 0), caller: Int32Array.of(-1, -1, 1), leaf: Int32Array.of(-1, 0, 2, 1),
+  frameOf: Int32Array.of(0, 1, 0), postings: postingsOf([0, 1, 0], 2), caller: Int32Array.of(-1, -1, 1), leaf: Int32Array.of(-1, 0, 2, 1),
   frames: { filenames: ['lib/a.py', 'b.py'], names: ['f', 'Gee'], name: Uint32Array.of(0, 1), file: Uint32Array.of(0, 1), line: Int32Array.of(3, 12) },
   isNoise: () => false,
   frame: () => { throw new Error('not needed') },
@@ -54,9 +55,11 @@ test('stacks by frame, file, function, place and line equal a walk along every s
     const filenames = Array.from({ length: files }, (_, i) => `dir${i % 7}/file${i}.py`)
     const names = Array.from({ length: files }, (_, i) => `fn${i}`)
     const codes = (count: number, below: number): number[] => Array.from({ length: count }, () => pick(below))
+    const frameOf = codes(nodes, frames)
     const some: StackTrie = {
       ...trie,
-      frameOf: Int32Array.from(codes(nodes, frames)),
+      frameOf: Int32Array.from(frameOf),
+      postings: postingsOf(frameOf, frames),
       caller: Int32Array.from({ length: nodes }, (_, node) => pick(node + 1) - 1),
       leaf: Int32Array.from(codes(1 + pick(300), nodes + 1), (node) => node - 1),
       frames: { filenames, names, file: Uint32Array.from(codes(frames, files)), name: Uint32Array.from(codes(frames, files)), line: Int32Array.from(codes(frames, 9)) },

@@ -1,9 +1,10 @@
 // Section "stacks" → frames of a stack. Neighbouring stacks share their outer frames, so the table is kept as the trie
 // that front coding describes: a node is one frame under its caller, a stack is the node it ends at. Fifty thousand
-// stacks of a hundred frames are then some hundred thousand nodes, and walking up yields innermost first.
+// stacks of a hundred frames are then some hundred thousand nodes, and walking up yields innermost first. Which frame a node
+// is, the file says by posting lists: the nodes of each frame.
 
 import type { DecodedBlob } from './columns'
-import type { Frame, StackTrie, Stacks } from './model'
+import type { Frame, Postings, StackTrie, Stacks } from './model'
 
 const NONE = -1
 /** Bits of the column frame_flags; the rules are in snapreport/reading/noise.py alone. */
@@ -14,27 +15,50 @@ const LIBRARY = 4
 export function readStacks(blob: DecodedBlob): Stacks {
   const lcp = blob.u32('stack_lcp')
   const length = blob.u32('stack_length')
-  const coded = blob.u32('stack_new')
-  const frameOf = new Int32Array(coded.length)
-  const caller = new Int32Array(coded.length)
+  const postings = readPostings(blob)
+  const caller = new Int32Array(postings.nodes.length)
   const leaf = new Int32Array(length.length)
 
   // path[depth] is the node at that depth of the stack before, outermost first.
   const path: number[] = []
   let node = 0
-  let known = 0
   for (let s = 0; s < length.length; s++) {
     for (let depth = lcp[s]; depth < length[s]; depth++) {
-      const back = coded[node]
-      frameOf[node] = known - back
-      if (back === 0) known++
       caller[node] = depth > 0 ? path[depth - 1] : NONE
       path[depth] = node++
     }
     leaf[s] = length[s] > 0 ? path[length[s] - 1] : NONE
   }
-  if (node !== coded.length) throw new Error(`the stacks name ${node} frames, the report holds ${coded.length}`)
-  return new StackTable(new FrameTable(blob), frameOf, caller, leaf)
+  if (node !== caller.length) throw new Error(`the stacks name ${node} frames, the report holds ${caller.length}`)
+  return new StackTable(new FrameTable(blob), postings, caller, leaf)
+}
+
+/** Stored are differences: of a frame's first node to that of the frame before, of each further one to the one before it. */
+function readPostings(blob: DecodedBlob): Postings {
+  const length = blob.u32('posting_length')
+  const first = blob.u32('posting_first')
+  const gap = blob.u32('posting_gap')
+  const begins = new Int32Array(length.length + 1)
+  for (let frame = 0; frame < length.length; frame++) begins[frame + 1] = begins[frame] + length[frame]
+  const nodes = new Int32Array(begins[length.length])
+  let read = 0
+  let begin = 0
+  for (let frame = 0; frame < length.length; frame++) {
+    begin += first[frame]
+    for (let at = begins[frame], node = begin; at < begins[frame + 1]; at++) {
+      if (at > begins[frame]) node += gap[read++]
+      nodes[at] = node
+    }
+  }
+  return { begins, nodes }
+}
+
+function framesOfNodes({ begins, nodes }: Postings): Int32Array {
+  const frameOf = new Int32Array(nodes.length)
+  for (let frame = 0; frame + 1 < begins.length; frame++) {
+    for (let at = begins[frame]; at < begins[frame + 1]; at++) frameOf[nodes[at]] = frame
+  }
+  return frameOf
 }
 
 /** Frames are made into objects when first asked for: most stacks are never looked at. */
@@ -75,20 +99,22 @@ class FrameTable {
 
 class StackTable implements Stacks {
   readonly count: number
+  private readonly frameOf: Int32Array
   private readonly tops = new Map<number, Frame | null>()
 
   constructor(
     private readonly table: FrameTable,
-    private readonly frameOf: Int32Array,
+    private readonly postings: Postings,
     private readonly caller: Int32Array,
     private readonly leaf: Int32Array,
   ) {
     this.count = leaf.length
+    this.frameOf = framesOfNodes(postings)
   }
 
   get trie(): StackTrie {
-    const { table, frameOf, caller, leaf } = this
-    return { frameOf, caller, leaf, frames: table, isNoise: (frame) => (table.flags[frame] & NOISE) !== 0, frame: (frame) => table.get(frame) }
+    const { table, frameOf, caller, leaf, postings } = this
+    return { frameOf, caller, leaf, postings, frames: table, isNoise: (frame) => (table.flags[frame] & NOISE) !== 0, frame: (frame) => table.get(frame) }
   }
 
   frames(stack: number): Frame[] {

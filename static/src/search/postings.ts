@@ -1,5 +1,4 @@
-// Which stacks hold a frame: posting lists, made once from the trie of stacks. The trie is how the file holds them: every one of
-// its nodes is an entry of its frame's list, and all that is to be done is to put the entries in order of frames.
+// Which stacks hold a frame: by the posting lists that the report holds, which name the nodes of the trie of stacks.
 //
 // Under a node lie the stacks that run through it. Laid out as the trie branches, those of a node are a run of one array, so that
 // an entry is a node and its stacks are never written out: a hundred frames of fifty thousand stacks would be five million.
@@ -24,8 +23,6 @@ export function rowsByCode(codes: ArrayLike<number>, count: number): RowsByCode 
 }
 
 export class FramePostings {
-  /** Nodes by frame. */
-  private readonly nodes: RowsByCode
   /** Stacks as the trie branches; those through a node are `through` many from `first` on. */
   private readonly stacks: Int32Array
   private readonly first: Int32Array
@@ -35,7 +32,6 @@ export class FramePostings {
 
   constructor(private readonly trie: StackTrie) {
     const { frameOf, caller, leaf, frames } = trie
-    this.nodes = rowsByCode(frameOf, frames.line.length)
     const own = new Int32Array(frameOf.length)
     let rooted = 0
     for (let s = 0; s < leaf.length; s++) if (leaf[s] >= 0) own[leaf[s]]++
@@ -64,15 +60,14 @@ export class FramePostings {
 
   /** 1 for each stack that has one of the frames. Touches their entries alone, or where that is less the trie once. */
   having(frames: readonly number[]): Uint8Array {
-    const { stacks, first, through, weight, trie: { leaf, frameOf } } = this
-    const { begins, rows } = this.nodes
+    const { stacks, first, through, weight, trie: { leaf, frameOf, postings: { begins, nodes } } } = this
     let cost = 0
     for (const frame of frames) cost += weight[frame]
     if (cost > frameOf.length + leaf.length) return this.passed(frames)
     const found = new Uint8Array(leaf.length)
     for (const frame of frames) {
-      for (let row = begins[frame]; row < begins[frame + 1]; row++) {
-        const node = rows[row]
+      for (let at = begins[frame]; at < begins[frame + 1]; at++) {
+        const node = nodes[at]
         for (let i = first[node], end = i + through[node]; i < end; i++) found[stacks[i]] = 1
       }
     }

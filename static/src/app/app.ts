@@ -23,9 +23,9 @@ import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 
 /**
- * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, so that a
- * switch finds it. In a larger one that would hold up tiles, and take memory (24 bytes an event, 33 an allocation) that many
- * readers never need.
+ * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, and the views
+ * are rehearsed after it, so that a switch finds them. In a larger one that would hold up tiles and the reader, and take memory
+ * (24 bytes an event, 33 an allocation) that many never need.
  */
 const EVENTS_AHEAD = 1 << 18
 /** How long the window must rest before it is told to screen readers. */
@@ -111,7 +111,7 @@ class App implements Controller {
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene), reveal: (event) => this.reveal(event),
     })
     this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [this.search.element, this.pageTools.element])
-    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.details.element)
+    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.stage.wings.element, this.details.element)
     fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.live)
     root.hidden = false
     document.body.classList.add('with-app')
@@ -126,7 +126,7 @@ class App implements Controller {
     // The other views' code comes behind what the first picture needs, and runs once that is there: a switch finds it ready.
     // Where it cannot be had, whoever switches is told.
     this.stage.fetch().catch(() => {})
-    this.ready = painted.then(() => this.stage.load().catch(() => {}))
+    this.ready = painted.then(() => this.prepareViews().catch(() => {}))
     this.render()
   }
 
@@ -236,6 +236,11 @@ class App implements Controller {
     const isUsed = view === 'timeline' || view === 'segments' || (view === 'flame' && state.colour !== 'stack')
     const shown = isUsed && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
     this.legend.render(state, shown, view === 'timeline' ? this.timeline.hoveredPosition : null)
+  }
+
+  private async prepareViews(): Promise<void> {
+    await this.stage.load()
+    if (this.info && this.info.events <= EVENTS_AHEAD) await this.stage.rehearse()
   }
 
   private showDevice(): void {

@@ -13,9 +13,14 @@ import type { Registry, View, ViewContext, ViewParts } from '../views/view'
 import { fill, h } from '../ui/dom'
 import type { State, ViewName } from '../ui/state'
 import { isDark } from '../ui/theme'
+import { Wings } from './wings'
+
+/** Those that take longest to show a first time come first. */
+const REHEARSED: readonly ViewName[] = ['reserved', 'table', 'segments', 'events', 'flame']
 
 export class Stage {
   readonly element = h('div', { class: 'stage', hidden: true })
+  readonly wings = new Wings()
   /** The controls of the view on screen. */
   readonly tools = h('div', { class: 'tools view-tools', hidden: true })
   private readonly parts: ViewParts
@@ -141,6 +146,23 @@ export class Stage {
     if (this.registry) return
     this.registry = await loadViews(this.parts.client)
     if (this.asked) this.show(this.asked.state, this.asked.scene)
+  }
+
+  /** Shows the views that were not shown yet, where nobody sees them. Does nothing where there is no room for them now. */
+  async rehearse(): Promise<void> {
+    const data = this.asked?.scene?.data
+    if (!data || this.wings.element.clientHeight === 0) return
+    const replay = hasAddresses(data) ? await this.parts.client.replay(data.info.index) : null
+    await this.wings.rehearse(REHEARSED.filter((name) => !this.made.has(name)), (name, place) => {
+      const { state, scene } = this.asked!
+      // By now the reader may have gone there, or to another device.
+      const view = this.made.has(name) || scene?.data !== data ? null : this.viewOf(name)
+      const context = view && contextOf(this, { ...state, view: name }, scene, replay)
+      if (!context) return
+      fill(place, view.element)
+      view.show(context)
+      view.forget?.()
+    })
   }
 
   async settled(): Promise<void> {

@@ -44,6 +44,8 @@ export interface View {
   readonly needsReplay?: boolean
   /** Called whenever the view is on screen and anything in the context has changed, also its size. */
   show(context: ViewContext): void
+  /** It was shown where nobody saw it: the next time is the first. Absent: that makes no difference. */
+  forget?(): void
   /** Settled when what the last `show` asked for is on screen. */
   settled(): Promise<void>
   /** A key while the view is on screen, before the page's own keys; true when it was used. */

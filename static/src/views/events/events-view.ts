@@ -93,6 +93,12 @@ export class EventsView implements View {
     this.follow(context)
   }
 
+  /** The moment is to be in the middle of what is seen first. */
+  forget(): void {
+    this.followed = null
+    this.drawn = []
+  }
+
   settled(): Promise<void> {
     return this.list.settled()
   }

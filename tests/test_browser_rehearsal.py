@@ -1,0 +1,62 @@
+"""Views are shown once before they are asked for: nobody notices, and they look as they would have without."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import numpy as np
+import pytest
+from PIL import Image
+
+VIEWS = ("segments", "reserved", "flame", "table", "events")
+# What is put into the place where views are rehearsed, and whether it could be seen, read aloud or clicked there.
+WATCH = """
+window.rehearsed = []
+new MutationObserver((changes) => {
+  for (const { target, addedNodes } of changes) {
+    if (!target.classList?.contains('wings')) continue
+    const css = getComputedStyle(target)
+    const isRoomy = target.clientWidth > 300 && target.clientHeight > 300
+    for (const view of addedNodes) rehearsed.push({
+      view: view.className, isUnseen: css.visibility === 'hidden', isInert: target.inert && target.ariaHidden === 'true', isRoomy,
+    })
+  }
+}).observe(document, { childList: true, subtree: true })
+"""
+
+
+def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("training")), before=WATCH)
+    rehearsed = opened.js("rehearsed")
+    assert len(rehearsed) == len({seen["view"] for seen in rehearsed}) == len(VIEWS)
+    assert all(seen["isUnseen"] and seen["isInert"] and seen["isRoomy"] for seen in rehearsed)
+    assert opened.js("document.querySelectorAll('.wings, .list-row').length") == 0, "it is cleared away"
+    assert opened.view()["view"] == "timeline"
+    assert opened.js("location.hash") == ""
+    assert opened.js("document.querySelector('[aria-live=polite]').textContent") == ""
+
+
+@pytest.mark.parametrize("name", ["training", "no-stacks"])
+def test_what_is_seen_is_as_without(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Pixel by pixel what a page shows that was opened on the view."""
+    report = report_of(corpus.path_of(name))
+    opened = open_report(report, reduced_motion="reduce")  # nothing is on its way when a picture is taken
+    for view in VIEWS:
+        straight = open_report(report, f"#view={view}", reduced_motion="reduce")
+        opened.set_view(view=view)
+        seen, wanted = (np.asarray(Image.open(io.BytesIO(each.page.screenshot())), np.int16) for each in (opened, straight))
+        # The edge of a canvas may be blended by another 2 of 255.
+        assert abs(seen - wanted).max() <= 4, view
+        straight.page.context.close()
+
+
+def test_none_where_there_is_no_room(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Opened on the summary, which hides the place; the views come when they are asked for."""
+    opened = open_report(report_of(corpus.path_of("training")), "#view=summary", before=WATCH)
+    assert opened.js("rehearsed") == []
+    opened.set_view(view="table")
+    assert opened.js("document.querySelectorAll('.list-row').length") > 5

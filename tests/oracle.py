@@ -7,6 +7,7 @@ there cannot hide here. Takes the raw object that ``pickle`` gives.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -41,7 +42,10 @@ class Allocation:
 
 @dataclass
 class Device:
-    """One device's replay. ``allocated[i + 1]`` and ``reserved[i + 1]`` are bytes at position i (-1 … n-1)."""
+    """One device's replay. ``allocated[i + 1]`` and ``reserved[i + 1]`` are bytes at position i (-1 … n-1).
+
+    The peak is worked out when first asked for, which is after the replay: it is asked for once for every allocation.
+    """
 
     device: int
     events: list[dict[str, Any]]
@@ -52,11 +56,11 @@ class Device:
     reserved: list[int] = field(default_factory=list)
     other_events: list[int] = field(default_factory=list)
 
-    @property
+    @cached_property
     def peak_bytes(self) -> int:
         return max(self.allocated)
 
-    @property
+    @cached_property
     def peak_event(self) -> int:
         return self.allocated.index(self.peak_bytes) - 1
 
@@ -116,12 +120,14 @@ def text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
+@lru_cache(maxsize=50_000)
+def frame(filename: str, line: int, name: str) -> tuple[str, int, str]:
+    """A line may be recorded as an unsigned -1: it means none, and is given back as -1. Kept: there are few, in many stacks."""
+    return text(filename), line if line < 2**63 else line - 2**64, text(name)
+
+
 def frames_of(holder: dict[str, Any]) -> Frames:
-    """A line may be recorded as an unsigned -1: it means none, and is given back as -1."""
-    return tuple(
-        (text(f["filename"]), f["line"] if f["line"] < 2**63 else f["line"] - 2**64, text(f["name"]))
-        for f in holder.get("frames") or ()
-    )
+    return tuple(frame(f["filename"], f["line"], f["name"]) for f in holder.get("frames") or ())
 
 
 def text_or_none(value: Any) -> str | None:

@@ -37,7 +37,7 @@ TOPS: dict[int, list[Frame | None]] = {}
 
 def learn(frames: set[Frame]) -> None:
     """Asks for the flags of frames all at once. The rules themselves are tested in test_noise."""
-    unknown = sorted(frames - FLAGS.keys())
+    unknown = sorted(frame for frame in frames if frame not in FLAGS)
     if unknown:
         table = pl.DataFrame(unknown, schema={"filename": pl.String, "line": pl.Int64, "name": pl.String}, orient="row")
         FLAGS.update(zip(unknown, frame_flags(table).to_list(), strict=True))

@@ -88,6 +88,7 @@ test('curves are what summing the blocks of the state gives', () => {
       }
       assert.equal(replay.rounding[s], rounding)
       assert.equal(replay.whollyFree[s], wholly)
+      assert.equal(replay.largestFree[s], largest)
       if (s % 31 === 0) {
         const { totals } = stateAt(replay, s)
         assert.equal(totals.split, split)

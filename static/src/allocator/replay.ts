@@ -1,13 +1,15 @@
-// The trace replayed once, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding
-// and kept in wholly free segments at every position. O((N + E) log N).
+// The trace replayed, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding, kept in
+// wholly free segments and free in one piece at every position. O((N + E) log N).
 //
 // A trace holds the bytes that were asked for. Where a free range is taken whose remainder is too small to be split off,
 // the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
+import { largestFree } from './largest-free'
 import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
 import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
+import { StandingSegments } from './standing'
 import { SuccessorSet } from './successor'
 
 export interface Replay {
@@ -32,6 +34,8 @@ export interface Replay {
   /** Bytes by position (length P): blocks minus requests, and segments without any live block. */
   rounding: Float64Array
   whollyFree: Float64Array
+  /** Bytes of the largest contiguous free range by position (length P). */
+  largestFree: Float64Array
   /** Allocations that lay in no known segment when they were born. */
   outside: number
 }
@@ -78,10 +82,7 @@ class Walk {
   private readonly live: SuccessorSet
   private readonly count: Uint32Array
   private readonly latest: Int32Array
-  /** Rows of the segments there are now, by address. */
-  private readonly now: number[] = []
-  /** The segment that each address was last found in: most are asked for again and again. */
-  private readonly lastRow: Int32Array
+  private readonly standing: StandingSegments
   /** Ranks at which each segment's addresses begin and end. */
   private readonly firstRank: Int32Array
   private readonly endRank: Int32Array
@@ -103,7 +104,6 @@ class Walk {
     this.count = new Uint32Array(addresses.length)
     this.latest = new Int32Array(addresses.length)
     this.open = new Uint8Array(N)
-    this.lastRow = new Int32Array(addresses.length).fill(-1)
     const bornAt = new Int32Array(P).fill(-1)
     const endedAt = new Int32Array(P).fill(-1)
     for (let id = 0; id < N; id++) {
@@ -111,6 +111,7 @@ class Walk {
       if (data.end[id] < P) endedAt[data.end[id]] = id
     }
     const segments = segmentHistory(data, info, space)
+    this.standing = new StandingSegments(segments, addresses)
     this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(addresses, start))
     this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(addresses, end))
     this.replay = {
@@ -122,6 +123,7 @@ class Walk {
       assumed: new Uint8Array(N),
       rounding: new Float64Array(P),
       whollyFree: new Float64Array(P),
+      largestFree: new Float64Array(0),
       outside: 0,
     }
   }
@@ -152,28 +154,26 @@ class Walk {
     }
     this.sumRounding()
     settleKinds(replay, data)
+    const { addresses, rank, firstRank, endRank } = this
+    replay.largestFree = largestFree({ N: data.N, P, start, bornAt, endedAt, block: replay.block, segments, begins, ends, addresses, rank, firstRank, endRank })
     return replay
   }
 
   /** A segment begins; bytes of it that are wholly free. */
   private put(row: number): number {
-    const at = this.place(this.replay.segments.start[row])
-    this.now.splice(at + 1, 0, row)
+    this.standing.put(row)
     return this.freeBytes(row)
   }
 
   /** A segment ends; the bytes of it that were wholly free. */
   private drop(row: number): number {
-    const at = this.now.indexOf(row)
-    if (at < 0) return 0
-    this.now.splice(at, 1)
-    return this.freeBytes(row)
+    return this.standing.drop(row) ? this.freeBytes(row) : 0
   }
 
   /** A block comes to live; bytes of its segment that were wholly free until now. */
   private enter(id: number): number {
     const { replay, rank, live, count } = this
-    const row = this.segmentOf(rank[id])
+    const row = this.standing.of(rank[id], this.position)
     replay.segment[id] = row
     const before = row < 0 ? 0 : this.freeBytes(row)
     if (count[rank[id]]++ === 0) live.add(rank[id])
@@ -186,7 +186,7 @@ class Walk {
     const { rank, live, count } = this
     if (--count[rank[id]] === 0) live.remove(rank[id])
     else return 0
-    const row = this.segmentOf(rank[id])
+    const row = this.standing.of(rank[id], this.position)
     return row < 0 ? 0 : this.freeBytes(row)
   }
 
@@ -250,33 +250,6 @@ class Walk {
     const { segments } = this.replay
     const next = this.live.next(this.firstRank[row])
     return next < 0 || next >= this.endRank[row] ? segments.end[row] - segments.start[row] : 0
-  }
-
-  /** The segment that holds an address now; -1: none. */
-  private segmentOf(rank: number): number {
-    const { segments } = this.replay
-    const last = this.lastRow[rank]
-    // A row that is there now and was found for this address holds it still.
-    if (last >= 0 && segments.from[last] <= this.position && segments.to[last] > this.position) return last
-    const address = this.addresses[rank]
-    const at = this.place(address)
-    const row = at >= 0 && address < segments.end[this.now[at]] ? this.now[at] : -1
-    this.lastRow[rank] = row
-    return row
-  }
-
-  /** Index into `now` of the last segment that begins at or below an address; -1 where none does. */
-  private place(address: number): number {
-    const { now } = this
-    const { start } = this.replay.segments
-    let low = 0
-    let high = now.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (start[now[middle]] <= address) low = middle + 1
-      else high = middle
-    }
-    return low - 1
   }
 }
 

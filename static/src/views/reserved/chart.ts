@@ -175,7 +175,11 @@ export class ReservedChart {
         if (base) {
           drawCurve(pixels, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
           drawCurve(pixels, width, height, this.columns.reservedMax, partsTop, word(inks.reserved))
-        } else drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
+        } else {
+          drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
+          // Of the moments that the areas show: beside them it tells whether what is free is one piece or many.
+          if (replay) drawCurve(pixels, width, height, Float64Array.from(this.columns.position, (s) => replay.largestFree[s]), partsTop, word(inks.largest))
+        }
       })
       drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')
       drawByteAxis(ctx, partsBox, partsTop, inks)

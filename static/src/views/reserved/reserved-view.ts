@@ -123,7 +123,7 @@ export class ReservedView implements View {
       worst: moments,
       nothing: this.nothing.hidden ? null : this.nothing.textContent,
       doubts: this.doubts.hidden ? null : this.doubts.textContent,
-      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree] } : null,
+      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree], largestFree: [...replay.largestFree] } : null,
       columns: columns && { position: [...columns.position], allocatedMax: [...columns.allocatedMax], reservedMax: [...columns.reservedMax], fragmentationMax: [...columns.fragmentationMax] },
       boxes: this.chart.boxes(),
       ms: { paint: this.chart.paintMs },
@@ -162,12 +162,13 @@ export class ReservedView implements View {
     const lines = [
       choice.segments || !choice.fragmentationOnly ? line('Most allocated', css(inks.ink)) : null,
       choice.parts ? line(choice.fragmentationOnly ? 'Most not allocated' : 'Most reserved', css(inks.reserved)) : null,
+      choice.parts && choice.fragmentationOnly && replay ? line('Largest free range', css(inks.largest)) : null,
     ]
     const parts = replay
       ? [['Allocated', inks.allocated], ['Rounding', inks.rounding], ['Inactive split', inks.splitArea], ['Wholly free', inks.wholeArea]] as const
       : [['Allocated', inks.allocated], ['Reserved, not allocated', inks.wholeArea]] as const
     fill(this.legend,
-      ...(choice.parts ? parts.map(([label, colour]) => item(label, css(colour))) : []),
+      ...(choice.parts ? parts.slice(choice.fragmentationOnly ? 1 : 0).map(([label, colour]) => item(label, css(colour))) : []),
       ...(choice.segments && groups ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark)))) : []),
       ...lines.filter((made) => made !== null))
   }

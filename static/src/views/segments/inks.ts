@@ -23,6 +23,8 @@ export interface Inks {
   rounding: Rgb
   pending: Rgb
   allocated: Rgb
+  /** The line of the largest free range, which lies on the areas of free bytes. */
+  largest: Rgb
 }
 
 export function readInks(element: Element, dark: boolean): Inks {
@@ -39,6 +41,7 @@ export function readInks(element: Element, dark: boolean): Inks {
     whole: mix(panel, ink, dark ? 0.09 : 0.05),
     rounding: dark ? [214, 92, 150] : [190, 46, 118],
     pending: read('peak'),
+    largest: dark ? oklch(0.87, 0.13, 170) : oklch(0.45, 0.1, 170),
     allocated: dark ? oklch(0.66, 0.1, 250) : oklch(0.66, 0.105, 250),
   }
 }

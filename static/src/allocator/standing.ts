@@ -1,0 +1,55 @@
+// The segments there are at one moment of a walk through the trace, by address.
+
+import type { SegmentHistory } from './segment-history'
+
+export class StandingSegments {
+  /** Rows of the history, by address. */
+  private readonly now: number[] = []
+  /** The row that each address was last found in: most are asked for again and again. */
+  private readonly lastRow: Int32Array
+
+  /** addresses: those that are asked for, by rank. */
+  constructor(
+    private readonly segments: SegmentHistory,
+    private readonly addresses: Float64Array,
+  ) {
+    this.lastRow = new Int32Array(addresses.length).fill(-1)
+  }
+
+  put(row: number): void {
+    this.now.splice(this.place(this.segments.start[row]) + 1, 0, row)
+  }
+
+  /** False: it was not there. */
+  drop(row: number): boolean {
+    const at = this.now.indexOf(row)
+    if (at >= 0) this.now.splice(at, 1)
+    return at >= 0
+  }
+
+  /** The row that holds the address of a rank at the position of the walk; -1: none. */
+  of(rank: number, position: number): number {
+    const { segments, now } = this
+    const last = this.lastRow[rank]
+    // A row that is there now and was found for this address holds it still.
+    if (last >= 0 && segments.from[last] <= position && segments.to[last] > position) return last
+    const address = this.addresses[rank]
+    const at = this.place(address)
+    const row = at >= 0 && address < segments.end[now[at]] ? now[at] : -1
+    this.lastRow[rank] = row
+    return row
+  }
+
+  /** Index into `now` of the last segment that begins at or below an address; -1 where none does. */
+  private place(address: number): number {
+    const { now, segments: { start } } = this
+    let low = 0
+    let high = now.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (start[now[middle]] <= address) low = middle + 1
+      else high = middle
+    }
+    return low - 1
+  }
+}

@@ -11,7 +11,9 @@ from typing import Any
 import corpus
 import hypothesis
 import pytest
+import spread
 
+FAILED = pytest.StashKey[bool]()
 sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the product must not need this
 
 # Derandomised, so that a red run can be repeated; HYPOTHESIS_PROFILE=deep looks further.
@@ -56,6 +58,23 @@ def snapshot_path(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def real_path(request: pytest.FixtureRequest) -> Path:
     return corpus.path_of(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spread.put_in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's; without it the tests run in one process
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return spread.scheduler(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Notes on a test that it failed, for what it leaves behind."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -106,3 +125,35 @@ def open_report(chromium: Any) -> Iterator[Callable[..., Any]]:
         page.page.context.close()
     for page in opened:
         page.check()
+
+
+@pytest.fixture(scope="session")
+def pool(chromium: Any) -> Iterator[Any]:
+    import pool
+
+    kept = pool.Pool(chromium)
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def borrow_report(pool: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """As ``open_report``, but a page that an earlier test has opened, back at its start, where there is one.
+
+    For tests of what a page shows and does. Those of opening, of what is kept between openings, of lost contexts and of
+    whatever else a page does not get over have one of their own.
+    """
+    lent = []
+
+    def borrow(path: Path, fragment: str = "", **options: Any) -> Any:
+        lent.append(pool.lend(path, fragment, **options))
+        return lent[-1].opened
+
+    yield borrow
+    for page in lent:
+        if request.node.stash.get(FAILED, False) or page.opened.told or page.opened.outside:
+            pool.drop(page)
+        else:
+            pool.take_back(page)
+    for page in lent:
+        page.opened.check()

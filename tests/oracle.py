@@ -55,6 +55,8 @@ class Device:
     allocated: list[int] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
     other_events: list[int] = field(default_factory=list)
+    # What other oracles work out of it once.
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def peak_bytes(self) -> int:

@@ -17,6 +17,24 @@ OWN = ("file:", "blob:", "data:")
 Color = tuple[int, int, int]
 
 
+# Two frames have passed, no tile is pending, and two frames more.
+SETTLED = """async () => {
+    const frame = () => new Promise(done => requestAnimationFrame(done))
+    const end = performance.now() + 10_000
+    await frame(); await frame()
+    while (snapreport.drawn().pending !== 0) {
+        if (performance.now() > end) throw new Error('tiles are pending for ever')
+        await frame()
+    }
+    await frame(); await frame()
+}"""
+PLOT = """() => {
+    const strip = document.querySelector('canvas.minimap').getBoundingClientRect()
+    const box = document.querySelector('.plot').getBoundingClientRect()
+    return { left: strip.x, width: strip.width, top: box.y + 22, height: box.height - 48 }
+}"""
+
+
 @dataclass(frozen=True)
 class Still:
     """What was on the screen at one moment, by places of the timeline: events across, bytes up."""
@@ -77,10 +95,14 @@ class Opened:
         )
         self.page.on("pageerror", lambda e: self.errors.append(f"uncaught: {e}"))
 
+    @property
+    def told(self) -> list[str]:
+        """What the console said, but for what software WebGL always says."""
+        return [e for e in self.errors if "GPU stall due to ReadPixels" not in e and "software WebGL" not in e]
+
     def check(self) -> None:
         assert not self.outside, f"the page asked for {self.outside}"
-        told = [e for e in self.errors if "GPU stall due to ReadPixels" not in e and "software WebGL" not in e]
-        assert not told, f"the page's console says {told}"
+        assert not self.told, f"the page's console says {self.told}"
 
     def js(self, expression: str, argument: Any = None) -> Any:
         """Evaluate an expression or function in the page; promises are awaited."""
@@ -91,23 +113,14 @@ class Opened:
 
     def set_view(self, **patch: Any) -> dict[str, Any]:
         """Change the view and wait for the frame that shows it; the view then."""
-        self.js("patch => snapreport.setView(patch)", patch)
-        return self.view()
+        return self.js("patch => snapreport.setView(patch).then(() => snapreport.getView())", patch)
 
     def plot(self) -> dict[str, float]:
         """The plot inside its axes in CSS pixels of the window: left, top, width, height; and the window's width.
 
         The minimap lies exactly above it and is as wide; labels take 22 pixels over and 26 under it.
         """
-        strip = self.page.locator("canvas.minimap").bounding_box()
-        box = self.page.locator(".plot").bounding_box()
-        return {
-            "left": strip["x"],
-            "width": strip["width"],
-            "top": box["y"] + 22,
-            "height": box["height"] - 48,
-            "screen": self.page.viewport_size["width"],
-        }
+        return self.js(PLOT) | {"screen": self.page.viewport_size["width"]}
 
     def still(self) -> Still:
         """What is on the screen now."""
@@ -130,9 +143,7 @@ class Opened:
 
     def settle(self) -> None:
         """Wait until what was asked for is drawn: two frames have passed and no tile is pending."""
-        self.js("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        self.until("snapreport.drawn().pending === 0")
-        self.js("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.js(SETTLED)
 
 
 def open_report(browser: Browser, path: Path, fragment: str = "", *, before: str = "", **context: Any) -> Opened:

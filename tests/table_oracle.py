@@ -32,7 +32,6 @@ class Sums:
 
 
 FLAGS: dict[Frame, int] = {}
-TOPS: dict[int, list[Frame | None]] = {}
 
 
 def learn(frames: set[Frame]) -> None:
@@ -59,11 +58,12 @@ def top(stack: oracle.Frames) -> Frame | None:
 
 
 def tops(device: oracle.Device) -> list[Frame | None]:
-    """Of each allocation; worked out once for a device, which tests keep."""
-    if id(device) not in TOPS:
+    """Of each allocation; worked out once for a device, and kept with it, so that it goes when that goes."""
+    if "tops" not in device.kept:
         learn({frame for a in device.allocations for frame in a.stack})
-        TOPS[id(device)] = [top(a.stack) for a in device.allocations]
-    return TOPS[id(device)]
+        tops = {stack: top(stack) for stack in {a.stack for a in device.allocations}}
+        device.kept["tops"] = [tops[a.stack] for a in device.allocations]
+    return device.kept["tops"]
 
 
 def short_path(path: str) -> str:

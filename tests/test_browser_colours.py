@@ -28,8 +28,8 @@ def training() -> Device:
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(corpus.path_of("training")), color_scheme="light")
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    return borrow_report(report_of(corpus.path_of("training")), color_scheme="light")
 
 
 def colours(opened: Any) -> dict[str, Any]:
@@ -73,9 +73,9 @@ WINDOWS = [([3010, 3060], [0, 1.7 * GIB]), ([4330, 4390], [1.4 * GIB, 2.2 * GIB]
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_colouring_by_pixels(
-    training: Device, report_of: Callable[..., Path], open_report: Callable[..., Any], scheme: str
+    training: Device, report_of: Callable[..., Path], borrow_report: Callable[..., Any], scheme: str
 ) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), color_scheme=scheme)
+    opened = borrow_report(report_of(corpus.path_of("training")), color_scheme=scheme)
     opened.page.mouse.move(5, 5)
     opened.set_view(options={"legend.open": "no"})  # it is not equally high for all
     for x, y in WINDOWS:
@@ -123,12 +123,12 @@ def test_going_back_restores_the_picture_exactly(opened: Any) -> None:
     assert picture() == before
 
 
-def test_link_with_a_colour_and_a_query(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_link_with_a_colour_and_a_query(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     opened.set_view(colour="age", query="size>=8MiB", at=3000)
     opened.until("location.hash.includes('colour=age')")
     opened.page.mouse.move(5, 5)
     opened.settle()
-    again = open_report(report_of(corpus.path_of("training")), opened.js("location.hash"), color_scheme="light")
+    again = borrow_report(report_of(corpus.path_of("training")), opened.js("location.hash"), color_scheme="light")
     again.page.mouse.move(5, 5)
     again.settle()
     assert again.view() == opened.view() and legend(again) == legend(opened)
@@ -200,7 +200,7 @@ def test_legend_filters_by_pointer_and_keyboard(opened: Any) -> None:
         opened.set_view(query="")
 
 
-def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     toggle = opened.page.locator(".legend-toggle")
     before = opened.plot()["height"]
     assert toggle.get_attribute("aria-expanded") == "true"
@@ -208,7 +208,7 @@ def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], open_
     at_rest(opened)
     assert toggle.get_attribute("aria-expanded") == "false" and opened.plot()["height"] > before + 15
     assert opened.view()["options"]["legend.open"] == "no"
-    small = open_report(report_of(corpus.path_of("training")), viewport={"width": 360, "height": 640})
+    small = borrow_report(report_of(corpus.path_of("training")), viewport={"width": 360, "height": 640})
     assert small.page.locator("section.legend").bounding_box()["height"] < 40, "closed where there is little room"
     assert small.js("document.documentElement.scrollWidth") <= 360
     small.page.locator(".legend-toggle").click()
@@ -230,8 +230,8 @@ def test_choosing_colours(opened: Any) -> None:
     assert sorted(seen) == sorted(possible) and seen[-1] == "size"
 
 
-def test_what_cannot_be_coloured_says_why(crowded: Path, open_report: Callable[..., Any]) -> None:
-    opened = open_report(crowded)
+def test_what_cannot_be_coloured_says_why(crowded: Path, borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(crowded)
     choice = opened.page.get_by_role("combobox", name="Colour by").locator("option[value=step]")
     assert choice.is_disabled() and "no steps recorded" in choice.inner_text()
     opened.set_view(colour="step")
@@ -243,9 +243,9 @@ def test_what_cannot_be_coloured_says_why(crowded: Path, open_report: Callable[.
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_matches_keep_their_colour_and_the_rest_is_faint(
-    training: Device, report_of: Callable[..., Path], open_report: Callable[..., Any], scheme: str
+    training: Device, report_of: Callable[..., Path], borrow_report: Callable[..., Any], scheme: str
 ) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), color_scheme=scheme)
+    opened = borrow_report(report_of(corpus.path_of("training")), color_scheme=scheme)
     opened.page.mouse.move(5, 5)
     panel: Color = (255, 255, 255) if scheme == "light" else (26, 30, 37)
     opened.set_view(options={"legend.open": "no"})
@@ -295,8 +295,8 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder / "crowd.html"
 
 
-def test_a_merged_band_with_a_match_is_drawn_as_one(crowded: Path, open_report: Callable[..., Any]) -> None:
-    opened = open_report(crowded, color_scheme="light")
+def test_a_merged_band_with_a_match_is_drawn_as_one(crowded: Path, borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(crowded, color_scheme="light")
     opened.page.mouse.move(5, 5)
     many, few = 4 * GIB + 2500 * MIB, 4 * GIB + 600 * MIB
     told = colours(opened)

@@ -83,9 +83,9 @@ def assert_page(opened: Any, devices: dict[int, oracle.Device], count: int = POI
 
 
 def test_page_equals_the_oracle(
-    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    snapshot_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    assert_page(open_report(report_of(snapshot_path)), corpus.replayed(snapshot_path))
+    assert_page(borrow_report(report_of(snapshot_path)), corpus.replayed(snapshot_path))
 
 
 @settings(max_examples=12, phases=[Phase.generate])  # shrinking through a browser takes minutes
@@ -105,11 +105,11 @@ def test_random_traces(snapshot: Any, chromium: Any) -> None:
         opened.check()
 
 
-def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Picks come from the columns, not from what happens to be drawn."""
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     given = points(device, 5)
     want = [device.pick(*point) for point in given]
     for window in ({}, {"x": [100, 140]}, {"x": [5000, 5400], "y": [0, 1 << 20]}):
@@ -118,8 +118,8 @@ def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], open_report
         assert found == want
 
 
-def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("large")))
+def test_pick_is_quick(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("large")))
     given = points(corpus.replayed(corpus.path_of("large"))[0], 1)
     took = opened.js(
         """points => {
@@ -136,10 +136,10 @@ def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[...
 
 
 @pytest.mark.parametrize("name", ["small", "large", "overlap", "multi-gpu", "churn", "oom"])
-def test_both_layouts_agree(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_both_layouts_agree(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """The page's own layout of a tile and Python's: the same spans, row by row, at every level."""
     path = corpus.path_of(name)
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     for number, device in corpus.replayed(path).items():
         stack_ids = snapreport.load(path).allocations(number)["stack"].to_numpy()
         lives = lives_of(device)
@@ -160,9 +160,9 @@ def test_both_layouts_agree(name: str, report_of: Callable[..., Path], open_repo
                 ], (level, tile)
 
 
-def test_several_files_in_one_report(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_several_files_in_one_report(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     paths = [corpus.path_of("small"), corpus.path_of("multi-gpu")]
-    opened = open_report(report_of(*paths))
+    opened = borrow_report(report_of(*paths))
     replayed = [device for path in paths for _, device in sorted(corpus.replayed(path).items())]
     numbers = opened.js("snapreport.devices()")
     assert len(set(numbers)) == len(replayed), "every device of every file can be named"

@@ -49,12 +49,12 @@ if "train_22k_events.pickle" in corpus.real_names():
 
 
 @pytest.fixture
-def compared(open_report: Callable[..., Any], tmp_path: Path) -> Callable[..., tuple[Any, SnapshotDiff]]:
+def compared(borrow_report: Callable[..., Any], tmp_path: Path) -> Callable[..., tuple[Any, SnapshotDiff]]:
     def open_one(name: str, **context: Any) -> tuple[Any, SnapshotDiff]:
         first, *others = [snapreport.load(path) for path in pair(name)]
         results = [diff(first, other) for other in others]
         write_diff(results, tmp_path / "diff.html")
-        opened = open_report(tmp_path / "diff.html", **context)
+        opened = borrow_report(tmp_path / "diff.html", **context)
         opened.until("snapreport.getView().view === 'diff'")
         opened.set_view(view="diff")
         return opened, results[-1]

@@ -63,10 +63,10 @@ class Events:
 
 
 @pytest.fixture
-def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Callable[..., Events]:
+def events(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Events]:
     def open_one(name: str, **context: Any) -> Events:
         path = corpus.path_of(name)
-        return Events(open_report(report_of(path), viewport={"width": 1500, "height": 900}, **context), path)
+        return Events(borrow_report(report_of(path), viewport={"width": 1500, "height": 900}, **context), path)
 
     return open_one
 
@@ -286,9 +286,9 @@ def test_steps_are_marked(events: Callable[..., Events]) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 2400])
-def test_any_width(events: Callable[..., Events], report_of: Any, open_report: Any, width: int) -> None:
+def test_any_width(events: Callable[..., Events], report_of: Any, borrow_report: Any, width: int) -> None:
     path = corpus.path_of("oom")
-    opened = Events(open_report(report_of(path), viewport={"width": width, "height": 700}), path)
+    opened = Events(borrow_report(report_of(path), viewport={"width": width, "height": 700}), path)
     opened.show()
     columns = opened.opened.js("snapreport.debug.view().columns")
     assert columns == ["event", "action", "size", "stack"] if width == 360 else len(columns) == 8

@@ -36,8 +36,8 @@ def fields(link: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_show_it(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(*REPORTS[name]()))
+def test_show_it(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(*REPORTS[name]()))
     opened.set_view(view="summary")
     links = opened.page.locator("article.finding a.show")
     targets = [links.nth(i).get_attribute("href") for i in range(links.count())]
@@ -62,10 +62,10 @@ def test_show_it(name: str, report_of: Callable[..., Path], open_report: Callabl
         assert not opened.page.locator(".search .bad, .search [aria-invalid=true]").count()
 
 
-def test_a_query_names_the_stack_of_its_own_file(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_query_names_the_stack_of_its_own_file(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Stacks are numbered through all files of a report: the leak of the second file is the leak that is shown."""
     paths = REPORTS["several files"]()
-    opened = open_report(report_of(*paths))
+    opened = borrow_report(report_of(*paths))
     (leak,) = [f for f in findings(snapreport.load(paths[1])) if f.kind == "leak"]
     opened.set_view(view="summary")
     card = opened.page.locator("article.finding", has_text="leaks 5.00 MiB a step")
@@ -77,10 +77,10 @@ def test_a_query_names_the_stack_of_its_own_file(report_of: Callable[..., Path],
     assert any(frame["name"] == "log_step" for frame in frames)
 
 
-def test_the_moment_of_an_oom_is_the_moment_shown(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_the_moment_of_an_oom_is_the_moment_shown(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """What is live at the link's moment is what the finding says was allocated."""
     (path,) = REPORTS["oom"]()
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     (oom,) = [f for f in findings(snapreport.load(path)) if f.kind == "oom"]
     opened.set_view(view="summary")
     opened.page.locator("article.finding.error a.show").first.click()

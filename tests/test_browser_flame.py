@@ -21,9 +21,9 @@ DEEP = ["training", *(name for name in BIG if name in corpus.real_names())]
 
 
 @pytest.fixture
-def flame(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Callable[..., Flame]:
+def flame(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Flame]:
     def open_one(name: str, fragment: str = "", **context: Any) -> Flame:
-        page = Flame(open_report(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        page = Flame(borrow_report(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
         page.follow("#view=flame" + fragment)
         return page
 

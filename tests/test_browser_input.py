@@ -13,8 +13,8 @@ WINDOW = [5000, 8000]
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(corpus.path_of("training")))
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    return borrow_report(report_of(corpus.path_of("training")))
 
 
 @pytest.fixture
@@ -231,9 +231,9 @@ def test_hover_tells_and_click_pins(opened: Any, device: Any) -> None:
     assert opened.view()["select"] is None and not details.is_visible()
 
 
-def test_noise_frames_behind_a_switch(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_noise_frames_behind_a_switch(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("compiled")
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     opened.set_view(select=100)
     details = opened.page.get_by_label("Selected allocation")
     hidden = details.inner_text()

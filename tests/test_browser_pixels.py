@@ -110,17 +110,17 @@ def assert_bands(opened: Any, device: oracle.Device) -> dict[int, Color]:
     return colors
 
 
-def test_bands_are_where_they_are(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
+def test_bands_are_where_they_are(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
     device, report = drawn_bands
-    opened = open_report(report)
+    opened = borrow_report(report)
     assert len(assert_bands(opened, device)) == len(BANDS)
 
 
 @pytest.mark.parametrize("ratio", [1, 2])
-def test_zoomed_in(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any], ratio: int) -> None:
+def test_zoomed_in(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any], ratio: int) -> None:
     """Edges to the event: a band begins and ends where it does, also on a screen of twice the pixels."""
     device, report = drawn_bands
-    opened = open_report(report, device_scale_factor=ratio)
+    opened = borrow_report(report, device_scale_factor=ratio)
     opened.set_view(x=[195, 205], y=[0, 10 * GIB])
     opened.settle()
     opened.page.mouse.move(5, 5)
@@ -142,11 +142,11 @@ def test_zoomed_in(drawn_bands: tuple[oracle.Device, Path], open_report: Callabl
 
 
 def test_small_allocations_deep_inside(
-    drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]
+    drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]
 ) -> None:
     """512 bytes on top of 4 GiB, zoomed to the byte: float32 alone would lose them."""
     device, report = drawn_bands
-    opened = open_report(report)
+    opened = borrow_report(report)
     base = 4 * GIB + ODD
     event = next(i for i in range(40, 60) if device.allocated[i + 1] == base + 512)
     opened.set_view(x=[event - 4, event + 6], y=[base - 512, base + 1024])
@@ -163,19 +163,19 @@ def test_small_allocations_deep_inside(
     assert far(small, background) > 24 and far(small, below) > 12 and far(gone, background) <= 3
 
 
-def test_both_themes(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
+def test_both_themes(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
     device, report = drawn_bands
     backgrounds = []
     for scheme in ("light", "dark"):
-        opened = open_report(report, color_scheme=scheme)
+        opened = borrow_report(report, color_scheme=scheme)
         assert_bands(opened, device)
         backgrounds.append(sum(opened.still().color(50, 8 * GIB)))
     assert backgrounds[0] > 3 * 170 and backgrounds[1] < 3 * 85
 
 
-def test_theme_button(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
+def test_theme_button(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
     device, report = drawn_bands
-    opened = open_report(report, color_scheme="light")
+    opened = borrow_report(report, color_scheme="light")
     button = opened.page.get_by_role("button", name="theme")
     seen = set()
     for _ in range(3):
@@ -186,10 +186,10 @@ def test_theme_button(drawn_bands: tuple[oracle.Device, Path], open_report: Call
     assert_bands(opened, device)
 
 
-def test_time_axis(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
+def test_time_axis(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
     """Events are 10 µs apart here, so that the time axis shows the same picture, stretched."""
     device, report = drawn_bands
-    opened = open_report(report)
+    opened = borrow_report(report)
     view = opened.set_view(axis="time", x=[10, 990], y=[0, 12 * GIB])
     assert view["axis"] == "time"
     opened.page.mouse.move(5, 5)
@@ -202,10 +202,10 @@ def test_time_axis(drawn_bands: tuple[oracle.Device, Path], open_report: Callabl
         assert far(still.color(event + 0.5, top + GIB / 4), background) <= 3
 
 
-def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
+def test_lost_context(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
     """The graphics card may take everything away at any time: the picture comes back, and later views are drawn."""
     device, report = drawn_bands
-    opened = open_report(report)
+    opened = borrow_report(report)
     before = assert_bands(opened, device)
     opened.js("snapreport.testContextLoss()")
     opened.page.wait_for_timeout(1500)
@@ -219,14 +219,14 @@ def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Call
 @pytest.mark.parametrize("name", ["large", "training", "overlap", "churn", "train_22k_events.pickle"])
 @pytest.mark.parametrize("window", [None, (0.4, 0.45)], ids=["all", "near"])
 def test_no_holes(
-    name: str, window: tuple[float, float] | None, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    name: str, window: tuple[float, float] | None, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
     """Everywhere below the curve something is drawn, everywhere above it nothing, at both ends of the pyramid."""
     if name not in corpus.names():
         pytest.skip(corpus.NO_REAL)
     path = corpus.path_of(name)
     device = corpus.replayed(path)[0]
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     n = len(device.events)
     if window:
         opened.set_view(x=[int(n * window[0]), int(n * window[1])])
@@ -252,7 +252,7 @@ def test_no_holes(
     assert len(stains) < 8, f"something is drawn above the curve at {stains[:5]}"  # labels and marks may be
 
 
-def test_exactness_is_said(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(drawn_bands[1])
+def test_exactness_is_said(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(drawn_bands[1])
     drawn = opened.js("snapreport.drawn()")
     assert drawn["exact"] is True and drawn["triangles"] > 2 * len(BANDS) and drawn["level"] == 0

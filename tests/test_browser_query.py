@@ -48,9 +48,9 @@ def random_queries(count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of(name)
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     snapshot = snapreport.load(path)
     for place in query_oracle.places(corpus.replayed(path), snapshot):
         pairs = [*query_oracle.QUERIES, *query_oracle.queries_of(place)]
@@ -60,9 +60,9 @@ def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path],
             assert answer == of_python(snapshot, place.number, query), query
 
 
-def test_random_and_bad_queries_agree(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_random_and_bad_queries_agree(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("compiled")
-    opened, snapshot = open_report(report_of(path)), snapreport.load(path)
+    opened, snapshot = borrow_report(report_of(path)), snapreport.load(path)
     queries = [query for query, _ in BAD] + random_queries(600, 5)
     answers = opened.js(ASK, [0, queries])
     refused = 0
@@ -72,16 +72,16 @@ def test_random_and_bad_queries_agree(report_of: Callable[..., Path], open_repor
     assert 100 < refused < len(queries) - 100
 
 
-def test_folding_is_the_same_for_every_character(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_folding_is_the_same_for_every_character(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Lower case is that of Unicode in both; a query of one letter in capitals finds the small one."""
-    opened = open_report(report_of(corpus.path_of("small")))
+    opened = borrow_report(report_of(corpus.path_of("small")))
     ranges = [*range(0x20, 0x600), *range(0x1E00, 0x2200), *range(0x2C00, 0x2E00), *range(0xA640, 0xA700), *range(0xFF21, 0xFF5B)]
     text = "".join(map(chr, ranges))
     assert opened.js("text => [...text].map(c => c.toLowerCase())", text) == [c.lower() for c in text]
 
 
-def test_set_view_takes_good_queries_only(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")))
+def test_set_view_takes_good_queries_only(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")))
     assert opened.set_view(query="size>1KiB live:peak")["query"] == "size>1KiB live:peak"
     message = opened.js("snapreport.setView({query: 'a size:big', select: 3}).then(() => null, error => error.message)")
     assert "character 8" in message and '"big" is no size' in message
@@ -110,8 +110,8 @@ def status(opened: Any) -> str:
 
 
 @pytest.fixture
-def training(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(corpus.path_of("training")))
+def training(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    return borrow_report(report_of(corpus.path_of("training")))
 
 
 def test_typing_sets_the_query_and_tells_what_matches(training: Any) -> None:
@@ -156,8 +156,8 @@ def test_a_bad_query_is_marked_and_changes_nothing(training: Any) -> None:
     assert training.page.locator(".search-message").is_hidden()
 
 
-def test_a_bad_query_in_a_link_is_told(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), "#query=size%3Ebig")
+def test_a_bad_query_in_a_link_is_told(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")), "#query=size%3Ebig")
     assert opened.page.locator(".search-input").input_value() == "size>big"
     assert opened.page.locator(".search-message").is_visible() and status(opened) == ""
 
@@ -277,8 +277,8 @@ def test_examples_of_the_help_can_be_read(training: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 1300, "height": 700}])
-def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), viewport=size)
+def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("training")), viewport=size)
     typed(opened, "lin")
     opened.until("document.querySelectorAll('.search-list li').length > 1")
     for what in (".search-input", ".search-list", ".search-help-button"):

@@ -20,16 +20,16 @@ REPLAYED = ["expandable", "pools", "two_devices.pickle.gz", "truncated"]
 
 @pytest.mark.parametrize("name", [*REPLAYED, *corpus.real_names()])
 def test_curves_equal_brute_force(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
     path = corpus.path_of(name)
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     draw = random.Random(name)
     for d, device in corpus.replayed(path).items():
         if not device.events:
             continue
         blocks = block_oracle.Blocks(device, settings_of(path))
-        opened.set_view(view="reserved", device=d)
+        opened.set_view(view="reserved", device=d, options={"reserved.base": "none"})
         state = opened.js("snapreport.debug.view()")
         curves = state["curves"]
         assert curves["reserved"] == device.reserved and curves["allocated"] == device.allocated
@@ -46,8 +46,8 @@ def test_curves_equal_brute_force(
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    page = open_report(report_of(corpus.path_of("training")))
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    page = borrow_report(report_of(corpus.path_of("training")))
     page.set_view(view="reserved")
     return page
 
@@ -111,9 +111,9 @@ def test_zoom_is_shared_with_the_timeline(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [*corpus.real_names(), "no-times"])
-def test_every_snapshot_opens(report_of: Callable[..., Path], open_report: Callable[..., Any], name: str) -> None:
+def test_every_snapshot_opens(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
     path = corpus.path_of(name)
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     for d in opened.js("snapreport.devices()"):
         opened.set_view(device=d, view="reserved")
         state = opened.js("snapreport.debug.view()")
@@ -125,9 +125,9 @@ def test_every_snapshot_opens(report_of: Callable[..., Path], open_report: Calla
             assert state["doubts"]
 
 
-def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Over what is not allocated, at its bytes, in the colour of the legend."""
-    opened = open_report(report_of(corpus.path_of("fragmentation")))
+    opened = borrow_report(report_of(corpus.path_of("fragmentation")))
     opened.set_view(view="reserved", options={"reserved.base": "none", "reserved.show": "parts"})
     state = opened.js("snapreport.debug.view()")
     box, largest, positions = state["boxes"]["parts"], state["curves"]["largestFree"], state["columns"]["position"]

@@ -61,11 +61,11 @@ def settings_of(path: Path) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("name", [n for n in [*FINAL, *corpus.real_names()] if n not in BROKEN])
 def test_last_position_is_the_final_state(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
     path = corpus.path_of(name)
     devices = corpus.replayed(path)
-    opened = open_report(report_of(path), SEGMENTS, viewport=SMALL)
+    opened = borrow_report(report_of(path), SEGMENTS, viewport=SMALL)
     numbers = opened.js("snapreport.devices()")
     used = [d for d in sorted(devices) if devices[d].segments or devices[d].events]
     for number, state in zip(
@@ -111,13 +111,13 @@ def drawn(name: str, device: oracle.Device) -> list[int]:
 
 @pytest.mark.parametrize("name", [*REPLAYED, *corpus.real_names()])
 def test_any_position_equals_brute_force(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
     path = corpus.path_of(name)
     devices = {d: device for d, device in corpus.replayed(path).items() if device.events}
     if not devices:
         pytest.skip("no trace: the one position there is, is the final state, and tested above")
-    opened = open_report(report_of(path), SEGMENTS, viewport=SMALL)
+    opened = borrow_report(report_of(path), SEGMENTS, viewport=SMALL)
     places = [(d, at) for d, device in devices.items() for at in drawn(name, device)]
     blocks = {d: block_oracle.Blocks(device, settings_of(path)) for d, device in devices.items()}
     for (d, at), state in zip(places, states(opened, places), strict=True):
@@ -144,10 +144,10 @@ def test_any_position_equals_brute_force(
 
 @pytest.mark.parametrize("name", [*corpus.real_names(), "huge", "no-times"])
 def test_every_snapshot_opens_and_says_what_it_lacks(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
     path = corpus.path_of(name)
-    opened = open_report(report_of(path), SEGMENTS, viewport=SMALL)
+    opened = borrow_report(report_of(path), SEGMENTS, viewport=SMALL)
     for d in opened.js("snapreport.devices()"):
         for options in ({}, {"segments.mode": "time"}):
             opened.set_view(device=d, view="segments", at=None, options={"segments.mode": None, **options})
@@ -160,7 +160,7 @@ def test_every_snapshot_opens_and_says_what_it_lacks(
         assert any(state["doubts"] for state in states(opened, [(0, events * k // 8 - 1) for k in range(9)]))
 
 
-def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("two_devices.pickle.gz")
     device = corpus.replayed(path)[0]
     waiting = [
@@ -169,7 +169,7 @@ def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], open_
         if 0 <= a.free_requested_event and a.free_event > a.free_requested_event + 1
     ]
     assert waiting
-    opened = open_report(report_of(path), SEGMENTS, viewport=SMALL)
+    opened = borrow_report(report_of(path), SEGMENTS, viewport=SMALL)
     for (number, event), state in zip(waiting[:5], states(opened, [(0, e) for _, e in waiting[:5]]), strict=True):
         pending = {b["id"] for s in state["segments"] for b in s["blocks"] if b["pending"]}
         assert number in pending and state["changed"]["requested"] == number
@@ -178,8 +178,8 @@ def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], open_
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    page = open_report(report_of(corpus.path_of("training")))
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    page = borrow_report(report_of(corpus.path_of("training")))
     page.set_view(view="segments")
     return page
 
@@ -237,13 +237,13 @@ def test_keyboard_moves_between_blocks_and_in_time(opened: Any) -> None:
     opened.until("snapreport.getView().options['segments.mode'] === 'time'")
 
 
-def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., Any]) -> None:
+def test_left_out_addresses_are_said(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
     report = tmp_path / "least.html"
     refused = cli.in_process(corpus.path_of("small"), "--max-size", "1KiB", "-o", report)
     # "… takes 223 KiB (227,931 bytes) …": the first number in full is the least.
     least = int(refused.err.split("(")[1].split(" bytes")[0].replace(",", "")) + 64
     assert cli.in_process(corpus.path_of("small"), "--max-size", least, "-o", report).code == 0
-    opened = open_report(report)
+    opened = borrow_report(report)
     opened.set_view(view="segments")
     assert "left out" in opened.js("snapreport.debug.view().nothing")
     assert opened.page.get_by_text("left out of this report").first.is_visible()
@@ -255,10 +255,10 @@ def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., 
 @pytest.mark.parametrize("size", [(360, 640), (2200, 1300)])
 @pytest.mark.parametrize("view", ["segments", "reserved"])
 def test_any_window_size(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], size: tuple[int, int], view: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], size: tuple[int, int], view: str
 ) -> None:
     viewport = {"width": size[0], "height": size[1]}
-    opened = open_report(report_of(corpus.path_of("small")), viewport=viewport)
+    opened = borrow_report(report_of(corpus.path_of("small")), viewport=viewport)
     opened.set_view(view=view)
     assert opened.js("document.documentElement.scrollWidth") <= size[0], "nothing hangs out to the side"
     opened.set_view(options={"segments.mode": "time"})

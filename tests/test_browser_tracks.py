@@ -18,8 +18,8 @@ ROW = 15
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(corpus.path_of("training")))
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    return borrow_report(report_of(corpus.path_of("training")))
 
 
 def tracks(opened: Any) -> dict[str, Any]:
@@ -50,10 +50,10 @@ def test_rows_hold_what_python_says(opened: Any) -> None:
     assert sorted(rest) == [span for span in spans_of(corpus.raw(path), 0) if span[0] not in names]
 
 
-def test_runs_of_metadata(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_runs_of_metadata(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Consecutive allocations with the same metadata, by a loop over the trace."""
     path = corpus.path_of("training.pickle.gz")
-    opened = open_report(report_of(path))
+    opened = borrow_report(report_of(path))
     expected: list[list[Any]] = []
     before = None
     for i, event in enumerate(corpus.raw(path)["device_traces"][0]):
@@ -142,17 +142,17 @@ def test_rows_fold(opened: Any) -> None:
     assert len(tracks(opened)["shown"]) == min(6, rows) and opened.plot()["height"] == tall
 
 
-def test_no_rows_without_spans(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("overlap")))
+def test_no_rows_without_spans(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("overlap")))
     assert tracks(opened)["rows"] == 0 and not opened.page.locator(".tracks").is_visible()
     opened.page.keyboard.press(".")
 
 
-def test_hundreds_of_annotations(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_hundreds_of_annotations(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     if "annotations_compile.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     path = corpus.path_of("annotations_compile.pickle")
-    opened = open_report(report_of(path), "#timeline.tracks=all", viewport={"width": 360, "height": 640})
+    opened = borrow_report(report_of(path), "#timeline.tracks=all", viewport={"width": 360, "height": 640})
     box = opened.page.locator(".tracks").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and opened.plot()["height"] > 60
     opened.page.set_viewport_size({"width": 1300, "height": 1000})
@@ -166,7 +166,7 @@ def test_hundreds_of_annotations(report_of: Callable[..., Path], open_report: Ca
         assert any(track["pieces"] for track in tracks(opened)["shown"])
 
 
-def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
     opened.page.keyboard.press("r")
@@ -191,7 +191,7 @@ def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callab
     unit = {"K": 1024, "M": 1024**2, "G": 1024**3}[exact[2]]
     assert math.isclose(float(exact[1]) * unit, between, rel_tol=0.01)
     opened.until("location.hash.includes('timeline.ruler')")
-    again = open_report(report_of(path), opened.js("location.hash"))
+    again = borrow_report(report_of(path), opened.js("location.hash"))
     assert again.page.locator(".ruler").inner_text() == text
     again.page.keyboard.press("Escape")
     again.settle()
@@ -202,6 +202,6 @@ def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callab
 
 
 @pytest.mark.parametrize("value", ["", "1..2", "a..b,1..2", "1..2,3..4,5", "-1..1e999,0..0", "1..2,-3..4"])
-def test_any_ruler_opens(value: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}")
+def test_any_ruler_opens(value: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}")
     assert opened.js("snapreport.drawn()")["triangles"] > 0 and not opened.page.locator(".ruler").is_visible()

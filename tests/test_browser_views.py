@@ -46,10 +46,10 @@ LOW_CONTRAST = """() => {
 
 @pytest.mark.parametrize("name", [*corpus.real_names(), "small", "multi-gpu", "pools", "no-stacks", "no-times", "overlap"])
 def test_every_view_of_every_device(
-    name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
     """Nothing throws, nothing is logged, and no view is blank: it shows something or says why not."""
-    opened = open_report(report_of(corpus.path_of(name)))
+    opened = borrow_report(report_of(corpus.path_of(name)))
     for device in opened.js("snapreport.devices()"):
         for view in VIEWS:
             assert opened.set_view(view=view, device=device)["view"] == view
@@ -59,9 +59,9 @@ def test_every_view_of_every_device(
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_link_opens_on_any_view(view: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_link_opens_on_any_view(view: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     fragment = f"#view={view}&at=300&colour=category&query=size%3E1MiB&select=12&flame.root=leaf&table.group=category"
-    opened = open_report(report_of(corpus.path_of("training")), fragment)
+    opened = borrow_report(report_of(corpus.path_of("training")), fragment)
     state = opened.view()
     assert (state["view"], state["at"], state["colour"], state["query"], state["select"]) == (
         view, 300, "category", "size>1MiB", 12,
@@ -72,8 +72,8 @@ def test_a_link_opens_on_any_view(view: str, report_of: Callable[..., Path], ope
     assert selected.get_attribute("id") == f"tab-{view}"
 
 
-def test_a_selection_is_one_for_all_views(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")))
+def test_a_selection_is_one_for_all_views(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("training")))
     size = opened.js("snapreport.allocation(0, 500).size")
     opened.set_view(select=500)
     for view in VIEWS[:-1]:
@@ -86,8 +86,8 @@ def test_a_selection_is_one_for_all_views(report_of: Callable[..., Path], open_r
     opened.until("snapreport.getView().select === null")
 
 
-def test_the_keyboard_reaches_every_view(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")))
+def test_the_keyboard_reaches_every_view(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")))
     opened.page.locator(".plot").focus()
     for number, view in enumerate(VIEWS, 1):
         opened.page.keyboard.press(str(number))
@@ -105,8 +105,8 @@ def test_the_keyboard_reaches_every_view(report_of: Callable[..., Path], open_re
     assert lost == []
 
 
-def test_controls_have_names(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")))
+def test_controls_have_names(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("training")))
     for view in VIEWS:
         opened.set_view(view=view)
         nameless = opened.js(
@@ -120,8 +120,8 @@ def test_controls_have_names(report_of: Callable[..., Path], open_report: Callab
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_contrast(theme: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("fragmentation")), color_scheme=theme)
+def test_contrast(theme: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("fragmentation")), color_scheme=theme)
     for view in VIEWS:
         opened.set_view(view=view, select=None if view == "summary" else 40, query="" if view == "table" else "size>1MiB")
         assert opened.js(LOW_CONTRAST) == [], f"{view} in the {theme} theme"
@@ -129,9 +129,9 @@ def test_contrast(theme: str, report_of: Callable[..., Path], open_report: Calla
 
 @pytest.mark.parametrize(("width", "height", "ratio"), [(360, 640, 3), (800, 600, 1.25), (3840, 2160, 1)])
 def test_any_screen(
-    width: int, height: int, ratio: float, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    width: int, height: int, ratio: float, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    opened = open_report(
+    opened = borrow_report(
         report_of(corpus.path_of("training")), viewport={"width": width, "height": height}, device_scale_factor=ratio
     )
     for view in VIEWS:
@@ -142,8 +142,8 @@ def test_any_screen(
         assert tab["x"] + tab["width"] <= width + 1, f"the tab of {view} is out of sight"
 
 
-def test_nothing_moves_by_itself(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), reduced_motion="reduce")
+def test_nothing_moves_by_itself(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("training")), reduced_motion="reduce")
     for view in VIEWS:
         opened.set_view(view=view)
         assert opened.js("document.getAnimations().filter(a => a.playState === 'running').length") == 0

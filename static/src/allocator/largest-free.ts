@@ -4,68 +4,68 @@
 // A free range lies behind a live block, or at the beginning of a segment, and is known by that: by the rank of the block's
 // address, or by the row of the segment. In files whose blocks overlap it may be off, as all of their state.
 
+import { byPosition, firstAtOrAbove, type Lives, type Replayed } from './replay'
 import type { SegmentHistory } from './segment-history'
 import { StandingSegments } from './standing'
 import { SuccessorSet } from './successor'
 
-export interface Walked {
-  N: number
-  P: number
-  start: Int32Array
-  bornAt: Int32Array
-  endedAt: Int32Array
-  block: Float64Array
-  segments: SegmentHistory
-  /** Rows by the position at which they begin, and by that at which they end. */
-  begins: Int32Array
-  ends: Int32Array
-  /** Distinct addresses, ascending, and which of them each allocation has. */
-  addresses: Float64Array
-  rank: Int32Array
-  /** Ranks at which each segment's addresses begin and end. */
-  firstRank: Int32Array
-  endRank: Int32Array
-}
-
 /** Bytes by position (length P). */
-export function largestFree(walked: Walked): Float64Array {
-  return new FreeRanges(walked).run()
+export function largestFree(replay: Replayed, lives: Pick<Lives, 'N' | 'P' | 'start'>): Float64Array {
+  return new FreeRanges(replay, lives).run()
 }
 
 class FreeRanges {
-  private readonly walked: Walked
+  private readonly segments: SegmentHistory
   private readonly standing: StandingSegments
+  /** Distinct addresses, ascending, and which of them each allocation has. */
+  private readonly addresses: Float64Array
+  private readonly rank: Int32Array
+  /** Ranks at which each segment's addresses begin and end. */
+  private readonly firstRank: Int32Array
+  private readonly endRank: Int32Array
+  /** Addresses that hold a live block, how many live there (more than one only in broken files), and where the latest ends. */
   private readonly live: SuccessorSet
   private readonly count: Uint32Array
-  /** Where the latest block at each address ends. */
   private readonly behind: Float64Array
   /** Free ranges: behind the block of each rank, then at the beginning of each row. */
   private readonly ranges: MaxTree
   private position = 0
 
-  constructor(walked: Walked) {
-    const { segments, addresses } = walked
-    this.walked = walked
-    this.standing = new StandingSegments(segments, addresses)
-    this.live = new SuccessorSet(addresses.length)
-    this.count = new Uint32Array(addresses.length)
-    this.behind = new Float64Array(addresses.length)
-    this.ranges = new MaxTree(addresses.length + segments.count)
+  constructor(private readonly replay: Replayed, private readonly lives: Pick<Lives, 'N' | 'P' | 'start'>) {
+    const { segments, address, order } = replay
+    const rank = new Int32Array(order.length)
+    const addresses = new Float64Array(order.length)
+    let distinct = 0
+    for (const id of order) {
+      if (distinct === 0 || address[id] !== addresses[distinct - 1]) addresses[distinct++] = address[id]
+      rank[id] = distinct - 1
+    }
+    this.segments = segments
+    this.rank = rank
+    this.addresses = addresses.subarray(0, distinct)
+    this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(this.addresses, start))
+    this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(this.addresses, end))
+    this.standing = new StandingSegments(segments, this.addresses)
+    this.live = new SuccessorSet(distinct)
+    this.count = new Uint32Array(distinct)
+    this.behind = new Float64Array(distinct)
+    this.ranges = new MaxTree(distinct + segments.count)
   }
 
   run(): Float64Array {
-    const { N, P, start, bornAt, endedAt } = this.walked
+    const { segments: { from, to }, replay: { bornAt, endedAt }, lives: { N, P, start } } = this
+    const begins = byPosition(from, P)
+    const ends = byPosition(to, P)
     const out = new Float64Array(P)
-    let nextBegin = 0
-    let nextEnd = 0
+    let begun = 0
+    let ended = 0
     for (let s = 0; s < P; s++) {
       this.position = s
       if (endedAt[s] >= 0) this.end(endedAt[s])
-      const fromEnd = nextEnd
-      const fromBegin = nextBegin
-      while (this.walked.segments.to[this.walked.ends[nextEnd]] === s) nextEnd++
-      while (this.walked.segments.from[this.walked.begins[nextBegin]] === s) nextBegin++
-      if (nextEnd > fromEnd || nextBegin > fromBegin) this.change(this.walked.ends.subarray(fromEnd, nextEnd), this.walked.begins.subarray(fromBegin, nextBegin))
+      const [come, gone] = [begun, ended]
+      while (from[begins[begun]] === s) begun++
+      while (to[ends[ended]] === s) ended++
+      if (begun > come || ended > gone) this.change(ends.subarray(gone, ended), begins.subarray(come, begun))
       if (s === 0) for (let id = 0; id < N && start[id] === 0; id++) this.enter(id)
       else if (bornAt[s] >= 0) this.enter(bornAt[s])
       out[s] = this.ranges.max
@@ -75,7 +75,7 @@ class FreeRanges {
 
   /** Segments go and come, of which some are the same at another size: what was free at their ends is looked at again. */
   private change(gone: Int32Array, come: Int32Array): void {
-    const { standing, walked: { addresses, firstRank, endRank } } = this
+    const { standing, addresses, firstRank, endRank } = this
     const lastOf = (row: number): number => {
       const last = this.live.previous(endRank[row] - 1)
       return last >= firstRank[row] ? last : -1
@@ -99,16 +99,15 @@ class FreeRanges {
   }
 
   private enter(id: number): void {
-    const { addresses, block, rank } = this.walked
-    const at = rank[id]
+    const at = this.rank[id]
     if (this.count[at]++ === 0) this.live.add(at)
-    this.behind[at] = addresses[at] + block[id]
+    this.behind[at] = this.addresses[at] + this.replay.block[id]
     const row = this.fix(at)
     if (row >= 0) this.fixBefore(at, row)
   }
 
   private end(id: number): void {
-    const at = this.walked.rank[id]
+    const at = this.rank[id]
     if (--this.count[at] > 0) return
     this.live.remove(at)
     this.ranges.set(at, 0)
@@ -118,7 +117,7 @@ class FreeRanges {
 
   private fixBefore(rank: number, row: number): void {
     const before = this.live.previous(rank - 1)
-    if (before >= this.walked.firstRank[row]) this.fix(before)
+    if (before >= this.firstRank[row]) this.fix(before)
     else this.fixBegin(row)
   }
 
@@ -130,13 +129,13 @@ class FreeRanges {
   }
 
   private fixBegin(row: number): void {
-    const { addresses, firstRank, segments } = this.walked
+    const { addresses, firstRank, segments } = this
     this.ranges.set(addresses.length + row, this.limit(firstRank[row], row) - segments.start[row])
   }
 
   /** Where the first live block from a rank on begins, or the segment ends. */
   private limit(rank: number, row: number): number {
-    const { addresses, endRank, segments } = this.walked
+    const { addresses, endRank, segments } = this
     const next = this.live.next(rank)
     return next >= 0 && next < endRank[row] ? addresses[next] : segments.end[row]
   }

@@ -1,12 +1,11 @@
-// The trace replayed, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding, kept in
-// wholly free segments and free in one piece at every position. O((N + E) log N).
+// The trace replayed once, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding
+// and kept in wholly free segments at every position. O((N + E) log N).
 //
 // A trace holds the bytes that were asked for. Where a free range is taken whose remainder is too small to be split off,
 // the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
-import { largestFree } from './largest-free'
 import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
 import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
 import { StandingSegments } from './standing'
@@ -34,8 +33,6 @@ export interface Replay {
   /** Bytes by position (length P): blocks minus requests, and segments without any live block. */
   rounding: Float64Array
   whollyFree: Float64Array
-  /** Bytes of the largest contiguous free range by position (length P). */
-  largestFree: Float64Array
   /** Allocations that lay in no known segment when they were born. */
   outside: number
 }
@@ -123,7 +120,6 @@ class Walk {
       assumed: new Uint8Array(N),
       rounding: new Float64Array(P),
       whollyFree: new Float64Array(P),
-      largestFree: new Float64Array(0),
       outside: 0,
     }
   }
@@ -154,8 +150,6 @@ class Walk {
     }
     this.sumRounding()
     settleKinds(replay, data)
-    const { addresses, rank, firstRank, endRank } = this
-    replay.largestFree = largestFree({ N: data.N, P, start, bornAt, endedAt, block: replay.block, segments, begins, ends, addresses, rank, firstRank, endRank })
     return replay
   }
 
@@ -263,7 +257,7 @@ function settleKinds({ segments, segment }: Replayed, data: Recorded): void {
 }
 
 /** Rows in the order of their positions; those at P or beyond are left out. */
-function byPosition(positions: Int32Array, P: number): Int32Array {
+export function byPosition(positions: Int32Array, P: number): Int32Array {
   const rows = Int32Array.from(positions.keys()).filter((row) => positions[row] < P)
   return rows.sort((a, b) => positions[a] - positions[b] || a - b)
 }

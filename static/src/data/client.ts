@@ -137,6 +137,10 @@ class LinkedClient implements DataClient {
     return coming
   }
 
+  async largestFree(index: number): Promise<Float64Array> {
+    return this.requests.ask('largestFree', { device: index, places: placesOf(await this.device(index)) }).reply
+  }
+
   times(index: number): Promise<void> {
     let coming = this.timesComing.get(index)
     if (!coming) {

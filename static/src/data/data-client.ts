@@ -18,6 +18,8 @@ export interface DataClient {
   device(index: number): Promise<DeviceData>
   /** The allocator's state of a device all along, worked out in the worker: a million events take a fifth of a second. */
   replay(index: number): Promise<Replay>
+  /** Bytes of the largest contiguous free range at every position (length P), worked out in the worker anew. */
+  largestFree(index: number): Promise<Float64Array>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void

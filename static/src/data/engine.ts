@@ -1,7 +1,8 @@
 // Everything that is computed from the blobs: manifest, devices, stacks, tiles. Runs in the worker, and on the page's own
 // thread where no worker can be made.
 
-import { type Replayed, replay } from '../allocator/replay'
+import { largestFree } from '../allocator/largest-free'
+import { type Lives, type Replayed, replay } from '../allocator/replay'
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
 import { BlobStore } from './blobs'
 import type { DecodedBlob } from './columns'
@@ -128,15 +129,22 @@ export class Engine {
   /** The allocator's state all along. */
   async replay({ device, places }: Requests['replay']['argument']): Promise<Replayed> {
     const info = await this.info(device)
-    const { start, end, size, allocated } = await this.source(device)
-    const lives = { N: start.length, P: allocated.length, start, end, size }
-    return replay({ ...lives, ...places }, info, this.loaded!.snapshots[info.snapshot]?.settings)
+    return replay({ ...(await this.lives(device)), ...places }, info, this.loaded!.snapshots[info.snapshot]?.settings)
+  }
+
+  async largestFree(argument: Requests['largestFree']['argument']): Promise<Float64Array> {
+    return largestFree(await this.replay(argument), await this.lives(argument.device))
   }
 
   /** Stored tiles are of the event axis and the whole height, and named by stacks. */
   isStored(key: TileKey): boolean {
     const info = this.loaded?.devices[key.device]
     return !!info && !this.keys.get(key.device)?.version && key.axis === 'event' && key.yLevel === 0 && info.levels.includes(key.level)
+  }
+
+  private async lives(device: number): Promise<Lives> {
+    const { start, end, size, allocated } = await this.source(device)
+    return { N: start.length, P: allocated.length, start, end, size }
   }
 
   private async info(index: number): Promise<DeviceInfo> {

@@ -82,6 +82,10 @@ export class JobList {
         return outgoingWhole(await this.engine.tile(job.argument as TileKey))
       case 'replay':
         return outgoingWhole(await this.engine.replay(job.argument as Requests['replay']['argument']))
+      case 'largestFree': {
+        const value = await this.engine.largestFree(job.argument as Requests['largestFree']['argument'])
+        return { value, transfer: [value.buffer as ArrayBuffer] }
+      }
       case 'code':
         return { value: this.engine.code(job.argument as string), transfer: [] }
       case 'bytes':

@@ -12,6 +12,8 @@ export interface Requests {
   tile: { argument: TileKey; reply: TileMesh }
   /** The allocator's state all along. The worker keeps the lives, and gave the places away. */
   replay: { argument: { device: number; places: Places }; reply: Replayed }
+  /** Bytes of the largest contiguous free range by position (length P), for which the device is replayed again. */
+  largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */

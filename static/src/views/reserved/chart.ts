@@ -36,6 +36,8 @@ interface Shown {
   replay: Replay | null
   groups: Groups | null
   piles: SegmentStack | null
+  /** Bytes of the largest free range by position; null where it is not shown or not there yet. */
+  largest: Float64Array | null
   inks: Inks
   choice: ChartChoice
   marks: ChartMark[]
@@ -95,7 +97,8 @@ export class ReservedChart {
     })
   }
 
-  show(context: ViewContext, replay: Replay | null, groups: Groups | null, inks: Inks, choice: ChartChoice, marks: ChartMark[]): void {
+  show(shown: Pick<Shown, 'context' | 'replay' | 'groups' | 'largest' | 'inks' | 'choice' | 'marks'>): void {
+    const { context, replay, groups, choice } = shown
     const width = this.plot.clientWidth
     const height = this.plot.clientHeight
     if (width === 0) return
@@ -112,7 +115,7 @@ export class ReservedChart {
     if (this.extremes?.data !== data) this.extremes = extremesOf(data)
     const { most, mostLost } = this.extremes
     this.shown = {
-      context, replay, groups, inks, choice, marks,
+      ...shown,
       piles: hasSegments ? this.stack!.piles : null,
       window: xWindowOf(data, state),
       partsBox: hasParts ? box(TITLE, upper) : null,
@@ -152,15 +155,15 @@ export class ReservedChart {
   }
 
   private draw(): void {
-    const { context: { data, dark, state }, window, partsBox, segmentsBox, choice } = this.shown!
-    const key = JSON.stringify([data.info.index, dark, state.theme, window.scale.axis, window.x0, window.x1, partsBox, segmentsBox, choice, devicePixelRatio])
+    const { context: { data, dark, state }, largest, window, partsBox, segmentsBox, choice } = this.shown!
+    const key = JSON.stringify([data.info.index, largest !== null, dark, state.theme, window.scale.axis, window.x0, window.x1, partsBox, segmentsBox, choice, devicePixelRatio])
     if (key !== this.drawnKey) this.paint()
     this.drawnKey = key
     this.drawOverlay()
   }
 
   private paint(): void {
-    const { context: { data, info, dark }, replay, groups, piles, inks, choice, window, partsBox, segmentsBox, partsTop, segmentsTop } = this.shown!
+    const { context: { data, info, dark }, replay, largest, groups, piles, inks, choice, window, partsBox, segmentsBox, partsTop, segmentsTop } = this.shown!
     const began = performance.now()
     const ctx = prepareCanvas(this.canvas, this.plot.clientWidth, this.plot.clientHeight)
     ctx.imageSmoothingEnabled = false
@@ -178,7 +181,7 @@ export class ReservedChart {
         } else {
           drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
           // Of the moments that the areas show: beside them it tells whether what is free is one piece or many.
-          if (replay) drawCurve(pixels, width, height, Float64Array.from(this.columns.position, (s) => replay.largestFree[s]), partsTop, word(inks.largest))
+          if (largest) drawCurve(pixels, width, height, Float64Array.from(this.columns.position, (s) => largest[s]), partsTop, word(inks.largest))
         }
       })
       drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')

@@ -13,7 +13,7 @@ import { css, groupColour, type Inks, readInks } from '../segments/inks'
 import { contradictionOf } from '../segments/words'
 import type { View, ViewContext, ViewParts } from '../view'
 import { type ChartChoice, type ChartMark, ReservedChart } from './chart'
-import { figuresOf, momentName } from './words'
+import { figuresOf, largestFigure, momentName } from './words'
 
 /** Curves of more positions than this are not copied out for tests. */
 const MOST_COPIED = 100_000
@@ -39,6 +39,7 @@ export class ReservedView implements View {
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
   private prepared: { data: unknown; replay: Replay | null; groups: Groups | null; moments: Worst; isEmpty: boolean; doubts: string[] } | null = null
   private inks: { key: string; inks: Inks } | null = null
+  private largest: { data: DeviceData; bytes: Float64Array | null; coming: Promise<void> } | null = null
 
   constructor(parts: ViewParts) {
     this.parts = parts
@@ -82,7 +83,8 @@ export class ReservedView implements View {
     this.nothing.hidden = !isEmpty
     this.nothing.textContent = isEmpty ? 'No segment was ever recorded for this device: nothing is known to be reserved.' : ''
     this.body.hidden = this.legend.hidden = isEmpty
-    fill(this.figures, ...(isEmpty ? [] : figuresOf(data, replay, position)).map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+    const figures = isEmpty ? [] : [...figuresOf(data, replay, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
+    fill(this.figures, ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
     this.doubts.hidden = isEmpty || doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
@@ -90,11 +92,25 @@ export class ReservedView implements View {
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     const { inks } = this.inks
     this.showLegend(inks, groups, replay, choice, dark)
-    this.chart.show(context, replay, groups, inks, choice, this.marks(inks, context, moments))
+    const largest = choice.parts && choice.fragmentationOnly && replay ? this.largestOf(data) : null
+    this.chart.show({ context, replay, groups, largest, inks, choice, marks: this.marks(inks, context, moments) })
   }
 
-  settled(): Promise<void> {
-    return Promise.resolve()
+  async settled(): Promise<void> {
+    await this.largest?.coming
+  }
+
+  /** The largest free range by position, asked for when it is first to be shown; null until it is there. */
+  private largestOf(data: DeviceData): Float64Array | null {
+    if (this.largest?.data !== data) {
+      const largest: NonNullable<typeof this.largest> = { data, bytes: null, coming: Promise.resolve() }
+      largest.coming = this.parts.client.largestFree(data.info.index).then((bytes) => {
+        largest.bytes = bytes
+        if (this.shown?.context.data === data) this.show(this.shown.context)
+      }, () => {}) // the line is missing, and nothing else
+      this.largest = largest
+    }
+    return this.largest.bytes
   }
 
   key(event: KeyboardEvent): boolean {
@@ -123,7 +139,7 @@ export class ReservedView implements View {
       worst: moments,
       nothing: this.nothing.hidden ? null : this.nothing.textContent,
       doubts: this.doubts.hidden ? null : this.doubts.textContent,
-      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree], largestFree: [...replay.largestFree] } : null,
+      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree], largestFree: this.largest?.data === data && this.largest.bytes ? [...this.largest.bytes] : null } : null,
       columns: columns && { position: [...columns.position], allocatedMax: [...columns.allocatedMax], reservedMax: [...columns.reservedMax], fragmentationMax: [...columns.fragmentationMax] },
       boxes: this.chart.boxes(),
       ms: { paint: this.chart.paintMs },

@@ -10,8 +10,6 @@ import type { Line } from '../timeline/describe'
 import type { Groups } from '../segments/groups'
 import type { Figure } from '../segments/words'
 
-const LARGEST = 'Largest free range'
-
 export function momentName(data: DeviceData, position: number): string {
   if (data.n === 0) return 'final state'
   if (position === 0) return 'before the first event'
@@ -34,8 +32,14 @@ export function figuresOf(data: DeviceData, replay: Replay | null, position: num
     figure('Rounding', parts.rounding, 'Bytes of blocks beyond what was asked for'),
     figure('Inactive split', parts.split, 'Free inside segments that hold something'),
     figure('Wholly free', parts.whollyFree, 'Segments that hold nothing'),
-    figure(LARGEST, replay.largestFree[position], 'The most bytes free in one piece'),
   ]
+}
+
+/** How much of what is free lies in one piece. */
+export function largestFigure(data: DeviceData, replay: Replay, position: number): Figure {
+  const { largestFree } = stateAt(replay, position).totals
+  const title = `The most bytes free in one piece: ${formatBytesExact(largestFree)}`
+  return { name: 'Largest free range', value: `${formatBytes(largestFree)} (${formatShare(largestFree, data.reserved[position])})`, title }
 }
 
 /** The numbers of one moment, for the tooltip. `row`: the segment under the pointer, -1 for none. */
@@ -51,7 +55,7 @@ export function describeMoment(data: DeviceData, replay: Replay | null, groups: 
   }
   const [reserved, ...rest] = figuresOf(data, replay, position)
   lines.push({ kind: lines.length ? 'plain' : 'title', text: `${reserved.value} reserved` })
-  for (const { name, value } of rest.filter(({ name }) => name !== LARGEST)) lines.push({ kind: 'plain', text: `${value} ${name.toLowerCase()}` })
+  for (const { name, value } of rest) lines.push({ kind: 'plain', text: `${value} ${name.toLowerCase()}` })
   if (replay) {
     const { totals, segments, start, end } = stateAt(replay, position)
     if (totals.largestIn >= 0) {

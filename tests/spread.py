@@ -1,0 +1,46 @@
+"""In which order tests run, and which of them run in one worker.
+
+Tests of one snapshot run one after another in the same worker, whatever file they stand in, so that it is replayed, made a
+report and opened once; the other tests of a file stay together, since they share pages and fixtures. What takes longest
+comes first, so that the workers are done at about the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import corpus
+import pytest
+
+SNAPSHOTS = frozenset(corpus.names())
+
+
+def scope_of(nodeid: str) -> str:
+    """What a test runs together with: the snapshot that it is named by alone, or its file."""
+    file, _, rest = nodeid.partition("::")
+    name = rest.partition("[")[2].removesuffix("]")
+    return name if name in SNAPSHOTS else file
+
+
+def put_in_order(items: list[pytest.Item]) -> None:
+    """Snapshots first, then the pages' tests, which take longest, then the rest; as they were among themselves."""
+
+    def rank(item: pytest.Item) -> tuple[int, str]:
+        scope = scope_of(item.nodeid)
+        return (0, scope) if scope in SNAPSHOTS else (1, scope) if "test_browser" in scope else (2, scope)
+
+    items.sort(key=rank)
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deals out scopes in the order of the tests; None leaves it to pytest-xdist, whatever else it is told to do."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Spread(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    config.option.loadscopereorder = False  # by number of tests, which says little of their time
+    return Spread(config, log)

@@ -1,6 +1,8 @@
 // Both timelines on one scale: bytes up, each trace over the whole width.
 
 import type { DeviceData } from '../../data/model'
+import type { Inks } from '../segments/inks'
+import { drawByteAxis } from '../segments/plot-frame'
 
 export interface Curve {
   data: DeviceData
@@ -9,10 +11,16 @@ export interface Curve {
   position: number
 }
 
+/** Room for the bytes beside the curves, in CSS pixels. */
+const LEFT = 66
+
 /** The context's unit is the CSS pixel. Each pixel shows the most that is allocated in it, so that no peak is lost. */
-export function paintCurves(ctx: CanvasRenderingContext2D, width: number, height: number, curves: readonly Curve[]): void {
-  ctx.clearRect(0, 0, width, height)
+export function paintCurves(ctx: CanvasRenderingContext2D, { width: whole, height }: { width: number; height: number }, curves: readonly Curve[], inks: Inks): void {
+  const width = Math.max(1, whole - LEFT)
   const top = Math.max(1, ...curves.map(({ data }) => most(data.allocated))) * 1.06
+  drawByteAxis(ctx, { left: LEFT, top: 0, width, height }, top, inks)
+  ctx.save()
+  ctx.translate(LEFT, 0)
   for (const { data, css, position } of curves) {
     const { allocated, P } = data
     const columns = Math.max(1, Math.min(Math.floor(width), P))
@@ -41,6 +49,7 @@ export function paintCurves(ctx: CanvasRenderingContext2D, width: number, height
     ctx.arc(Math.min(width - 4, Math.max(4, x)), Math.max(4, y), 4, 0, 2 * Math.PI)
     ctx.fill()
   }
+  ctx.restore()
 }
 
 function most(values: Float64Array): number {

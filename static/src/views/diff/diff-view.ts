@@ -6,6 +6,8 @@ import { csvLine, download, fileName } from '../../ui/download'
 import { formatShare, plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
 import { Memo } from '../memo'
+import { readInks } from '../segments/inks'
+import { FONT } from '../timeline/overlay'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from './baseline'
 import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed } from './compare'
@@ -139,7 +141,7 @@ export class DiffView implements View {
     for (const [name, button] of this.groups) button.setAttribute('aria-pressed', String(name === group))
   }
 
-  private paint({ data, info }: ViewContext, { before, beforePosition, afterPosition }: Baseline): void {
+  private paint({ data, info, dark }: ViewContext, { before, beforePosition, afterPosition }: Baseline): void {
     const { canvas } = this
     const ratio = window.devicePixelRatio || 1
     const [width, height] = [canvas.clientWidth, canvas.clientHeight]
@@ -147,11 +149,12 @@ export class DiffView implements View {
     canvas.height = Math.max(1, Math.round(height * ratio))
     const ctx = canvas.getContext('2d')!
     ctx.scale(ratio, ratio)
+    ctx.font = FONT
     const style = getComputedStyle(canvas)
     const [was, is] = ['--snapshot', '--accent'].map((name) => style.getPropertyValue(name).trim())
-    paintCurves(ctx, width, height, [
+    paintCurves(ctx, { width, height }, [
       { data: before, css: was, position: beforePosition }, { data, css: is, position: afterPosition },
-    ])
+    ], readInks(canvas, dark))
     const { snapshots } = this.parts.client.manifest
     const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
     fill(this.legend, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`,
@@ -162,13 +165,13 @@ export class DiffView implements View {
   private fillRow(element: HTMLElement, row: Row): void {
     const delta = deltaOf(row)
     const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })
-    bar.style.width = `${(100 * Math.abs(delta)) / this.most}%`
+    bar.style.width = `${(46 * Math.abs(delta)) / this.most}%`
     bar.hidden = delta === 0
     fill(element,
       h('span', { role: 'gridcell', class: 'cell number' }, signed(delta)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.before)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
-      h('span', { role: 'gridcell', class: 'cell' }, bar),
+      h('span', { role: 'gridcell', class: 'cell diff-bars' }, bar),
       h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
       h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no frames'))
   }
@@ -191,12 +194,12 @@ export class DiffView implements View {
     fill(this.pane,
       h('h3', {}, row.name || 'no frames'),
       h('p', {}, `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`),
-      row.stack >= 0 && h('h4', {}, `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`),
       h('p', { class: 'diff-actions' },
         row.countBefore > 0 && (group === 'category' || row.stackBefore >= 0)
           && h('button', { type: 'button', onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) }, `Show ${which} in the timeline before`),
         row.countAfter > 0 && (group === 'category' || row.stack !== row.stackBefore)
           && h('button', { type: 'button', onclick: () => toTimeline(pair.after, queryOf(row.stack)) }, `Show ${which} in the timeline after`)),
+      row.stack >= 0 && h('h4', {}, `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`),
       row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })))
     this.parts.announce(`${row.name}: ${signed(deltaOf(row))}`)
   }

@@ -55,9 +55,10 @@ export function placeOf({ start, end, place, length }: AddressAxis, address: num
 
 /** The address at a place; -1 in a gap. */
 export function addressAt({ start, end, place }: AddressAxis, at: number): number {
-  const i = firstAtOrAbove(place, at + 1e-6) - 1
+  // A place worked out from pixels may be a little off: by a 2^50th, which is more than the last bit of a double.
+  const i = firstAtOrAbove(place, at + Math.max(1e-6, at * 2 ** -50)) - 1
   if (i < 0) return -1
-  const address = start[i] + at - place[i]
+  const address = start[i] + Math.max(0, at - place[i])
   return address < end[i] ? address : -1
 }
 

@@ -2,8 +2,8 @@
 // answers at once and exactly, from the columns, never from what happens to be drawn.
 
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
-import { type AllocationRecord, describeAllocation } from './data/describe'
-import type { DataClient } from './data/data-client'
+import { type AllocationRecord, describeAllocation } from './allocation-record'
+import type { DataClient } from './worker/data-client'
 import type { DeviceData, FrameJson, StatsJson } from './data/model'
 import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'

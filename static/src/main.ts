@@ -1,9 +1,9 @@
 // The bundle's beginning. The same script is the page and, started from a blob without a document, its worker.
 
 import { installApi } from './api'
-import { type BlobTexts, openClient } from './data/client'
+import { type BlobTexts, openClient } from './worker/client'
 import { startApp, warmUp } from './app/app'
-import { startWorker } from './worker'
+import { startWorker } from './worker/start'
 
 if (typeof document === 'undefined') startWorker(self as never)
 else startPage()

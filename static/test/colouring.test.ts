@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openClient } from '../src/data/client'
+import { openClient } from '../src/worker/client'
 import type { DeviceData, Stacks, TileKey } from '../src/data/model'
 import { type QuadSource, type Surface, TileStage } from '../src/gl/tile-stage'
 import { gridOf, rowHeight } from '../src/layout/grid'

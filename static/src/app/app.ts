@@ -2,7 +2,7 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import { FONT } from '../views/timeline/overlay'
 import { warmPicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'

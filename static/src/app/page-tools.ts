@@ -1,6 +1,6 @@
 // What the toolbar offers on every view: bookmarks, and the view as a picture.
 
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import { describeWindow } from '../views/timeline/describe'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import { Bookmarks } from './bookmarks'

@@ -1,6 +1,6 @@
 // Where the views stand that are made when first shown: one at a time, each given its context whenever that changes.
 
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import type { DeviceData, DiffDevice } from '../data/model'
 import { hasAddresses, type Replay } from '../allocator/replay'
 import { positionOf } from '../data/live'

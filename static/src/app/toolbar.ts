@@ -1,6 +1,6 @@
 // Tabs, the device, the axis and a few buttons. Shows the state, changes it, keeps none of its own.
 
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import { ColourSelect } from './colour-select'
 import { deviceName, deviceSummary, hasData } from '../ui/devices'
 import { h } from '../ui/dom'

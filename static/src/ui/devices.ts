@@ -1,6 +1,6 @@
 // What a device is called and what there is to see of it.
 
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
 import { plural } from './format'

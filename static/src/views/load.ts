@@ -1,6 +1,6 @@
 // Gets and runs the bundle of the other views. Both bundles have this file; they meet at one property of the window.
 
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import type { Registry } from './view'
 
 const PLACE = 'snapreportViews'

@@ -1,7 +1,7 @@
 // What every view is: something that shows a state of one device, and says when it is done.
 
 import type { Replay } from '../allocator/replay'
-import type { DataClient } from '../data/data-client'
+import type { DataClient } from '../worker/data-client'
 import type { DeviceData, DeviceInfo, Stacks } from '../data/model'
 import type { Baseline } from './diff/baseline'
 import type { Matches } from '../search/matches'

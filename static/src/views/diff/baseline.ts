@@ -1,7 +1,7 @@
 // The snapshot that another is compared with: its columns, and which of the stacks after is the same code as each before.
 
 import { positionOf } from '../../data/live'
-import type { DataClient } from '../../data/data-client'
+import type { DataClient } from '../../worker/data-client'
 import type { DeviceData, DiffDevice } from '../../data/model'
 
 export interface Baseline {

@@ -1,7 +1,7 @@
 // What the bands of the timeline are named by, and the colour of every such name: the chosen colouring, and with a query
 // one colour for what matches and a faint one for what does not.
 
-import type { DataClient } from '../../data/data-client'
+import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
 import type { Colouring } from '../colouring'

@@ -1,6 +1,6 @@
 // Meshes of a device as tiles of the GL layer: the one place where what a band is named by becomes a colour key.
 
-import type { DataClient } from '../../data/data-client'
+import type { DataClient } from '../../worker/data-client'
 import type { Axis, TileKey } from '../../data/model'
 import type { Address, Grid as CoverGrid } from '../../gl/cover'
 import type { TileProvider, TileSource } from '../../gl/tile-layer'

@@ -1,6 +1,6 @@
 // The timeline: every allocation stacked over events or time. Draws what the state says and turns input into new states.
 
-import type { DataClient } from '../../data/data-client'
+import type { DataClient } from '../../worker/data-client'
 import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'

@@ -1,7 +1,7 @@
 // One allocation in words and numbers: what the details panel shows and window.snapreport answers.
 
-import { formatAddress } from '../layout/format'
-import type { DeviceData } from './model'
+import { formatAddress } from './layout/format'
+import type { DeviceData } from './data/model'
 
 export interface AllocationRecord {
   id: number

@@ -1,9 +1,9 @@
 // The worker's side: the same bundle as the page, started where there is no document.
 
-import { BlobStore } from './data/blobs'
-import { Engine } from './data/engine'
-import { JobList } from './data/jobs'
-import type { FromWorker, ToWorker } from './data/protocol'
+import { BlobStore } from '../data/blobs'
+import { Engine } from './engine'
+import { JobList } from './jobs'
+import type { FromWorker, ToWorker } from './protocol'
 
 interface WorkerScope {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null

@@ -4,7 +4,7 @@
 // look at the mail between two.
 
 import type { Engine } from './engine'
-import type { TileKey } from './model'
+import type { TileKey } from '../data/model'
 import { type FromWorker, outgoingDevice, outgoingTimes, outgoingWhole, type RequestKind, type Requests, type ToWorker } from './protocol'
 
 interface Job {

@@ -1,8 +1,8 @@
 // What page and worker say to each other, and which arrays move over whole.
 
 import type { Places, Replayed } from '../allocator/replay'
-import type { DeviceColumns } from './device'
-import type { BandKeys, Manifest, TileKey, TileMesh, Times } from './model'
+import type { DeviceColumns } from '../data/device'
+import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
 
 export interface Requests {
   manifest: { argument: null; reply: Manifest }

@@ -2,17 +2,17 @@
 
 import { completeReplay, placesOf, type Replay } from '../allocator/replay'
 import { tileName } from '../layout/grid'
-import { BlobStore } from './blobs'
-import { DecodedBlob } from './columns'
-import { type DeviceColumns, readDevice, readTimes } from './device'
+import { BlobStore } from '../data/blobs'
+import { DecodedBlob } from '../data/columns'
+import { type DeviceColumns, readDevice, readTimes } from '../data/device'
 import { MAIN } from './engine'
 import { type Link, openLink } from './link'
 import type { DataClient } from './data-client'
-import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh, Times } from './model'
-import { complete, setTimes } from './on-demand'
+import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh, Times } from '../data/model'
+import { complete, setTimes } from '../data/on-demand'
 import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
-import { readSource, type SourceLines } from './source'
-import { readStacks } from './stacks'
+import { readSource, type SourceLines } from '../data/source'
+import { readStacks } from '../data/stacks'
 
 /** Where the blobs lie: their names, and the text of each. */
 export interface BlobTexts {

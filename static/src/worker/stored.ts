@@ -1,8 +1,8 @@
 // Tiles that the file holds: the spans of the coarse levels of a large device, so that its first picture needs nothing else.
 
 import type { Spans } from '../layout/spans'
-import type { DecodedBlob } from './columns'
-import type { TileKey } from './model'
+import type { DecodedBlob } from '../data/columns'
+import type { TileKey } from '../data/model'
 
 /** The stored spans of an event tile; null when it is not among them. */
 export function storedSpans(blob: DecodedBlob, key: TileKey): Spans | null {

@@ -1,8 +1,8 @@
 // What the page asks data of, wherever that is worked out.
 
 import type { Replay } from '../allocator/replay'
-import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from './model'
-import type { SourceLines } from './source'
+import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
+import type { SourceLines } from '../data/source'
 
 /** How the page asks for data. Devices are named by DeviceInfo.index. */
 export interface DataClient {

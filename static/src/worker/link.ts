@@ -1,6 +1,6 @@
 // One way to the engine: a worker made from the page's own script, or the same work list on this thread.
 
-import { BlobStore } from './blobs'
+import { BlobStore } from '../data/blobs'
 import { Engine } from './engine'
 import { JobList } from './jobs'
 import type { FromWorker, ToWorker } from './protocol'

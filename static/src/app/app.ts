@@ -23,11 +23,13 @@ import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 
 /**
- * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, and the views
- * are rehearsed after it, so that a switch finds them. In a larger one that would hold up tiles and the reader, and take memory
- * (24 bytes an event, 33 an allocation) that many never need.
+ * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, so that a
+ * switch finds it. In a larger one that would hold up tiles, and take memory (24 bytes an event, 33 an allocation) that many
+ * readers never need.
  */
 const EVENTS_AHEAD = 1 << 18
+/** The views of a device of up to so many events are rehearsed; each keeps the page busy for some 50 ms, in a larger one for longer. */
+const EVENTS_REHEARSED = 1 << 16
 /** How long the window must rest before it is told to screen readers. */
 const ANNOUNCE_AFTER_MS = 700
 
@@ -240,7 +242,7 @@ class App implements Controller {
 
   private async prepareViews(): Promise<void> {
     await this.stage.load()
-    if (this.info && this.info.events <= EVENTS_AHEAD) await this.stage.rehearse()
+    if (this.info && this.info.events <= EVENTS_REHEARSED) await this.stage.rehearse()
   }
 
   private showDevice(): void {

@@ -26,6 +26,8 @@ ARGUMENTS = [
     "--no-sandbox",
     "--enable-unsafe-swiftshader",
     "--use-angle=swiftshader",
+    # What is not WebGL is put together without it: the same picture for a third of the work.
+    "--disable-gpu-compositing",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--force-color-profile=srgb",

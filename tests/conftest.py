@@ -60,6 +60,7 @@ def real_path(request: pytest.FixtureRequest) -> Path:
     return corpus.path_of(request.param)
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has brought tests of one session-wide parameter together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spread.put_in_order(items)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ class Case:
         return finding.kind == "churn" or finding.severity != "info" and finding.kind in ("oom", "fragmentation") and in_pieces
 
 
-@cache
+@lru_cache(maxsize=8)  # each holds a snapshot, its findings and its replay
 def case(path: Path) -> Case:
     raw, snapshot = corpus.raw(path), snapreport.load(path)
     settings = (raw.get("allocator_settings") if isinstance(raw, dict) else None) or {}

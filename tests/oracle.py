@@ -72,7 +72,8 @@ class Device:
 
     def live_at(self, position: int) -> list[int]:
         """Ids of the allocations live at a position, in birth order: the stack from bottom to top."""
-        return [i for i, a in enumerate(self.allocations) if a.lives_at(position)]
+        # As ``lives_at``, written out: it is asked of every allocation at thousands of positions.
+        return [i for i, a in enumerate(self.allocations) if a.alloc_event <= position and (a.free_event == -1 or a.free_event > position)]
 
     def offset(self, allocation: int, position: int) -> int:
         """Bytes below an allocation in the stack at a position."""

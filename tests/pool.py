@@ -15,32 +15,35 @@ import pages
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-import os
-DIFF = os.environ.get("POOL_DIFF")
 MOST = 4  # pages kept: each has a process of its own, and the data of its report
-# Follows the address without a hash, as the page does when a reader takes the hash away.
-START = """() => {
+# Follows the address without a hash, as the page does when a reader takes the hash away; what fades is at its end at once.
+START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()
     getSelection().removeAllRanges()
     for (const element of document.querySelectorAll('#app *')) if (element.scrollTop || element.scrollLeft) element.scrollTo(0, 0)
     history.replaceState(history.state, '', location.pathname + location.search)
     dispatchEvent(new HashChangeEvent('hashchange'))
-    return snapreport.setView({})
+    await snapreport.setView({})
+    for (const fading of document.getAnimations()) if (fading.effect.getComputedTiming().endTime < Infinity) fading.finish()
 }"""
 FOLLOW = """fragment => {
     history.replaceState(history.state, '', fragment)
     dispatchEvent(new HashChangeEvent('hashchange'))
     return snapreport.setView({})
 }"""
+# What is announced stays in its place, unseen; that a control is not invalid is also said by nothing.
 LOOKS = """() => {
     const seen = [JSON.stringify(snapreport.getView()), location.hash, document.activeElement?.tagName, scrollX, scrollY]
     for (const element of [document.documentElement, ...document.querySelectorAll('body, body *')]) {
         if (!element.checkVisibility()) continue
-        const announces = element.classList.contains('offscreen')
-        const own = announces ? '' : [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')
-        const attributes = [...element.attributes].map(a => `${a.name}=${a.value.replace(/ ?cursor: [^;]*;/, '')}`).sort().join(' ')
-        seen.push(`${element.tagName} ${attributes} ${own} ${element.value} ${element.checked} ${element.scrollTop} ${element.scrollLeft}`)
+        const own = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')
+        seen.push(`<${element.tagName}> ${element.classList.contains('offscreen') ? '' : own}`)
+        for (const { name, value } of element.attributes) {
+            const kept = name === 'style' ? value.replace(/ ?cursor: [^;]*;/, '') : value
+            if (kept !== '' && `${name}=${kept}` !== 'aria-invalid=false') seen.push(`${name}=${kept}`)
+        }
+        for (const name of ['value', 'checked', 'disabled', 'scrollTop', 'scrollLeft']) if (element[name]) seen.push(`${name} is ${element[name]}`)
     }
     return seen.join('\\n')
 }"""
@@ -52,7 +55,6 @@ class Kept:
 
     opened: pages.Opened
     key: Any
-    size: dict[str, int]
     looks: str
 
 
@@ -63,13 +65,17 @@ class Pool:
         self.browser = browser
         self.kept: dict[Any, Kept] = {}
 
-    def lend(self, path: Path, fragment: str = "", **context: Any) -> Kept:
-        """A page that shows a report from its start, or from where ``fragment`` leads, at rest."""
+    def lend(self, path: Path, fragment: str = "", is_new: bool = False, **context: Any) -> Kept:
+        """A page that shows a report from its start, or from where ``fragment`` leads, at rest; ``is_new``: opened just now."""
+        size = context.pop("viewport", pages.SIZE)
         key = (path, repr(sorted(context.items())))
-        page = self.kept.pop(key, None)
+        page = None if is_new else self.kept.pop(key, None)
         if page is None or not self.is_new_again(page):
             opened = pages.open_report(self.browser, path, **context)
-            page = Kept(opened, key, opened.page.viewport_size, opened.js(LOOKS))
+            page = Kept(opened, key, opened.js(LOOKS))
+        if size != pages.SIZE:
+            page.opened.page.set_viewport_size(size)
+            page.opened.settle()
         if fragment:
             page.opened.js(FOLLOW, fragment)
             page.opened.settle()
@@ -78,17 +84,13 @@ class Pool:
     def is_new_again(self, page: Kept) -> bool:
         """Put a page back to its start; closed where that does not succeed."""
         opened = page.opened
-        if opened.page.viewport_size != page.size:
-            opened.page.set_viewport_size(page.size)
+        if opened.page.viewport_size != pages.SIZE:
+            opened.page.set_viewport_size(pages.SIZE)
         opened.page.mouse.move(0, 0)
         opened.js(START)
         opened.settle()
-        looks = opened.js(LOOKS)
-        if looks == page.looks:
+        if opened.js(LOOKS) == page.looks:
             return True
-        if DIFF:
-            import difflib, sys
-            print("NOT NEW", page.key[0].name, [l[:200] for l in difflib.unified_diff(page.looks.split("\n"), looks.split("\n"), n=0, lineterm="")][3:9], file=sys.stderr)
         self.drop(page)
         return False
 

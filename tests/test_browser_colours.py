@@ -123,12 +123,12 @@ def test_going_back_restores_the_picture_exactly(opened: Any) -> None:
     assert picture() == before
 
 
-def test_link_with_a_colour_and_a_query(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_link_with_a_colour_and_a_query(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     opened.set_view(colour="age", query="size>=8MiB", at=3000)
     opened.until("location.hash.includes('colour=age')")
     opened.page.mouse.move(5, 5)
     opened.settle()
-    again = borrow_report(report_of(corpus.path_of("training")), opened.js("location.hash"), color_scheme="light")
+    again = open_report(report_of(corpus.path_of("training")), opened.js("location.hash"), color_scheme="light")
     again.page.mouse.move(5, 5)
     again.settle()
     assert again.view() == opened.view() and legend(again) == legend(opened)
@@ -200,7 +200,7 @@ def test_legend_filters_by_pointer_and_keyboard(opened: Any) -> None:
         opened.set_view(query="")
 
 
-def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     toggle = opened.page.locator(".legend-toggle")
     before = opened.plot()["height"]
     assert toggle.get_attribute("aria-expanded") == "true"
@@ -208,7 +208,7 @@ def test_legend_can_be_closed(opened: Any, report_of: Callable[..., Path], borro
     at_rest(opened)
     assert toggle.get_attribute("aria-expanded") == "false" and opened.plot()["height"] > before + 15
     assert opened.view()["options"]["legend.open"] == "no"
-    small = borrow_report(report_of(corpus.path_of("training")), viewport={"width": 360, "height": 640})
+    small = open_report(report_of(corpus.path_of("training")), viewport={"width": 360, "height": 640})
     assert small.page.locator("section.legend").bounding_box()["height"] < 40, "closed where there is little room"
     assert small.js("document.documentElement.scrollWidth") <= 360
     small.page.locator(".legend-toggle").click()

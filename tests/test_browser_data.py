@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,16 @@ import snapreport
 from snapreport.mesh import levels
 
 POINTS = 150
+KEYS = ("first", "length", "rep", "stack", "count", "bytes")
+# As one text: thousands of spans as objects take many times as long on their way out of the page.
+SPANS = f"""([device, level, tile]) =>
+    JSON.stringify(snapreport.debug.spans(device, level, tile).map(span => {list(KEYS)}.map(key => span[key])))"""
+PICKS = "([d, points]) => JSON.stringify(points.map(([event, byte]) => snapreport.pick(d, event, byte)))"
+USED = """([d, ids]) => {
+    const found = ids.map(id => snapreport.allocation(d, id)), stacks = {}
+    for (const a of found) for (const s of [a.stack, a.free_stack]) stacks[s] = snapreport.frames(d, s)
+    return JSON.stringify({found, stacks})
+}"""
 
 
 def points(device: oracle.Device, seed: int, count: int = POINTS) -> list[tuple[int, int]]:
@@ -59,20 +70,11 @@ def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list
 def assert_page(opened: Any, devices: dict[int, oracle.Device], count: int = POINTS) -> None:
     for number, device in devices.items():
         given = points(device, number, count)
-        picks = opened.js(
-            "([d, points]) => points.map(([event, byte]) => snapreport.pick(d, event, byte))", [number, given]
-        )
+        picks = json.loads(opened.js(PICKS, [number, given]))
         ids = [p and p["id"] for p in picks]
         assert ids == [device.pick(*point) for point in given], f"device {number}"
         some = sorted({i for i in ids if i is not None})
-        used = opened.js(
-            """([d, ids]) => {
-            const found = ids.map(id => snapreport.allocation(d, id)), stacks = {}
-            for (const a of found) for (const s of [a.stack, a.free_stack]) stacks[s] = snapreport.frames(d, s)
-            return {found, stacks}
-        }""",
-            [number, some],
-        )
+        used = json.loads(opened.js(USED, [number, some]))
         stacks = {
             int(s): tuple((f["filename"], f["line"], f["name"]) for f in frames) for s, frames in used["stacks"].items()
         }
@@ -118,8 +120,8 @@ def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], borrow_repo
         assert found == want
 
 
-def test_pick_is_quick(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("large")))
+def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("large")))
     given = points(corpus.replayed(corpus.path_of("large"))[0], 1)
     took = opened.js(
         """points => {
@@ -151,18 +153,13 @@ def test_both_layouts_agree(name: str, report_of: Callable[..., Path], borrow_re
         for level in range(shape.depth + 1):
             for tile in {0, shape.tiles(level) // 2, shape.tiles(level) - 1}:
                 ours = as_rows(levels.lay_out(lifetimes, shape, level, tile).spans)
-                theirs = opened.js(
-                    "([d, level, tile]) => snapreport.debug.spans(d, level, tile)", [number, level, tile]
-                )
-                keys = ("first", "length", "rep", "stack", "count", "bytes")
-                assert [tuple(s[k] for k in keys) for s in theirs] == [
-                    tuple(getattr(s, k) for k in keys) for s in ours
-                ], (level, tile)
+                theirs = json.loads(opened.js(SPANS, [number, level, tile]))
+                assert [tuple(s) for s in theirs] == [tuple(getattr(s, k) for k in KEYS) for s in ours], (level, tile)
 
 
-def test_several_files_in_one_report(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_several_files_in_one_report(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     paths = [corpus.path_of("small"), corpus.path_of("multi-gpu")]
-    opened = borrow_report(report_of(*paths))
+    opened = open_report(report_of(*paths))
     replayed = [device for path in paths for _, device in sorted(corpus.replayed(path).items())]
     numbers = opened.js("snapreport.devices()")
     assert len(set(numbers)) == len(replayed), "every device of every file can be named"

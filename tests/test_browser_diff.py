@@ -48,16 +48,34 @@ if "train_22k_events.pickle" in corpus.real_names():
     PAIRS += ["train_22k_events.pickle", "train_step_fp32.pickle attention_97_events.pickle"]
 
 
+@pytest.fixture(scope="module")
+def report_of_pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, SnapshotDiff]]:
+    """The report of files to compare and the last of their differences, made once."""
+    made: dict[str, tuple[Path, SnapshotDiff]] = {}
+
+    def report(name: str) -> tuple[Path, SnapshotDiff]:
+        if name not in made:
+            first, *others = [snapreport.load(path) for path in pair(name)]
+            results = [diff(first, other) for other in others]
+            path = tmp_path_factory.mktemp("compared") / "diff.html"
+            write_diff(results, path)
+            made[name] = path, results[-1]
+        return made[name]
+
+    return report
+
+
 @pytest.fixture
-def compared(borrow_report: Callable[..., Any], tmp_path: Path) -> Callable[..., tuple[Any, SnapshotDiff]]:
-    def open_one(name: str, **context: Any) -> tuple[Any, SnapshotDiff]:
-        first, *others = [snapreport.load(path) for path in pair(name)]
-        results = [diff(first, other) for other in others]
-        write_diff(results, tmp_path / "diff.html")
-        opened = borrow_report(tmp_path / "diff.html", **context)
+def compared(
+    borrow_report: Callable[..., Any], open_report: Callable[..., Any], report_of_pair: Callable[[str], tuple[Path, SnapshotDiff]]
+) -> Callable[..., tuple[Any, SnapshotDiff]]:
+    def open_one(name: str, is_own: bool = False, **context: Any) -> tuple[Any, SnapshotDiff]:
+        """A page of the test's own where it is asked for, or has a context of its own."""
+        path, result = report_of_pair(name)
+        opened = (open_report if is_own or context else borrow_report)(path, **context)
         opened.until("snapreport.getView().view === 'diff'")
         opened.set_view(view="diff")
-        return opened, results[-1]
+        return opened, result
 
     return open_one
 
@@ -233,7 +251,7 @@ def test_on_a_phone(compared: Callable[..., tuple[Any, SnapshotDiff]]) -> None:
 
 
 def test_a_link_opens_on_the_same_comparison(compared: Callable[..., tuple[Any, SnapshotDiff]]) -> None:
-    opened, _ = compared("regression")
+    opened, _ = compared("regression", is_own=True)
     rows = rows_of(opened, "function", "end")
     opened.until("location.hash.includes('diff.group=function') && location.hash.includes('diff.moment=end')")
     opened.page.reload()

@@ -38,10 +38,10 @@ def to_place(opened: Any, x: float, byte: float) -> None:
 
 
 def test_times_are_there_as_soon_as_they_are_asked_for(
-    large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
+    large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]
 ) -> None:
     events, report = large
-    opened = borrow_report(report)
+    opened = open_report(report)
     for key in range(0, 5000, 97):
         found = opened.js("id => snapreport.allocation(0, id)", key)
         for name in ("alloc", "free"):
@@ -50,30 +50,30 @@ def test_times_are_there_as_soon_as_they_are_asked_for(
 
 
 def test_tooltip_and_details_show_times_once_read(
-    large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
+    large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]
 ) -> None:
     events, report = large
-    opened = borrow_report(report)
+    opened = open_report(report)
     tip = opened.page.locator(".plot .tooltip")
     to_place(opened, len(events) / 2, 1 << 28)
     opened.until("/ [mnµ]?s/.test(document.querySelector('.plot .tooltip').innerText)")
     assert "event" in tip.inner_text()
-    other = borrow_report(report)
+    other = open_report(report)
     other.set_view(select=1234)
     other.until("/\\+[\\d.,]+ [mnµ]?s/.test(document.querySelector('aside.details').innerText)")
 
 
 def test_time_axis_of_a_large_trace(
-    large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
+    large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]
 ) -> None:
     """Opened on it, or turned to it, the same window is shown; its tiles are complete."""
     events, report = large
-    opened = borrow_report(report)
+    opened = open_report(report)
     opened.set_view(axis="time", x=[1000, 2000])
     turned = opened.view()
     assert turned["axis"] == "time" and turned["x"] == pytest.approx([1000, 2000], abs=1)
     image = plot_image(opened)
-    again = borrow_report(report, "#axis=time&x=1000..2000")
+    again = open_report(report, "#axis=time&x=1000..2000")
     assert again.view()["axis"] == "time"
     assert again.js("snapreport.drawn()")["pending"] == 0
     assert plot_image(again) == image
@@ -107,10 +107,10 @@ def test_pointer_and_selection_leave_no_trace(
 
 
 def test_a_lost_context_of_a_large_report_comes_back(
-    large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
+    large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]
 ) -> None:
     _, report = large
-    opened = borrow_report(report)
+    opened = open_report(report)
     opened.page.mouse.move(5, 5)
     for window in ([100_000, 103_000], [-1, EVENTS]):
         opened.set_view(x=window)
@@ -138,7 +138,7 @@ def test_a_window_of_one_event(
     assert f"event {event:,}" in opened.page.locator(".plot .tooltip").inner_text()
 
 
-def test_a_device_of_segments_alone_beside_one_with_a_trace(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
+def test_a_device_of_segments_alone_beside_one_with_a_trace(tmp_path: Path, open_report: Callable[..., Any]) -> None:
     """The first has one block in its segment and no events; each is shown when it is asked for."""
     block = {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": []}
     segment = {
@@ -149,7 +149,7 @@ def test_a_device_of_segments_alone_beside_one_with_a_trace(tmp_path: Path, borr
     path, out = tmp_path / "two.pickle", tmp_path / "two.html"
     path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [[event], []]}))
     snapreport.write_report([snapreport.load(path)], out)
-    opened = borrow_report(out)
+    opened = open_report(out)
     assert opened.js("snapreport.devices()") == [0, 1]
     assert opened.js("snapreport.pick(0, 0, 5)")["size"] == 1024
     assert opened.set_view(device=1)["device"] == 1

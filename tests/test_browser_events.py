@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import random
 import re
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class Events:
 
     def go_to(self, text: str) -> None:
         """By the keyboard alone."""
-        self.press("g")
+        self.opened.page.keyboard.press("g")
         self.opened.page.keyboard.type(text)
         self.press("Enter")
 
@@ -52,21 +53,21 @@ class Events:
         self.opened.settle()
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.opened.js(ROWS)
+        return json.loads(self.opened.js(f"JSON.stringify(({ROWS})())"))
 
-    def cursor(self) -> int:
-        """The event that the cursor is on."""
-        return next(row["event"] for row in self.rows() if "cursor" in row["classes"].split())
+    def cursor(self, rows: list[dict[str, Any]] | None = None) -> int:
+        """The event that the cursor is on; ``rows``: what ``rows()`` told just now."""
+        return next(row["event"] for row in rows or self.rows() if "cursor" in row["classes"].split())
 
     def csv(self) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(self.opened.js(CATCH, "CSV"), newline="")))
 
 
 @pytest.fixture
-def events(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Events]:
-    def open_one(name: str, **context: Any) -> Events:
+def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Callable[..., Events]:
+    def open_one(name: str, open_report: Callable[..., Any] = open_report) -> Events:
         path = corpus.path_of(name)
-        return Events(borrow_report(report_of(path), viewport={"width": 1500, "height": 900}, **context), path)
+        return Events(open_report(report_of(path), viewport={"width": 1500, "height": 900}), path)
 
     return open_one
 
@@ -103,8 +104,8 @@ def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", ["overlap", "pools", "no-times", *TRACED])
-def test_rows_are_what_was_recorded(events: Callable[..., Events], name: str) -> None:
-    opened = events(name)
+def test_rows_are_what_was_recorded(events: Callable[..., Events], borrow_report: Callable[..., Any], name: str) -> None:
+    opened = events(name, borrow_report)
     places = random.Random(name)
     table_oracle.learn({f for d in opened.devices.values() for e in d.events for f in oracle.frames_of(e)})
     for number, device in opened.devices.items():
@@ -116,7 +117,7 @@ def test_rows_are_what_was_recorded(events: Callable[..., Events], name: str) ->
         for event in {0, n - 1, *(places.randrange(n) for _ in range(6)), *ooms}:
             opened.go_to(str(event))
             rows = opened.rows()
-            assert opened.cursor() == event
+            assert opened.cursor(rows) == event
             assert [row["event"] for row in rows] == list(range(rows[0]["event"], rows[0]["event"] + len(rows)))
             assert len(rows) == n or len(rows) > 20
             check_rows(device, rows)
@@ -286,9 +287,9 @@ def test_steps_are_marked(events: Callable[..., Events]) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 2400])
-def test_any_width(events: Callable[..., Events], report_of: Any, borrow_report: Any, width: int) -> None:
+def test_any_width(events: Callable[..., Events], report_of: Any, open_report: Any, width: int) -> None:
     path = corpus.path_of("oom")
-    opened = Events(borrow_report(report_of(path), viewport={"width": width, "height": 700}), path)
+    opened = Events(open_report(report_of(path), viewport={"width": width, "height": 700}), path)
     opened.show()
     columns = opened.opened.js("snapreport.debug.view().columns")
     assert columns == ["event", "action", "size", "stack"] if width == 360 else len(columns) == 8

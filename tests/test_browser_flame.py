@@ -21,9 +21,10 @@ DEEP = ["training", *(name for name in BIG if name in corpus.real_names())]
 
 
 @pytest.fixture
-def flame(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Flame]:
+def flame(report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]) -> Callable[..., Flame]:
     def open_one(name: str, fragment: str = "", **context: Any) -> Flame:
-        page = Flame(borrow_report(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        """In a context of its own where there is one."""
+        page = Flame((open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
         page.follow("#view=flame" + fragment)
         return page
 

@@ -20,10 +20,10 @@ import snapreport
 
 
 def test_opens_offline_without_a_request_or_an_error(
-    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    snapshot_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Watched by ``open_report``; a device with data is shown first, and the picture is there."""
-    opened = open_report(report_of(snapshot_path))
+    """Watched by ``borrow_report``; a device with data is shown first, and the picture is there."""
+    opened = borrow_report(report_of(snapshot_path), is_new=True)
     assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
     devices = corpus.replayed(snapshot_path)
     assert opened.js("snapreport.devices()") == sorted(devices)

@@ -173,9 +173,9 @@ def test_both_themes(drawn_bands: tuple[oracle.Device, Path], borrow_report: Cal
     assert backgrounds[0] > 3 * 170 and backgrounds[1] < 3 * 85
 
 
-def test_theme_button(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
+def test_theme_button(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
     device, report = drawn_bands
-    opened = borrow_report(report, color_scheme="light")
+    opened = open_report(report, color_scheme="light")
     button = opened.page.get_by_role("button", name="theme")
     seen = set()
     for _ in range(3):
@@ -202,10 +202,10 @@ def test_time_axis(drawn_bands: tuple[oracle.Device, Path], borrow_report: Calla
         assert far(still.color(event + 0.5, top + GIB / 4), background) <= 3
 
 
-def test_lost_context(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any]) -> None:
+def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
     """The graphics card may take everything away at any time: the picture comes back, and later views are drawn."""
     device, report = drawn_bands
-    opened = borrow_report(report)
+    opened = open_report(report)
     before = assert_bands(opened, device)
     opened.js("snapreport.testContextLoss()")
     opened.page.wait_for_timeout(1500)

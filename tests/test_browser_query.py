@@ -156,8 +156,8 @@ def test_a_bad_query_is_marked_and_changes_nothing(training: Any) -> None:
     assert training.page.locator(".search-message").is_hidden()
 
 
-def test_a_bad_query_in_a_link_is_told(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("small")), "#query=size%3Ebig")
+def test_a_bad_query_in_a_link_is_told(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("small")), "#query=size%3Ebig")
     assert opened.page.locator(".search-input").input_value() == "size>big"
     assert opened.page.locator(".search-message").is_visible() and status(opened) == ""
 
@@ -277,8 +277,8 @@ def test_examples_of_the_help_can_be_read(training: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 1300, "height": 700}])
-def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("training")), viewport=size)
+def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("training")), viewport=size)
     typed(opened, "lin")
     opened.until("document.querySelectorAll('.search-list li').length > 1")
     for what in (".search-input", ".search-list", ".search-help-button"):

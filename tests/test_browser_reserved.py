@@ -125,9 +125,9 @@ def test_every_snapshot_opens(report_of: Callable[..., Path], borrow_report: Cal
             assert state["doubts"]
 
 
-def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     """Over what is not allocated, at its bytes, in the colour of the legend."""
-    opened = borrow_report(report_of(corpus.path_of("fragmentation")))
+    opened = open_report(report_of(corpus.path_of("fragmentation")))
     opened.set_view(view="reserved", options={"reserved.base": "none", "reserved.show": "parts"})
     state = opened.js("snapreport.debug.view()")
     box, largest, positions = state["boxes"]["parts"], state["curves"]["largestFree"], state["columns"]["position"]

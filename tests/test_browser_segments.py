@@ -237,13 +237,13 @@ def test_keyboard_moves_between_blocks_and_in_time(opened: Any) -> None:
     opened.until("snapreport.getView().options['segments.mode'] === 'time'")
 
 
-def test_left_out_addresses_are_said(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
+def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., Any]) -> None:
     report = tmp_path / "least.html"
     refused = cli.in_process(corpus.path_of("small"), "--max-size", "1KiB", "-o", report)
     # "… takes 223 KiB (227,931 bytes) …": the first number in full is the least.
     least = int(refused.err.split("(")[1].split(" bytes")[0].replace(",", "")) + 64
     assert cli.in_process(corpus.path_of("small"), "--max-size", least, "-o", report).code == 0
-    opened = borrow_report(report)
+    opened = open_report(report)
     opened.set_view(view="segments")
     assert "left out" in opened.js("snapreport.debug.view().nothing")
     assert opened.page.get_by_text("left out of this report").first.is_visible()
@@ -255,10 +255,10 @@ def test_left_out_addresses_are_said(tmp_path: Path, borrow_report: Callable[...
 @pytest.mark.parametrize("size", [(360, 640), (2200, 1300)])
 @pytest.mark.parametrize("view", ["segments", "reserved"])
 def test_any_window_size(
-    report_of: Callable[..., Path], borrow_report: Callable[..., Any], size: tuple[int, int], view: str
+    report_of: Callable[..., Path], open_report: Callable[..., Any], size: tuple[int, int], view: str
 ) -> None:
     viewport = {"width": size[0], "height": size[1]}
-    opened = borrow_report(report_of(corpus.path_of("small")), viewport=viewport)
+    opened = open_report(report_of(corpus.path_of("small")), viewport=viewport)
     opened.set_view(view=view)
     assert opened.js("document.documentElement.scrollWidth") <= size[0], "nothing hangs out to the side"
     opened.set_view(options={"segments.mode": "time"})

@@ -18,12 +18,12 @@ def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) ->
 
 
 def test_link_opens_on_the_same_place(
-    opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+    opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
     opened.set_view(x=[1234, 2345.5], y=[1 << 20, 1 << 29], select=77)
     opened.until("location.hash.includes('select=77')")
     fragment, view = opened.js("location.hash"), opened.view()
-    again = borrow_report(report_of(corpus.path_of("training")), fragment)
+    again = open_report(report_of(corpus.path_of("training")), fragment)
     assert again.view() == view
     again.js("location.hash = ''")
     again.until("snapreport.getView().select === null")
@@ -40,8 +40,8 @@ def test_link_opens_on_the_same_place(
         "#select=99999999",
     ],
 )
-def test_any_link_opens(report_of: Callable[..., Path], borrow_report: Callable[..., Any], fragment: str) -> None:
-    opened = borrow_report(report_of(corpus.path_of("small")), fragment)
+def test_any_link_opens(report_of: Callable[..., Path], open_report: Callable[..., Any], fragment: str) -> None:
+    opened = open_report(report_of(corpus.path_of("small")), fragment)
     assert opened.js("snapreport.drawn()")["triangles"] > 0
 
 
@@ -86,8 +86,8 @@ def test_summary_is_a_view(opened: Any) -> None:
 @pytest.mark.parametrize(
     "size", [{"width": 360, "height": 640}, SIZE, {"width": 2200, "height": 1300}], ids=lambda s: str(s["width"])
 )
-def test_any_window_size(report_of: Callable[..., Path], borrow_report: Callable[..., Any], size: dict[str, int]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("small")), viewport=size)
+def test_any_window_size(report_of: Callable[..., Path], open_report: Callable[..., Any], size: dict[str, int]) -> None:
+    opened = open_report(report_of(corpus.path_of("small")), viewport=size)
     assert opened.js("document.documentElement.scrollWidth") <= size["width"], "nothing hangs out to the side"
     plot = opened.plot()
     assert plot["width"] > 0.5 * size["width"] and plot["height"] > 100

@@ -83,9 +83,10 @@ class Table:
 
 
 @pytest.fixture
-def table(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Table]:
+def table(report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]) -> Callable[..., Table]:
     def open_one(name: str, **context: Any) -> Table:
-        made = Table(borrow_report(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        """In a context of its own where there is one."""
+        made = Table((open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
         made.show()
         return made
 
@@ -230,7 +231,7 @@ def test_json_and_markdown_say_the_same(table: Callable[..., Table]) -> None:
     assert [row[0].strip("`") for row in cells[2:-1]] == [row["function"] or "not known" for row in rows[:20]]
 
 
-def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, report_of: Any, borrow_report: Any) -> None:
+def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, report_of: Any, open_report: Any) -> None:
     import copy
     import pickle
 
@@ -242,7 +243,7 @@ def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, re
                 frame.update(name=name, filename='a,"b|c.py', line=3)
     path = tmp_path / "hostile.pickle"
     path.write_bytes(pickle.dumps(raw))
-    opened = Table(borrow_report(report_of(path), permissions=["clipboard-read", "clipboard-write"]), path)
+    opened = Table(open_report(report_of(path), permissions=["clipboard-read", "clipboard-write"]), path)
     opened.show(group="func")
     assert name in {row["function"] for row in opened.csv()}
     check_groups(opened, "line", opened.device.peak_event)
@@ -329,14 +330,14 @@ def test_matches_only(table: Callable[..., Table]) -> None:
     assert page.locator(".view-empty").inner_text().startswith("None of the")
 
 
-def test_link_brings_the_table_back(table: Callable[..., Table], borrow_report: Any, report_of: Any) -> None:
+def test_link_brings_the_table_back(table: Callable[..., Table], open_report: Any, report_of: Any) -> None:
     opened = table("training.pickle.gz")
     opened.show(group="line", sort="count", at=77)
     opened.opened.page.locator(".table").focus()
     opened.opened.page.keyboard.press("Home")
     opened.opened.page.keyboard.press("Space")
     opened.opened.until("location.hash.includes('table.open')")
-    again = Table(borrow_report(report_of(opened.path)), opened.path)
+    again = Table(open_report(report_of(opened.path)), opened.path)
     again.opened.js("hash => { location.hash = hash }", opened.opened.js("location.hash"))
     again.opened.until("snapreport.debug.view()?.lines > snapreport.debug.view()?.rows")
     again.opened.settle()

@@ -148,11 +148,11 @@ def test_no_rows_without_spans(report_of: Callable[..., Path], borrow_report: Ca
     opened.page.keyboard.press(".")
 
 
-def test_hundreds_of_annotations(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_hundreds_of_annotations(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     if "annotations_compile.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     path = corpus.path_of("annotations_compile.pickle")
-    opened = borrow_report(report_of(path), "#timeline.tracks=all", viewport={"width": 360, "height": 640})
+    opened = open_report(report_of(path), "#timeline.tracks=all", viewport={"width": 360, "height": 640})
     box = opened.page.locator(".tracks").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and opened.plot()["height"] > 60
     opened.page.set_viewport_size({"width": 1300, "height": 1000})
@@ -166,7 +166,7 @@ def test_hundreds_of_annotations(report_of: Callable[..., Path], borrow_report: 
         assert any(track["pieces"] for track in tracks(opened)["shown"])
 
 
-def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
     opened.page.keyboard.press("r")
@@ -191,7 +191,7 @@ def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callab
     unit = {"K": 1024, "M": 1024**2, "G": 1024**3}[exact[2]]
     assert math.isclose(float(exact[1]) * unit, between, rel_tol=0.01)
     opened.until("location.hash.includes('timeline.ruler')")
-    again = borrow_report(report_of(path), opened.js("location.hash"))
+    again = open_report(report_of(path), opened.js("location.hash"))
     assert again.page.locator(".ruler").inner_text() == text
     again.page.keyboard.press("Escape")
     again.settle()
@@ -202,6 +202,6 @@ def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callab
 
 
 @pytest.mark.parametrize("value", ["", "1..2", "a..b,1..2", "1..2,3..4,5", "-1..1e999,0..0", "1..2,-3..4"])
-def test_any_ruler_opens(value: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}")
+def test_any_ruler_opens(value: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}")
     assert opened.js("snapreport.drawn()")["triangles"] > 0 and not opened.page.locator(".ruler").is_visible()

@@ -59,9 +59,9 @@ def test_every_view_of_every_device(
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_link_opens_on_any_view(view: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_a_link_opens_on_any_view(view: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     fragment = f"#view={view}&at=300&colour=category&query=size%3E1MiB&select=12&flame.root=leaf&table.group=category"
-    opened = borrow_report(report_of(corpus.path_of("training")), fragment)
+    opened = open_report(report_of(corpus.path_of("training")), fragment)
     state = opened.view()
     assert (state["view"], state["at"], state["colour"], state["query"], state["select"]) == (
         view, 300, "category", "size>1MiB", 12,
@@ -120,8 +120,8 @@ def test_controls_have_names(report_of: Callable[..., Path], borrow_report: Call
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_contrast(theme: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("fragmentation")), color_scheme=theme)
+def test_contrast(theme: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("fragmentation")), color_scheme=theme)
     for view in VIEWS:
         opened.set_view(view=view, select=None if view == "summary" else 40, query="" if view == "table" else "size>1MiB")
         assert opened.js(LOW_CONTRAST) == [], f"{view} in the {theme} theme"
@@ -129,9 +129,9 @@ def test_contrast(theme: str, report_of: Callable[..., Path], borrow_report: Cal
 
 @pytest.mark.parametrize(("width", "height", "ratio"), [(360, 640, 3), (800, 600, 1.25), (3840, 2160, 1)])
 def test_any_screen(
-    width: int, height: int, ratio: float, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+    width: int, height: int, ratio: float, report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
-    opened = borrow_report(
+    opened = open_report(
         report_of(corpus.path_of("training")), viewport={"width": width, "height": height}, device_scale_factor=ratio
     )
     for view in VIEWS:
@@ -142,8 +142,8 @@ def test_any_screen(
         assert tab["x"] + tab["width"] <= width + 1, f"the tab of {view} is out of sight"
 
 
-def test_nothing_moves_by_itself(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    opened = borrow_report(report_of(corpus.path_of("training")), reduced_motion="reduce")
+def test_nothing_moves_by_itself(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("training")), reduced_motion="reduce")
     for view in VIEWS:
         opened.set_view(view=view)
         assert opened.js("document.getAnimations().filter(a => a.playState === 'running').length") == 0

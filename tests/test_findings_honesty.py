@@ -7,7 +7,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -31,7 +31,7 @@ VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summar
 MIB = 1 << 20
 
 
-@cache
+@lru_cache(maxsize=8)
 def told(path: Path) -> tuple[Snapshot, list[Finding]]:
     snapshot = snapreport.load(path)
     return snapshot, findings(snapshot)

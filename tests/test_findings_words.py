@@ -12,6 +12,7 @@ import findings_oracle
 import held_oracle
 import oracle
 import pytest
+import table_oracle
 from expected import Case, case
 from held_oracle import Row
 from planted import path_of
@@ -130,13 +131,15 @@ def wholes(found: Case, finding: Finding, e: Row) -> list[float]:
 def check(path: Path) -> int:
     """How many numbers were found in sentences, all of them known."""
     found, count = case(path), 0
+    table_oracle.learn({frame for stack in found.stacks for frame in stack})
     of_stacks = {held_oracle.function(stack) for stack in found.stacks}
     for finding in found.found:
         want = found.expected(finding)
         e = want["evidence"]
         numbers = [n for _, n in numeric(want, "")] + more_numbers(found, finding, e)
         known = {size_words(int(n)) for n in numbers} | {f"{int(n):,}" for n in numbers} | {f"{int(n):,}×" for n in numbers}
-        known |= {share_words(n, whole) for n in numbers for whole in wholes(found, finding, e) if whole}
+        shared = [whole for whole in wholes(found, finding, e) if whole]
+        known |= {share_words(n, whole) for n in numbers for whole in shared}
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers}
         names = {*names_in(want), *names_in([found.plain(finding)]), *of_stacks}
         pattern = re.compile("|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True))) or r"(?!)")

@@ -9,7 +9,7 @@ import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
 import { tileSpans } from './layout/spans'
-import { parse } from './search/grammar'
+import { asksForTimes, parse } from './search/grammar'
 import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
@@ -89,7 +89,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const index = indexOf(client, device)
       if (typeof query !== 'string') throw new TypeError('a query is a text')
       parse(query) // before anything is read for it
-      const [data, stacks] = await Promise.all([client.device(index), client.stacks(), client.times(index)])
+      const [data, stacks] = await Promise.all([client.device(index), client.stacks(), asksForTimes(query) && client.times(index)])
       const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query)
       const ids: number[] = []
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/model'
 import { QueryError, type Text } from '../src/search/fields'
-import { parse } from '../src/search/grammar'
+import { asksForTimes, parse } from '../src/search/grammar'
 import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
 import { FramePostings } from '../src/search/postings'
 import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
@@ -35,6 +35,13 @@ const trie: StackTrie = {
   frame: () => { throw new Error('not needed') },
 }
 const stacks = { count: 4, trie } as unknown as Stacks
+
+test('a query tells whether it needs times', () => {
+  const needy = ['time>1ms', 'time:1ms..2ms size>1', '-time<3', 'adam OR (size>1MiB lifetime>2ms)', 'lifetime:1us..9us']
+  const others = ['', 'adam', '"time>1ms"', 'lifetime>100', 'size>1 -live:peak', 'event:1..2', 'time>', '(']
+  assert.deepEqual(needy.map(asksForTimes), needy.map(() => true))
+  assert.deepEqual(others.map(asksForTimes), others.map(() => false))
+})
 
 test('a frame names every stack that holds it', () => {
   const postings = new FramePostings(trie)

@@ -2,6 +2,7 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
+import { asksForTimes } from '../search/grammar'
 import type { DataClient } from '../worker/data-client'
 import { FONT } from '../views/timeline/overlay'
 import { warmPicture } from '../views/timeline/picture'
@@ -358,7 +359,7 @@ class App implements Controller {
 
   private async settled(): Promise<void> {
     const { view, query } = this.store.state
-    if (query && this.info) await this.client.times(this.info.index)
+    if (this.info && asksForTimes(query)) await this.client.times(this.info.index)
     if (view !== 'timeline' && view !== 'summary' && this.info) {
       await dataOf(this.client, this.info.index)
       await this.stage.settled()

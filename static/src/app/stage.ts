@@ -4,6 +4,7 @@ import type { DataClient } from '../worker/data-client'
 import type { DeviceData, DiffDevice } from '../data/model'
 import { hasAddresses, type Replay } from '../allocator/replay'
 import { positionOf } from '../data/live'
+import { asksForTimes } from '../search/grammar'
 import { evaluateQuery, type Matches } from '../search/matches'
 import { type Colouring, makeColouring } from '../views/colouring'
 import { fetchViews, loadViews } from '../views/load'
@@ -78,7 +79,7 @@ export class Stage {
     if (!state.query || !scene?.data || !scene.stacks) return null
     const { index } = scene.info
     // Times of a large device come later: what was matched without them is matched again.
-    const timed = scene.data.timeUs !== null
+    const timed = asksForTimes(state.query) && scene.data.timeUs !== null
     if (this.matched?.device !== index || this.matched.timed !== timed || this.matched.matches.query !== state.query) {
       try {
         this.matched = { device: index, timed, matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query) }

@@ -31,6 +31,23 @@ export function parse(query: string): Node {
   return new Parser(query).query()
 }
 
+/** Whether a query is about times, which are not read with a large device. False for one that cannot be read. */
+export function asksForTimes(query: string): boolean {
+  try {
+    return about(parse(query), ({ field, test }) => field === 'time' || (field === 'lifetime' && test.kind === 'range' && test.unit === 'us'))
+  } catch {
+    return false
+  }
+}
+
+function about(node: Node, is: (term: Term) => boolean): boolean {
+  switch (node.kind) {
+    case 'term': return is(node)
+    case 'not': return about(node.inner, is)
+    default: return node.parts.some((part) => about(part, is))
+  }
+}
+
 class Parser {
   private at = 0
   private depth = 0

@@ -7,19 +7,20 @@ import type { DataClient } from '../worker/data-client'
 import { FONT } from '../views/timeline/overlay'
 import { warmPicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
-import { describeHeadline, describeWindow } from '../views/timeline/describe'
+import { Announcer } from './announcer'
 import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
-import { deviceName, explain, firstDevice, hasData } from '../ui/devices'
+import { explain, firstDevice, hasData } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
 import { Legend } from './legend'
 import { PageTools } from './page-tools'
+import { statePatch } from './patch'
 import { SearchBox } from './search-box'
 import { dataOf, Stage } from './stage'
-import { COLOURS, type ColourBy, type State, Store, VIEWS, type ViewName } from '../ui/state'
+import { type State, Store } from '../ui/state'
 import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 
@@ -31,8 +32,6 @@ import { Toolbar } from './toolbar'
 const EVENTS_AHEAD = 1 << 18
 /** The views of a device of up to so many events are rehearsed; each keeps the page busy for some 50 ms, in a larger one for longer. */
 const EVENTS_REHEARSED = 1 << 16
-/** How long the window must rest before it is told to screen readers. */
-const ANNOUNCE_AFTER_MS = 700
 
 /** Does ahead, while the worker reads the report, what the first frame would wait for: colours, styles, fonts. */
 export function warmUp(root: HTMLElement): void {
@@ -61,12 +60,11 @@ class App implements Controller {
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
   private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
-  private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
   private sawPicture = false
-  private announceTimer = 0
 
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
@@ -84,7 +82,7 @@ class App implements Controller {
       this.store.set({ view: 'timeline' })
       this.timeline.navigator.centreOn(event)
     }
-    this.stage = new Stage({ client, store: this.store, centreOn, announce: (text) => (this.live.textContent = text) },
+    this.stage = new Stage({ client, store: this.store, centreOn, announce: (text) => this.announcer.say(text) },
       (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`))
     this.legend = new Legend(this.store)
     this.details = new DetailsPanel(this.store, centreOn, () => location.href.split('#')[0] + writeHash(this.store.state, start), () => client.source())
@@ -115,7 +113,7 @@ class App implements Controller {
     })
     this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [this.search.element, this.pageTools.element])
     this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.stage.wings.element, this.details.element)
-    fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.live)
+    fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.announcer.element)
     root.hidden = false
     document.body.classList.add('with-app')
     const themeButton = h('button', { type: 'button', class: 'theme-button' })
@@ -136,29 +134,7 @@ class App implements Controller {
   // Controller
 
   async setView(patch: ViewPatch): Promise<void> {
-    const { view, device, axis } = patch
-    if (view !== undefined && (!VIEWS.includes(view as ViewName) || (view === 'diff' && !this.client.manifest.diff))) {
-      throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
-    }
-    const info = this.client.devices[device ?? this.store.state.device]
-    if (!info) throw new Error(`this report has no device ${device}`)
-    if (axis === 'time' && info.time0 === null) throw new Error('this snapshot was recorded without times')
-    if (patch.colour !== undefined && !COLOURS.includes(patch.colour as ColourBy)) {
-      throw new Error(`colour is one of ${COLOURS.join(', ')}, not "${patch.colour}"`)
-    }
-    const { x, y, select, at, colour, query, options } = patch
-    this.store.set({
-      ...(view !== undefined && { view: view as ViewName }),
-      ...(device !== undefined && { device }),
-      ...(axis !== undefined && { axis }),
-      ...(x !== undefined && { x }),
-      ...(y !== undefined && { y }),
-      ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
-      ...(at !== undefined && { at }),
-      ...(colour !== undefined && { colour: colour as ColourBy }),
-      ...(query !== undefined && { query }),
-      ...(options !== undefined && { options: merged(this.store.state.options, options) }),
-    })
+    this.store.set(statePatch(this.client, this.store.state, patch))
     await this.settled()
   }
 
@@ -198,8 +174,8 @@ class App implements Controller {
 
   private stateChanged(state: State, before: State): void {
     if (state.device !== before.device) this.showDevice()
-    if (state.select !== before.select && state.select !== null) this.announceSelection(state.select)
-    if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) this.announceWindow()
+    if (state.select !== before.select && state.select !== null) this.announcer.selection(this.timeline.currentScene, state.select)
+    if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) this.announcer.window(this.client.manifest, () => ({ scene: this.timeline.currentScene, state: this.store.state }))
     this.render()
   }
 
@@ -382,31 +358,6 @@ class App implements Controller {
     this.waiting = []
     for (const resolve of waiting) resolve()
   }
-
-  // Words for screen readers
-
-  private announceSelection(id: number): void {
-    const scene = this.timeline.currentScene
-    if (scene?.data && id < scene.data.N) this.live.textContent = `Selected: ${describeHeadline(scene, id)}`
-  }
-
-  private announceWindow(): void {
-    clearTimeout(this.announceTimer)
-    this.announceTimer = window.setTimeout(() => {
-      const scene = this.timeline.currentScene
-      const { state } = this.store
-      if (scene) this.live.textContent = `${deviceName(this.client.manifest, scene.info)}: ${describeWindow(scene, state.x)}`
-    }, ANNOUNCE_AFTER_MS)
-  }
-}
-
-function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {
-  const out: Record<string, string> = { ...options }
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) delete out[name]
-    else out[name] = value
-  }
-  return out
 }
 
 function messageOf(error: unknown): string {

@@ -2,7 +2,6 @@
 // and the segments it is made of.
 
 import type { Replay } from '../../allocator/replay'
-import type { DeviceData } from '../../data/model'
 import { h } from '../../ui/dom'
 import type { Groups } from '../segments/groups'
 import { css, groupColour, type Inks, word } from '../segments/inks'
@@ -12,8 +11,8 @@ import { PointerInput } from '../timeline/pointer'
 import { Tooltip } from '../timeline/tooltip'
 import type { ViewContext, ViewParts } from '../view'
 import type { Rgb } from '../segments/row-raster'
-import { type Columns, columnsOf, stackOf } from './columns'
-import { paintSegments, paintStack } from './paint'
+import { type Columns, columnsOf, type Extremes, extremesOf, stackOf } from './columns'
+import { drawCurve, paintSegments, paintStack } from './paint'
 import { SegmentStack } from './segment-stack'
 import { describeMoment } from './words'
 
@@ -311,52 +310,9 @@ export class ReservedChart {
   }
 }
 
-interface Extremes {
-  data: DeviceData
-  /** Most bytes reserved or allocated, and most reserved less allocated. */
-  most: number
-  mostLost: number
-}
-
-function extremesOf(data: DeviceData): Extremes {
-  let most = 0
-  let mostLost = 0
-  const { reserved, allocated, P } = data
-  for (let s = 0; s < P; s++) {
-    const all = reserved[s]
-    const held = allocated[s]
-    if (all > most) most = all
-    if (held > most) most = held
-    if (all - held > mostLost) mostLost = all - held
-  }
-  return { data, most, mostLost }
-}
-
 function drawTitle(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, text: string): void {
   ctx.fillStyle = css(inks.ink)
   ctx.textBaseline = 'alphabetic'
   ctx.textAlign = 'left'
   ctx.fillText(text, box.left, box.top - 8)
-}
-
-/** A line of two pixels at the values of the columns, joined by uprights. */
-function drawCurve(out: Uint32Array, width: number, height: number, values: Float64Array, byteTop: number, ink: number): void {
-  let before = -1
-  for (let x = 0; x < width; x++) {
-    const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))
-    const from = before < 0 ? y : Math.min(y, before)
-    const to = before < 0 ? y : Math.max(y, before)
-    // Uprights in column after column are a wall: the areas behind it are to be seen.
-    const isDense = x > 1 && values[x] !== values[x - 1] && values[x - 1] !== values[x - 2]
-    for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) {
-      const place = x * height + at
-      out[place] = isDense && at !== y && at !== y + 1 ? halfway(out[place], ink) : ink
-    }
-    before = y
-  }
-}
-
-/** Two pixels mixed, half of each. */
-function halfway(a: number, b: number): number {
-  return (((a & 0xfefefe) >>> 1) + ((b & 0xfefefe) >>> 1)) | (255 << 24)
 }

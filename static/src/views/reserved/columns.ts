@@ -54,6 +54,28 @@ export function columnsOf(data: DeviceData, window: XWindow, count: number, by: 
   return out
 }
 
+/** Of a whole device: what the scales of the pictures are made for. */
+export interface Extremes {
+  data: DeviceData
+  /** Most bytes reserved or allocated, and most reserved less allocated. */
+  most: number
+  mostLost: number
+}
+
+export function extremesOf(data: DeviceData): Extremes {
+  let most = 0
+  let mostLost = 0
+  const { reserved, allocated, P } = data
+  for (let s = 0; s < P; s++) {
+    const all = reserved[s]
+    const held = allocated[s]
+    if (all > most) most = all
+    if (held > most) most = held
+    if (all - held > mostLost) mostLost = all - held
+  }
+  return { data, most, mostLost }
+}
+
 /** The parts of reserved memory by column, each on top of the one before: allocated, rounding, inactive split, wholly free. */
 export interface Stack {
   names: readonly string[]

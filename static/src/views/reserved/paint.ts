@@ -52,3 +52,25 @@ export function paintSegments(out: Uint32Array, width: number, height: number, p
     }
   }
 }
+
+/** A line of two pixels at the values of the columns, joined by uprights. */
+export function drawCurve(out: Uint32Array, width: number, height: number, values: Float64Array, byteTop: number, ink: number): void {
+  let before = -1
+  for (let x = 0; x < width; x++) {
+    const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))
+    const from = before < 0 ? y : Math.min(y, before)
+    const to = before < 0 ? y : Math.max(y, before)
+    // Uprights in column after column are a wall: the areas behind it are to be seen.
+    const isDense = x > 1 && values[x] !== values[x - 1] && values[x - 1] !== values[x - 2]
+    for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) {
+      const place = x * height + at
+      out[place] = isDense && at !== y && at !== y + 1 ? halfway(out[place], ink) : ink
+    }
+    before = y
+  }
+}
+
+/** Two pixels mixed, half of each. */
+function halfway(a: number, b: number): number {
+  return (((a & 0xfefefe) >>> 1) + ((b & 0xfefefe) >>> 1)) | (255 << 24)
+}

@@ -1,0 +1,40 @@
+// A change of the view, as callers from outside give it, as a change of the state.
+
+import type { ViewPatch } from '../controller'
+import type { DataClient } from '../worker/data-client'
+import { COLOURS, type ColourBy, type State, VIEWS, type ViewName } from '../ui/state'
+
+/** Throws on a view, device, axis or colouring that the report has not. */
+export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
+  const { view, device, axis, x, y, select, at, colour, query, options } = patch
+  if (view !== undefined && (!VIEWS.includes(view as ViewName) || (view === 'diff' && !client.manifest.diff))) {
+    throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
+  }
+  const info = client.devices[device ?? state.device]
+  if (!info) throw new Error(`this report has no device ${device}`)
+  if (axis === 'time' && info.time0 === null) throw new Error('this snapshot was recorded without times')
+  if (colour !== undefined && !COLOURS.includes(colour as ColourBy)) {
+    throw new Error(`colour is one of ${COLOURS.join(', ')}, not "${colour}"`)
+  }
+  return {
+    ...(view !== undefined && { view: view as ViewName }),
+    ...(device !== undefined && { device }),
+    ...(axis !== undefined && { axis }),
+    ...(x !== undefined && { x }),
+    ...(y !== undefined && { y }),
+    ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
+    ...(at !== undefined && { at }),
+    ...(colour !== undefined && { colour: colour as ColourBy }),
+    ...(query !== undefined && { query }),
+    ...(options !== undefined && { options: merged(state.options, options) }),
+  }
+}
+
+function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {
+  const out: Record<string, string> = { ...options }
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete out[name]
+    else out[name] = value
+  }
+  return out
+}

@@ -175,7 +175,9 @@ class App implements Controller {
   private stateChanged(state: State, before: State): void {
     if (state.device !== before.device) this.showDevice()
     if (state.select !== before.select && state.select !== null) this.announcer.selection(this.timeline.currentScene, state.select)
-    if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) this.announcer.window(this.client.manifest, () => ({ scene: this.timeline.currentScene, state: this.store.state }))
+    if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) {
+      this.announcer.window(this.client.manifest, () => ({ scene: this.timeline.currentScene, state: this.store.state }))
+    }
     this.render()
   }
 

@@ -1,6 +1,8 @@
-"""``python -m benchmarks [sizes|peers|switches|growth|findings]``: times, memory and sizes of the installed package, as tables.
+"""``python -m benchmarks [sizes|peers|switches|growth|findings]``: times, memory and sizes of the installed package, as
+tables.
 
-sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of the
+sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
+the
         whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
         report, in turns in one run; then how the report opens and moves in Chromium
@@ -64,10 +66,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings"), default="sizes")
+    parser.add_argument(
+        "what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings"), default="sizes"
+    )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
     parser.add_argument(
-        "--samples", nargs="*", metavar="PRESET[:EVENTS]", help="samples to generate and measure (sizes, peers, switches)"
+        "--samples",
+        nargs="*",
+        metavar="PRESET[:EVENTS]",
+        help="samples to generate and measure (sizes, peers, switches)",
     )
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; default 3")
     parser.add_argument("--most", type=int, default=growth.EVENTS[-1], metavar="EVENTS", help="where growth stops")

@@ -1,8 +1,9 @@
-"""Findings held against what was planted: 200 generated runs, each with one cause or with none, the same for everyone by seed.
+"""Findings held against what was planted: 200 generated runs, each with one cause or with none, the same for everyone
+by seed.
 
 A unit is one device of one run. For each kind: precision (of what was told, how much was planted), recall (of what was
-planted, how much was told), and of what was found, how often the right stack stands first and the bytes are exact. What is
-planted is counted in the raw trace, event by event, not by the code that is measured.
+planted, how much was told), and of what was found, how often the right stack stands first and the bytes are exact. What
+is planted is counted in the raw trace, event by event, not by the code that is measured.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _model(dice: random.Random) -> dict[str, Any]:
 def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
     """What is planted, or what only looks so.
 
-    Who collects cycles or empties the cache stands in the stacks of frees alone; where they are not needed, some go without.
+    Who collects cycles or empties the cache stands in the stacks of frees alone; where they are not needed, some go
+    without.
     """
     context = {"context": dice.choice(("all", "all", "alloc"))}
     if kind == "leak":
@@ -96,20 +98,25 @@ def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
         return {"churn": dice.randint(1, 5), "expandable": False}
     if kind == "cycles":
         return {"cycles": dice.randint(3, 5), "steps": dice.randint(16, 26)}
-    return context | {
-        "cache": {"cache_steps": dice.randint(2, 5), "steps": dice.randint(12, 20)},
-        "optimizer": {},
-        "truncated": {"max_entries": dice.randint(1500, 6000)},
-        "serving": {"workload": "serving", "events": dice.randint(3000, 12_000), "steps": None},
-        "checkpointing": {"checkpointing": True},
-        "late": {"record_from": dice.randint(1, 4)},
-        "pools": {"private_pools": 2, "streams": 3},
-        "vary": {"vary": 0.8},
-    }[form]
+    return (
+        context
+        | {
+            "cache": {"cache_steps": dice.randint(2, 5), "steps": dice.randint(12, 20)},
+            "optimizer": {},
+            "truncated": {"max_entries": dice.randint(1500, 6000)},
+            "serving": {"workload": "serving", "events": dice.randint(3000, 12_000), "steps": None},
+            "checkpointing": {"checkpointing": True},
+            "late": {"record_from": dice.randint(1, 4)},
+            "pools": {"private_pools": 2, "streams": 3},
+            "vary": {"vary": 0.8},
+        }[form]
+    )
 
 
 def measure(folder: Path, count: int = RUNS, seed: int = SEED) -> dict[str, Any]:
-    """Make the runs and read them: ``kinds`` (a row for each kind), ``wrong`` (a line for each unit that is not as planted)."""
+    """Make the runs and read them: ``kinds`` (a row for each kind), ``wrong`` (a line for each unit that is not as
+    planted).
+    """
     planted, told, right, first, exact = (Counter[str]() for _ in range(5))
     wrong: list[str] = []
     path = folder / "run.pickle"
@@ -136,11 +143,18 @@ def measure(folder: Path, count: int = RUNS, seed: int = SEED) -> dict[str, Any]
                     first[kind] += good[0]
                     exact[kind] += good[1]
                     if not all(good):
-                        wrong.append(f"run {number} device {device}: {kind}: {'bytes' if good[0] else 'stack'}: {said[kind][0].title}")
+                        wrong.append(
+                            f"run {number} device {device}: {kind}: {'bytes' if good[0] else 'stack'}: {said[kind][0].title}"
+                        )
             extra = {kind for kind in KINDS if said[kind]} - truth
-            for kind, what in [*((kind, "not found") for kind in truth if not said[kind]), *((kind, "false") for kind in extra)]:
+            for kind, what in [
+                *((kind, "not found") for kind in truth if not said[kind]),
+                *((kind, "false") for kind in extra),
+            ]:
                 title = said[kind][0].title if said[kind] else ""
-                wrong.append(f"run {number} device {device}: {run.planted} {run.form}: {kind} {what} {title}".replace("  ", " "))
+                wrong.append(
+                    f"run {number} device {device}: {run.planted} {run.form}: {kind} {what} {title}".replace("  ", " ")
+                )
     rows = [
         {
             "name": kind,
@@ -235,7 +249,11 @@ def _is_in(event: dict[str, Any], name: str) -> bool:
 def table(document: dict[str, Any]) -> str:
     lines = [f"{'planted':18} {'units':>6} {'told':>5} {'precision':>10} {'recall':>7} {'stack':>6} {'bytes':>6}"]
     for row in document["kinds"]:
-        shares = [f"{row[key]:.1%}" if row[key] is not None else "-" for key in ("precision", "recall", "first", "exact")]
-        lines.append(f"{row['name']:18} {row['planted']:6} {row['told']:5} {shares[0]:>10} {shares[1]:>7} {shares[2]:>6} {shares[3]:>6}")
+        shares = [
+            f"{row[key]:.1%}" if row[key] is not None else "-" for key in ("precision", "recall", "first", "exact")
+        ]
+        lines.append(
+            f"{row['name']:18} {row['planted']:6} {row['told']:5} {shares[0]:>10} {shares[1]:>7} {shares[2]:>6} {shares[3]:>6}"
+        )
     lines.append(f"{document['runs']} runs, {document['units']} devices, {document['events']:,} events")
     return "\n".join([*lines, *document["wrong"]])

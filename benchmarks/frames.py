@@ -1,4 +1,6 @@
-"""A report in a browser: how soon it is there, how its frames come while it is zoomed, dragged and hovered, its heap."""
+"""A report in a browser: how soon it is there, how its frames come while it is zoomed, dragged and hovered, its
+heap.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ FAMILIES = ("large", "overlap")
 
 
 def grow(folder: Path, empty: int, most: int) -> list[dict[str, Any]]:
-    """A row for each family and number of events up to ``most``: one run each, ratios to the bare load of the same file."""
+    """A row for each family and number of events up to ``most``: one run each, ratios to the bare load of the same
+    file.
+    """
     rows = []
     for family in FAMILIES:
         for events in (count for count in EVENTS if count <= most):

@@ -28,7 +28,9 @@ with open(sys.argv[1], "rb") as file:
 
 @dataclass
 class Row:
-    """Seconds and bytes of one snapshot; ``data``: the report less an empty one; ``picture``: None without a browser."""
+    """Seconds and bytes of one snapshot; ``data``: the report less an empty one; ``picture``: None without a
+    browser.
+    """
 
     name: str
     pickle: int

@@ -1,4 +1,6 @@
-"""Large snapshots, side by side in one run: the bare load, torch's own viewer page, and a report; then the report's frames."""
+"""Large snapshots, side by side in one run: the bare load, torch's own viewer page, and a report; then the report's
+frames.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How long a switch to each view takes: the first at the very moment the report is ready, in a page just opened, and a later one."""
+"""How long a switch to each view takes: the first at the very moment the report is ready, in a page just opened, and a
+later one.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from snapreport.cli import main
 def run() -> NoReturn:
     """Run the command line and leave.
 
-    The process ends where its work does: the interpreter's own end looks for cycles and lets go of every object one by one,
-    0.07 s after a million events, and the system takes all of it back anyway.
+    The process ends where its work does: the interpreter's own end looks for cycles and lets go of every object one by
+    one, 0.07 s after a million events, and the system takes all of it back anyway.
     """
     try:
         main(prog_name="snapreport")

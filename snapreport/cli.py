@@ -29,6 +29,7 @@ _LAZY_COMMANDS = {
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 
+
 class _Commands(click.Group):
     """A group whose first argument need not be a command: ``snapreport SNAP...`` makes a report."""
 
@@ -104,7 +105,9 @@ def main() -> None:
 
 @main.command(hidden=True)
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output."
+)
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
 @click.option(
     "--max-size",
@@ -121,7 +124,9 @@ def main() -> None:
     help="Quote the source lines that frames name, from files under DIR (may be given several times). The report then holds that "
     "text, and says so.",
 )
-@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+@click.option(
+    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
+)
 def report(
     snaps: tuple[str, ...],
     output: str | None,

@@ -17,7 +17,9 @@ class SnapshotError(ValueError):
 
 
 class QueryError(SnapshotError):
-    """A query that cannot be read. ``position``, ``length``: the bad part of it, in characters; ``reason``: without the place."""
+    """A query that cannot be read. ``position``, ``length``: the bad part of it, in characters; ``reason``: without the
+    place.
+    """
 
     def __init__(self, reason: str, position: int, length: int) -> None:
         super().__init__(f"the query is bad at character {position + 1}: {reason}")
@@ -25,7 +27,9 @@ class QueryError(SnapshotError):
 
 
 def one_line(text: str, limit: int = 1000) -> str:
-    """``text`` as one printable line: control characters and lone surrogates escaped, the middle of long text left out."""
+    """``text`` as one printable line: control characters and lone surrogates escaped, the middle of long text left
+    out.
+    """
     if len(text) > limit:
         text = f"{text[: limit // 2]} … {text[-limit // 2 :]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -12,7 +12,9 @@ Made = TypeVar("Made")
 
 
 def once(make: Callable[[Owner], Made]) -> Callable[[Owner], Made]:
-    """``make`` that remembers what it made of each owner, for as long as the owner lives. Nobody may change what it gives."""
+    """``make`` that remembers what it made of each owner, for as long as the owner lives. Nobody may change what it
+    gives.
+    """
     known: WeakKeyDictionary[Owner, Made] = WeakKeyDictionary()
 
     @wraps(make)

@@ -1,7 +1,7 @@
 """Progress on a terminal: one line on standard error with a share, a rate and the time left; nothing anywhere else.
 
-Work announces itself with :func:`stage`. Who runs it decides with :func:`shown` whether anybody is told, so that the library
-stays quiet. No thread paints the line: the unpickler never lets one run.
+Work announces itself with :func:`stage`. Who runs it decides with :func:`shown` whether anybody is told, so that the
+library stays quiet. No thread paints the line: the unpickler never lets one run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What each piece of advice may say it saves: sums over the peak's allocations, or a number of the finding it rests on."""
+"""What each piece of advice may say it saves: sums over the peak's allocations, or a number of the finding it rests
+on.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ SCORES = re.compile(r"(?i)(softmax|attention_scores|attn_weights|masked_fill|bad
 FUSED = re.compile(r"(?i)flash_?attn|flash_attention|efficient_attention|_scaled_dot_product_|xformers|flex_attention")
 ATTENTION = re.compile(r"(?i)atten|attn")
 LOSS = re.compile(r"(?i)cross_?entropy|log_?softmax|nll_?loss")
-CACHE = re.compile(r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention")
+CACHE = re.compile(
+    r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
+)
 ELEMENTWISE = re.compile(
     r"^(forward (activation|dropout)\.py|(relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid"
     r"|softplus|threshold|tanh|sigmoid|dropout[123]?d?|alpha_dropout|feature_alpha_dropout)_? functional\.py)$"
@@ -43,7 +47,9 @@ def is_score(stack: oracle.Frames, callers: set[str]) -> bool:
 
 
 def saves(device: oracle.Device, stacks: set[oracle.Frames], rule: str, others: list[dict[str, Any]]) -> int:
-    """Bytes for one rule. ``stacks``: all of the snapshot; ``others``: evidence of the device's other findings, recomputed."""
+    """Bytes for one rule. ``stacks``: all of the snapshot; ``others``: evidence of the device's other findings,
+    recomputed.
+    """
     live = held_oracle.live_at(device, device.peak_event)
     held = {row["category"]: row["bytes"] for row in held_oracle.by_category(live)}
 

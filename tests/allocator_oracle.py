@@ -1,8 +1,8 @@
 """What PyTorch's caching allocator reserved, worked out a second time: event by event, with plain lists of blocks.
 
-Written from the allocator's rules alone, and importing nothing of snapreport, numpy or polars. It walks a trace that was
-recorded from the start (or one whose beginning is given as segments and blocks) and keeps every segment as a list of
-blocks, [address, size, requested, state]; free neighbours are joined after each event. Small traces only.
+Written from the allocator's rules alone, and importing nothing of snapreport, numpy or polars. It walks a trace that
+was recorded from the start (or one whose beginning is given as segments and blocks) and keeps every segment as a list
+of blocks, [address, size, requested, state]; free neighbours are joined after each event. Small traces only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def rounded(size: int, divisions: dict[str, int] | None = None) -> int:
 
 
 class Replay:
-    """The allocator's memory; ``step`` takes one trace entry. ``born`` has (event, address, block bytes) of every alloc."""
+    """The allocator's memory; ``step`` takes one trace entry. ``born`` has (event, address, block bytes) of every
+    alloc.
+    """
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
         settings = settings or {}

@@ -1,9 +1,9 @@
-"""Segments and blocks at any moment, worked out a second time from the raw events: one walk through them gives every block its
-size; for a moment, everything is looked through.
+"""Segments and blocks at any moment, worked out a second time from the raw events: one walk through them gives every
+block its size; for a moment, everything is looked through.
 
-Built on :mod:`oracle`, and like it importing nothing of snapreport. The rules are those of PyTorch's caching allocator: a
-request is rounded up to 512 bytes; the block keeps what is left of the free range it is cut from where that is not split
-off (large blocks outside expandable segments: a remainder of at most 1 MiB); free neighbours are one range.
+Built on :mod:`oracle`, and like it importing nothing of snapreport. The rules are those of PyTorch's caching allocator:
+a request is rounded up to 512 bytes; the block keeps what is left of the free range it is cut from where that is not
+split off (large blocks outside expandable segments: a remainder of at most 1 MiB); free neighbours are one range.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def segments_by_position(device: oracle.Device) -> list[list[Segment]]:
                 cut += [piece for piece in pieces if piece.start < piece.end]
             now = cut
         elif action == "segment_unmap":
-            touching = [s for s in now if s.expandable and s.start <= end and s.end >= start and s.stream == event["stream"]]
+            touching = [
+                s for s in now if s.expandable and s.start <= end and s.end >= start and s.stream == event["stream"]
+            ]
             low, high = min([start, *(s.start for s in touching)]), max([end, *(s.end for s in touching)])
             now = [s for s in now if s not in touching] + [Segment(low, high, event["stream"], True)]
         states.append(now)
@@ -130,7 +132,11 @@ class Blocks:
         if born < 0 and left > 0:
             # Cut from its range before the trace: whoever comes to live right behind it tells where it ended.
             gone = a.free_event if a.free_event >= 0 else len(self.device.events)
-            later = [b.addr for b in self.device.allocations if 0 <= b.alloc_event < gone and behind <= b.addr <= behind + MIB]
+            later = [
+                b.addr
+                for b in self.device.allocations
+                if 0 <= b.alloc_event < gone and behind <= b.addr <= behind + MIB
+            ]
             return min(later, default=behind) - a.addr
         return size
 

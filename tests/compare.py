@@ -66,7 +66,9 @@ def frame_ids(snapshot: Any) -> list[tuple[int, ...]]:
 
 
 def assert_numbering(stacks: list[tuple[int, ...]]) -> None:
-    """Stacks are distinct, frames numbered by first appearance, and stacks with the same outer frames stand together."""
+    """Stacks are distinct, frames numbered by first appearance, and stacks with the same outer frames stand
+    together.
+    """
     assert len(set(stacks)) == len(stacks)
     outermost = [stack[::-1] for stack in stacks]
     appeared = list(dict.fromkeys(f for stack in outermost for f in stack))

@@ -1,4 +1,6 @@
-"""What all tests share: the corpus of snapshots, reports made once each, a browser, and notices of what was not tested."""
+"""What all tests share: the corpus of snapshots, reports made once each, a browser, and notices of what was not
+tested.
+"""
 
 from __future__ import annotations
 

@@ -95,5 +95,7 @@ class Plain(pickle.Unpickler):
 
 @functools.lru_cache(maxsize=4)
 def replayed(path: Path) -> dict[int, oracle.Device]:
-    """The oracle's replay of a snapshot, made once while tests of that snapshot run; all of them at once are gigabytes."""
+    """The oracle's replay of a snapshot, made once while tests of that snapshot run; all of them at once are
+    gigabytes.
+    """
     return oracle.replay(raw(path))

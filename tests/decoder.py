@@ -89,7 +89,9 @@ def column(count: int, transform: str, layout: str, data: bytes) -> np.ndarray:
 
 
 def decompress(text: str, prime: bytes = b"", prime_length: int = 0) -> bytes:
-    """A blob's text without its coat; a primed one continues the stream that ``prime`` begins with ``prime_length`` bytes."""
+    """A blob's text without its coat; a primed one continues the stream that ``prime`` begins with ``prime_length``
+    bytes.
+    """
     if text[0] < "4":
         return brotli.decompress(base85(text))
     assert prime, "a primed blob needs the prime"
@@ -221,7 +223,9 @@ class Report:
         c = self.section("stacks")
         held: dict[int, int] = {}
         gaps, first = iter(c["posting_gap"].tolist()), 0
-        for frame, (length, ahead) in enumerate(zip(c["posting_length"].tolist(), c["posting_first"].tolist(), strict=True)):
+        for frame, (length, ahead) in enumerate(
+            zip(c["posting_length"].tolist(), c["posting_first"].tolist(), strict=True)
+        ):
             assert ahead == 0 or length, "a frame in no stack has no first node"
             first += ahead
             node = first

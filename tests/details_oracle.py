@@ -27,7 +27,9 @@ def at_address(device: oracle.Device, of: int) -> tuple[int | None, int | None]:
     return before, after
 
 
-def beside(device: oracle.Device, segments: list[list[block_oracle.Segment]], of: int) -> tuple[Any, int | None, int | None]:
+def beside(
+    device: oracle.Device, segments: list[list[block_oracle.Segment]], of: int
+) -> tuple[Any, int | None, int | None]:
     """(its segment when it begins to live, who lives next under it there, and next above it)."""
     a = device.allocations[of]
     around = [s for s in segments[a.alloc_event + 1] if s.start <= a.addr < s.end]

@@ -81,7 +81,13 @@ class Case:
             groups = room_oracle.failures(device)
             if "verdict" not in told:
                 events = [group[0] for group in groups[10:]]
-                return {"device": number, "bytes": 0, "event": events[0], "link": {"at": events[0]}, "evidence": {"events": events}}
+                return {
+                    "device": number,
+                    "bytes": 0,
+                    "event": events[0],
+                    "link": {"at": events[0]},
+                    "evidence": {"events": events},
+                }
             evidence = room_oracle.oom(self.room(number), next(g for g in groups if g[0] == told["events"][0]))
             at = evidence["events"][0]
         elif finding.kind == "fragmentation":
@@ -127,7 +133,9 @@ class Case:
     def _rests_on(finding: Finding) -> bool:
         """Whether advice about the allocator may rest on it."""
         in_pieces = finding.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed")
-        return finding.kind == "churn" or finding.severity != "info" and finding.kind in ("oom", "fragmentation") and in_pieces
+        return finding.kind == "churn" or (
+            finding.severity != "info" and finding.kind in ("oom", "fragmentation") and in_pieces
+        )
 
 
 @lru_cache(maxsize=8)  # each holds a snapshot, its findings and its replay

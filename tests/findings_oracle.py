@@ -1,4 +1,5 @@
-"""The numbers of findings, recomputed from a snapshot's raw events with plain loops: what the evidence of each has to hold.
+"""The numbers of findings, recomputed from a snapshot's raw events with plain loops: what the evidence of each has to
+hold.
 
 Rows are given in full where a finding tells the first of them. Rooms for requests are in ``room_oracle``.
 """
@@ -43,7 +44,9 @@ def peak(device: oracle.Device) -> Row:
         "unknown_bytes": sum(row["bytes"] for row in by_category(live) if row["category"] == "unknown"),
         "no_frames_bytes": sum(a.size for a in live if not a.stack),
         "before_trace_bytes": sum(a.size for a in live if a.alloc_event < 0),
-        "stacks": [{**row, **(peak_without(device, row["stack"]) if n < 12 else {})} for n, row in enumerate(by_stack(live))],
+        "stacks": [
+            {**row, **(peak_without(device, row["stack"]) if n < 12 else {})} for n, row in enumerate(by_stack(live))
+        ],
         "functions": rows(live, "function", lambda a: function(a.stack)),
         "modules": rows(modules, "module", lambda a: module_path(a.stack)),
         "module_bytes": sum(a.size for a in modules),
@@ -83,7 +86,8 @@ def kept(device: oracle.Device, leak_bytes: int, steps: int | None) -> Row | Non
 
 
 def step_bounds(spans: list[tuple[Any, ...]]) -> list[int] | None:
-    """Events at which annotated steps begin, and the one behind the last; None of fewer than four. ``spans``: name, first, last.
+    """Events at which annotated steps begin, and the one behind the last; None of fewer than four. ``spans``: name,
+    first, last.
 
     Steps in which nothing was recorded begin where the next one does.
     """
@@ -117,7 +121,9 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
 
 
 def bursts_of(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> tuple[list[Row], int]:
-    """(frees of one stack that follow each other closely, of what several steps left behind; bytes of all that it freed)."""
+    """(frees of one stack that follow each other closely, of what several steps left behind; bytes of all that it
+    freed).
+    """
     last = len(bounds) - 1
     gone = [a for a in device.allocations if a.stack == stack and a.alloc_event >= 0 and a.free_event >= 0]
     gone = [a for a in gone if stretch(bounds, a.alloc_event) >= 0 and stretch(bounds, a.free_event) < last]

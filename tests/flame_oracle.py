@@ -1,4 +1,6 @@
-"""What the flame view must say, straight from the oracle's allocations: every prefix of every path, summed one by one."""
+"""What the flame view must say, straight from the oracle's allocations: every prefix of every path, summed one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def tree(
     merge: str = "function",
     noise: bool = False,
 ) -> dict[Path, Node]:
-    """Every node by its path, the whole tree at ``()``. ``position``, ``since``: as in the design, -1 before the first event."""
+    """Every node by its path, the whole tree at ``()``. ``position``, ``since``: as in the design, -1 before the first
+    event.
+    """
     sums: dict[oracle.Frames, list[float]] = defaultdict(lambda: [0, 0])
     clocked = Clocked(device) if measure == "seconds" else None
     for a in device.allocations:

@@ -1,7 +1,7 @@
 """Who holds what: the category, the function, the line and the module path of an allocation, and sums by them.
 
-Worked out from the oracle's replay with plain loops over single frames. The rules of categories are read from their file as
-data; which frames are Python's and which are noise is asked of the reader, and tested in test_noise.
+Worked out from the oracle's replay with plain loops over single frames. The rules of categories are read from their
+file as data; which frames are Python's and which are noise is asked of the reader, and tested in test_noise.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def is_library(path: str) -> bool:
 
 @cache
 def named_frame(stack: oracle.Frames) -> table_oracle.Frame | None:
-    """The frame that a stack goes by: the program's own, else Python's, else an autograd node, else what is no noise, else any."""
+    """The frame that a stack goes by: the program's own, else Python's, else an autograd node, else what is no noise,
+    else any.
+    """
     table_oracle.learn(set(stack))
     flags = table_oracle.FLAGS
     for wanted in (
@@ -104,7 +106,9 @@ def place(stack: oracle.Frames) -> str:
 
 @cache
 def module_path(stack: oracle.Frames) -> str:
-    """Among Python's frames, every forward that nn.Module's own machinery called, from outside; "" where there is none."""
+    """Among Python's frames, every forward that nn.Module's own machinery called, from outside; "" where there is
+    none.
+    """
     table_oracle.learn(set(stack))
     python = [f for f in stack if table_oracle.FLAGS[f] & PYTHON]
     path = []
@@ -141,7 +145,9 @@ def by_stack(live: list[oracle.Allocation]) -> list[Row]:
         if row["bytes"] > most.get(stack, (-1, ""))[0]:
             most[stack] = row["bytes"], what
     found = rows(live, "stack", lambda a: a.stack)
-    return [{**row, "function": function(row["stack"]) or NO_FRAMES, "category": most[row["stack"]][1]} for row in found]
+    return [
+        {**row, "function": function(row["stack"]) or NO_FRAMES, "category": most[row["stack"]][1]} for row in found
+    ]
 
 
 def live_at(device: oracle.Device, position: int) -> list[oracle.Allocation]:

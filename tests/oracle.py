@@ -73,7 +73,11 @@ class Device:
     def live_at(self, position: int) -> list[int]:
         """Ids of the allocations live at a position, in birth order: the stack from bottom to top."""
         # As ``lives_at``, written out: it is asked of every allocation at thousands of positions.
-        return [i for i, a in enumerate(self.allocations) if a.alloc_event <= position and (a.free_event == -1 or a.free_event > position)]
+        return [
+            i
+            for i, a in enumerate(self.allocations)
+            if a.alloc_event <= position and (a.free_event == -1 or a.free_event > position)
+        ]
 
     def offset(self, allocation: int, position: int) -> int:
         """Bytes below an allocation in the stack at a position."""
@@ -119,13 +123,17 @@ class Device:
 
 
 def text(value: str) -> str:
-    """Text as the product gives it back: exactly, but for lone surrogates, which no UTF-8 holds and which are escaped."""
+    """Text as the product gives it back: exactly, but for lone surrogates, which no UTF-8 holds and which are
+    escaped.
+    """
     return value.encode("utf-8", "backslashreplace").decode()
 
 
 @lru_cache(maxsize=50_000)
 def frame(filename: str, line: int, name: str) -> tuple[str, int, str]:
-    """A line may be recorded as an unsigned -1: it means none, and is given back as -1. Kept: there are few, in many stacks."""
+    """A line may be recorded as an unsigned -1: it means none, and is given back as -1. Kept: there are few, in many
+    stacks.
+    """
     return text(filename), line if line < 2**63 else line - 2**64, text(name)
 
 

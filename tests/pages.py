@@ -135,7 +135,9 @@ class Opened:
         return Still(None, self.view(), self.plot()).place_of(left, top)
 
     def until(self, expression: str, argument: Any = None, seconds: float = 10) -> None:
-        """Wait until an expression is true. (playwright's own wait evaluates strings, which the page's policy forbids.)"""
+        """Wait until an expression is true. (playwright's own wait evaluates strings, which the page's policy
+        forbids.)
+        """
         end = time.monotonic() + seconds
         while not self.js(expression, argument):
             assert time.monotonic() < end, f"never came true: {expression}"

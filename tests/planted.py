@@ -56,5 +56,7 @@ def rewritten(path: Path, name: str, change: Callable[[dict[str, Any]], None]) -
 def frames_text(snapshot: Snapshot, stack: int | None) -> str:
     """All frames of a stack in one text, innermost first."""
     recording = snapshot.recording
-    rows = recording.frames[recording.stack(stack)].select("name", "filename", "line").rows() if stack is not None else []
+    rows = (
+        recording.frames[recording.stack(stack)].select("name", "filename", "line").rows() if stack is not None else []
+    )
     return "\n".join(f"{name} {filename}:{line}" for name, filename, line in rows)

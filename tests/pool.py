@@ -1,7 +1,8 @@
 """Pages that tests hand on: opening a report takes a second, putting an opened one back to its start a tenth of that.
 
-A page is handed on only when it looks as it did when it was new: the view, every visible element with its attributes, its
-text and how far it is scrolled. One that does not, or in which a test failed, is closed, and the next test opens its own.
+A page is handed on only when it looks as it did when it was new: the view, every visible element with its attributes,
+its text and how far it is scrolled. One that does not, or in which a test failed, is closed, and the next test opens
+its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MOST = 4  # pages kept: each has a process of its own, and the data of its report
-# Follows the address without a hash, as the page does when a reader takes the hash away; what fades is at its end at once.
+# Follows the address without a hash, as the page does when a reader takes the hash away; what fades is at its end at
+# once.
 START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()
@@ -66,7 +68,9 @@ class Pool:
         self.kept: dict[Any, Kept] = {}
 
     def lend(self, path: Path, fragment: str = "", is_new: bool = False, **context: Any) -> Kept:
-        """A page that shows a report from its start, or from where ``fragment`` leads, at rest; ``is_new``: opened just now."""
+        """A page that shows a report from its start, or from where ``fragment`` leads, at rest; ``is_new``: opened just
+        now.
+        """
         size = context.pop("viewport", pages.SIZE)
         key = (path, repr(sorted(context.items())))
         page = None if is_new else self.kept.pop(key, None)

@@ -1,7 +1,8 @@
 """What queries mean, a second time: each query with a predicate over one allocation, written out by hand.
 
-Nothing here parses anything, so a mistake of the parser cannot hide. What the oracle of the replay does not know (category,
-pool, the number of a stack, steps and annotated spans) is taken from the product's own columns, which other tests check.
+Nothing here parses anything, so a mistake of the parser cannot hide. What the oracle of the replay does not know
+(category, pool, the number of a stack, steps and annotated spans) is taken from the product's own columns, which other
+tests check.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Place:
         return any(is_meant(number) and first <= event <= last for number, _, first, last in self.steps)
 
     def in_span(self, event: int, question: str, is_meant: Callable[[str], bool]) -> bool:
-        """Whether an event lies in a step or annotated span of such a name. Spans are kept by the name of the question."""
+        """Whether an event lies in a step or annotated span of such a name. Spans are kept by the name of the
+        question.
+        """
         if question not in self.asked:
             spans = [*(step[1:] for step in self.steps), *self.spans]
             self.asked[question] = [(first, last) for name, first, last in spans if is_meant(fold(name))]
@@ -270,11 +273,18 @@ def queries_of(place: Place, seed: int = 1) -> list[Pair]:
     made: list[Pair] = []
     for number, _, _, _ in dice.sample(place.steps, min(3, len(place.steps))):
         made.append((f"step:{number}", lambda r, n=number: r.device.in_step(r.a.alloc_event, lambda other: other == n)))
-        made.append((f"step:{number}..", lambda r, n=number: r.device.in_step(r.a.alloc_event, lambda other: other >= n)))
+        made.append(
+            (f"step:{number}..", lambda r, n=number: r.device.in_step(r.a.alloc_event, lambda other: other >= n))
+        )
     for name, _, _ in dice.sample(place.spans, min(3, len(place.spans))):
         low = fold(name)
         if low.strip() and low.isprintable() and not set(low) & set('"0123456789.,_-'):
-            made.append((f'step:"{name}"', lambda r, w=low: r.device.in_span(r.a.alloc_event, f"span {w}", lambda other: w in other)))
+            made.append(
+                (
+                    f'step:"{name}"',
+                    lambda r, w=low: r.device.in_span(r.a.alloc_event, f"span {w}", lambda other: w in other),
+                )
+            )
     for row in dice.sample(place.rows, min(4, len(place.rows))):
         a, size = row.a, max(row.a.size, 1)
         inside, stack, event = min(a.addr + dice.randrange(size), 2**64 - 1), row.own["stack"], a.alloc_event
@@ -296,7 +306,9 @@ def queries_of(place: Place, seed: int = 1) -> list[Pair]:
             made.append((f"time:{row.born_us / 1e6:.6f}s", lambda r, t=row.born_us: r.born_us == t))
         if a.stream is not None:
             made.append((f"stream:{a.stream}", lambda r, s=a.stream: r.a.stream == s))
-        named = [(f, n) for f, n, _ in a.stack if f and n >= 0 and not set(f) & set('"*()\u2028\u2029\\') and f.isprintable()]
+        named = [
+            (f, n) for f, n, _ in a.stack if f and n >= 0 and not set(f) & set('"*()\u2028\u2029\\') and f.isprintable()
+        ]
         if named:
             file, line = dice.choice(named)
             low = fold(file)

@@ -1,4 +1,5 @@
-"""Where there was room: holes by whether a request could use them, at a failure and where more was taken from the device.
+"""Where there was room: holes by whether a request could use them, at a failure and where more was taken from the
+device.
 
 Built on the block oracle, with plain loops over the segments and blocks of one moment.
 """
@@ -36,10 +37,16 @@ class Room:
 
     def parts(self, position: int) -> Row:
         moment = self.at(position)
-        return {"rounding_bytes": moment.rounding, "inactive_split_bytes": moment.split, "wholly_free_bytes": moment.wholly_free}
+        return {
+            "rounding_bytes": moment.rounding,
+            "inactive_split_bytes": moment.split,
+            "wholly_free_bytes": moment.wholly_free,
+        }
 
     def pool(self, segment: block_oracle.Segment, position: int) -> Any:
-        """What the record says of a segment's pool: where it was taken before the position, else where it is in the end."""
+        """What the record says of a segment's pool: where it was taken before the position, else where it is in the
+        end.
+        """
         told = None
         for i in self._taking:
             event = self.device.events[i]
@@ -90,7 +97,10 @@ class Room:
                 row["segments"] += 1
                 row["free_bytes"] += free
                 row["held_bytes"] += sum(r[1] for r in used)
-        rows = [{"stack": s, "function": held_oracle.function(s) or held_oracle.NO_FRAMES, **row} for s, row in found.items()]
+        rows = [
+            {"stack": s, "function": held_oracle.function(s) or held_oracle.NO_FRAMES, **row}
+            for s, row in found.items()
+        ]
         return sorted(rows, key=lambda row: -row["free_bytes"])
 
     def emptiest(self, position: int) -> list[Row]:
@@ -99,7 +109,12 @@ class Room:
         for segment, ranges in self.at(position).segments:
             used, free = ([r[1] for r in ranges if (r[2] >= 0) is kind] for kind in (True, False))
             if used and free:
-                row = {"address": segment.start, "size": segment.end - segment.start, "used": sum(used), "free": sum(free)}
+                row = {
+                    "address": segment.start,
+                    "size": segment.end - segment.start,
+                    "used": sum(used),
+                    "free": sum(free),
+                }
                 found.append({**row, "largest_free": max(free), "blocks": len(used)})
         return sorted(found, key=lambda row: (-row["free"], -row["address"]))
 
@@ -178,7 +193,7 @@ def failures(device: oracle.Device) -> list[list[int]]:
 
 def piece(asked: int, expandable: bool) -> int:
     """What the allocator takes from the device at once."""
-    unit = 20 * MIB if MIB < asked and (expandable or asked < 10 * MIB) else 2 * MIB
+    unit = 20 * MIB if asked > MIB and (expandable or asked < 10 * MIB) else 2 * MIB
     whole = 0
     while whole < asked:
         whole += unit
@@ -229,5 +244,7 @@ def oom(room: Room, group: list[int]) -> Row:
         "stack": oracle.frames_of(request),
         "categories": held_oracle.by_category(live),
         "stacks": held_oracle.by_stack(live),
-        "pinning_stacks": room.pins(event) if in_pieces(asked, piece(asked, bool(expandable)), free or 0, reach, pending) else [],
+        "pinning_stacks": room.pins(event)
+        if in_pieces(asked, piece(asked, bool(expandable)), free or 0, reach, pending)
+        else [],
     }

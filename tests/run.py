@@ -99,8 +99,8 @@ def main() -> int:
     first = front_end()
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
-    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two browsers keep
-    # two cores busy.
+    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two
+    # browsers keep two cores busy.
     side_by_side = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     return first or code

@@ -36,7 +36,9 @@ class Script:
     def step(self, number: int, began: int) -> None:
         """Annotate what happened since event ``began`` as a step."""
         for stage, event in (("START", began), ("END", len(self.events))):
-            self.notes.append({"name": f"ProfilerStep#{number}", "stage": stage, "device": 0, "time_us": 10 * event + 5})
+            self.notes.append(
+                {"name": f"ProfilerStep#{number}", "stage": stage, "device": 0, "time_us": 10 * event + 5}
+            )
 
     def at_peak(self, *tags: str) -> int:
         return self.total({address: held for address, held in self.peak.items() if held[0] in tags})
@@ -64,4 +66,6 @@ class Script:
     def _event(self, action: str, address: int, size: int, frames: tuple[Frame, ...]) -> None:
         told = [{"filename": file, "line": 7, "name": name} for file, name in (*frames, ("/app/train.py", "main"))]
         time = 10 * (len(self.events) + 1)
-        self.events.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "frames": told})
+        self.events.append(
+            {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "frames": told}
+        )

@@ -1,8 +1,8 @@
 """In which order tests run, and which of them run in one worker.
 
-Tests of one snapshot run one after another in the same worker, whatever file they stand in, so that it is replayed, made a
-report and opened once; the other tests of a file stay together, since they share pages and fixtures. What takes longest
-comes first, so that the workers are done at about the same time.
+Tests of one snapshot run one after another in the same worker, whatever file they stand in, so that it is replayed,
+made a report and opened once; the other tests of a file stay together, since they share pages and fixtures. What takes
+longest comes first, so that the workers are done at about the same time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ def put_in_order(items: list[pytest.Item]) -> None:
         scope = scope_of(item.nodeid)
         group = 0 if scope in SNAPSHOTS else 1 if "test_browser" in scope else 2
         return group, scope, "test_opens_offline" not in item.nodeid
-
 
     items.sort(key=rank)
 

@@ -77,7 +77,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Plan:
-    """A device's trace and what is unusual about it. ``times``: all, none or some; ``completes``: free_completed kept."""
+    """A device's trace and what is unusual about it. ``times``: all, none or some; ``completes``: free_completed
+    kept.
+    """
 
     ops: list[Op]
     completes: bool

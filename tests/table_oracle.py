@@ -43,7 +43,9 @@ def learn(frames: set[Frame]) -> None:
 
 
 def top(stack: oracle.Frames) -> Frame | None:
-    """The frame that says most: Python's that is no noise, else an autograd node, else one that is no noise, else any."""
+    """The frame that says most: Python's that is no noise, else an autograd node, else one that is no noise, else
+    any.
+    """
     learn(set(stack))
     for wanted in (
         lambda f: FLAGS[f] & PYTHON and not FLAGS[f] & NOISE,

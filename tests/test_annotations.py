@@ -48,19 +48,25 @@ def pairs(boundaries: list[tuple[Any, bool]]) -> set[tuple[int, int]]:
 
 
 def spans_of(raw: dict[str, Any], device: int) -> list[tuple[str, int, int, bool, bool]]:
-    """(name, first event, last event, its start is known, its end is known) of each span that touches the trace, sorted."""
+    """(name, first event, last event, its start is known, its end is known) of each span that touches the trace,
+    sorted.
+    """
     clock, times = None, []
     for entry in raw["device_traces"][device]:
         clock = entry["time_us"] if clock is None else max(clock, entry["time_us"])
         times.append(clock)
-    given = sorted((a for a in raw.get("external_annotations") or [] if a["device"] == device), key=lambda a: a["time_us"])
+    given = sorted(
+        (a for a in raw.get("external_annotations") or [] if a["device"] == device), key=lambda a: a["time_us"]
+    )
     spans = []
     for start, end in pairs([(a["name"], a["stage"] == "START") for a in given]):
         first = sum(t < given[start]["time_us"] for t in times) if start >= 0 else 0
         last = sum(t <= given[end]["time_us"] for t in times) - 1 if end >= 0 else len(times) - 1
         if (start >= 0 and first == len(times)) or (end >= 0 and last < 0):
             continue
-        spans.append((given[max(start, end) if start < 0 else start]["name"], first, max(last, first - 1), start >= 0, end >= 0))
+        spans.append(
+            (given[max(start, end) if start < 0 else start]["name"], first, max(last, first - 1), start >= 0, end >= 0)
+        )
     return sorted(spans)
 
 
@@ -110,7 +116,9 @@ annotations = st.lists(
 
 @settings(max_examples=60)
 @given(annotations, st.lists(st.integers(0, 6), min_size=1, max_size=12))
-def test_spans_of_any_annotations(tmp_path_factory: pytest.TempPathFactory, given_: list[dict[str, Any]], gaps: list[int]) -> None:
+def test_spans_of_any_annotations(
+    tmp_path_factory: pytest.TempPathFactory, given_: list[dict[str, Any]], gaps: list[int]
+) -> None:
     trace = [event("alloc", T0 + sum(gaps[: i + 1]), 0x1000 * i) for i in range(len(gaps))]
     raw = {"segments": [], "device_traces": [trace, trace[:1]], "external_annotations": given_}
     snapshot = loaded(tmp_path_factory.mktemp("spans"), copy.deepcopy(raw))

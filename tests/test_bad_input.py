@@ -244,7 +244,9 @@ def test_stdin_and_stdout(tmp_path: Path) -> None:
 def test_interrupted_while_writing_leaves_the_old_report(
     tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever stops the last step, the old file is whole: the new one must appear under its name only when complete."""
+    """Whatever stops the last step, the old file is whole: the new one must appear under its name only when
+    complete.
+    """
     path = tmp_path / "good.pickle"
     path.write_bytes(pickle.dumps(GOOD))
 

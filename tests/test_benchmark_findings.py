@@ -1,4 +1,6 @@
-"""The measure of findings: the same runs for everyone, and on the first of them nothing missed, invented or miscounted."""
+"""The measure of findings: the same runs for everyone, and on the first of them nothing missed, invented or
+miscounted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Blocks, segments over time and fragmentation: against the final state, a dumb replay, and the sample's own allocator."""
+"""Blocks, segments over time and fragmentation: against the final state, a dumb replay, and the sample's own
+allocator.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +54,27 @@ def test_last_position_is_the_final_state(snapshot_path: Path) -> None:
         words = {"inactive": "free", "active_allocated": "allocated"}
         want = [
             (address, size, words.get(kind, "pending free"), 0 if kind == "inactive" else requested)
-            for address, size, kind, requested in record.blocks.select("address", "size", "state", "requested_size").rows()
+            for address, size, kind, requested in record.blocks.select(
+                "address", "size", "state", "requested_size"
+            ).rows()
         ]
         assert sorted(state.blocks.select("address", "size", "state", "requested").rows()) == sorted(want)
-        assert state.segments.select("address", "size").rows() == sorted(record.segments.select("address", "total_size").rows())
+        assert state.segments.select("address", "size").rows() == sorted(
+            record.segments.select("address", "total_size").rows()
+        )
         assert (state.blocks["segment"] >= 0).all()
 
 
 def test_contradictions_are_where_they_are_known_to_be(real_path: Path) -> None:
-    """Which real files do not end as they say: the trimmed one has 24 blocks too many, the invented one no segments under its addresses."""
+    """Which real files do not end as they say: the trimmed one has 24 blocks too many, the invented one no segments
+    under its addresses.
+    """
     for timeline in timelines(real_path):
         state = state_at(timeline, len(timeline.events) - 1)
         record = timeline.recording.devices[timeline.device]
-        active = {tuple(row) for row in record.blocks.filter(pl.col("state") != "inactive").select("address", "size").rows()}
+        active = {
+            tuple(row) for row in record.blocks.filter(pl.col("state") != "inactive").select("address", "size").rows()
+        }
         ours = {tuple(row) for row in state.blocks.filter(pl.col("state") != "free").select("address", "size").rows()}
         assert len(ours - active) == (24 if real_path.name == "trimmed_inconsistent.pickle" else 0)
         assert not active - ours
@@ -73,7 +83,9 @@ def test_contradictions_are_where_they_are_known_to_be(real_path: Path) -> None:
 
 
 def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
-    """reserved - allocated = rounding + holes + wholly free, at every position; sampled ones also against the blocks themselves."""
+    """reserved - allocated = rounding + holes + wholly free, at every position; sampled ones also against the blocks
+    themselves.
+    """
     for timeline in timelines(snapshot_path):
         parts = timeline.fragmentation
         total = parts.rounding + parts.inactive_split + parts.wholly_free
@@ -89,7 +101,9 @@ def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
             split = segments.filter(pl.col("blocks") > 0)["free"].sum()
             rounding = (segments["used"] - segments["requested"]).sum()
             i = position + 1
-            assert (parts.rounding[i], parts.inactive_split[i], parts.wholly_free[i]) == (rounding, split, empty), position
+            assert (parts.rounding[i], parts.inactive_split[i], parts.wholly_free[i]) == (rounding, split, empty), (
+                position
+            )
             assert segments["size"].sum() == timeline.reserved[i]
             assert segments["requested"].sum() == timeline.allocated[i]
 
@@ -126,11 +140,27 @@ SIZES = st.one_of(
     st.integers(1, 2 * MIB),
     st.integers(MIB - 600, MIB + 600),
     st.sampled_from(
-        [1, 511, 512, 513, MIB, MIB + 1, 3 * MIB, 10 * MIB - 1, 10 * MIB, 19 * MIB, 19 * MIB + 5, 20 * MIB + 1, 45 * MIB]
+        [
+            1,
+            511,
+            512,
+            513,
+            MIB,
+            MIB + 1,
+            3 * MIB,
+            10 * MIB - 1,
+            10 * MIB,
+            19 * MIB,
+            19 * MIB + 5,
+            20 * MIB + 1,
+            45 * MIB,
+        ]
     ),
     st.integers(MIB, 60 * MIB),
 )
-STEPS = st.lists(st.tuples(st.sampled_from("aaaaafffrec"), SIZES, st.integers(0, 2), st.integers(0, 10**6)), max_size=70)
+STEPS = st.lists(
+    st.tuples(st.sampled_from("aaaaafffrec"), SIZES, st.integers(0, 2), st.integers(0, 10**6)), max_size=70
+)
 
 
 @settings(max_examples=100)
@@ -138,10 +168,14 @@ STEPS = st.lists(st.tuples(st.sampled_from("aaaaafffrec"), SIZES, st.integers(0,
 def test_random_programs(
     steps: list[tuple[str, int, int, int]], expandable: bool, max_split: int | None, late: int | None
 ) -> None:
-    """A random program on the sample's allocator: what it did is what the trace is read to mean, also when recorded late."""
+    """A random program on the sample's allocator: what it did is what the trace is read to mean, also when recorded
+    late.
+    """
     recorder = Recorder(0, random.Random(1))
     allocator = Allocator(0, DeviceMemory(0, 700 * MIB, 0), recorder, expandable, max_split, stream_lag_us=40)
-    allocator.free(allocator.malloc(1))  # else a trace may have no free_completed at all, which has a meaning of its own
+    allocator.free(
+        allocator.malloc(1)
+    )  # else a trace may have no free_completed at all, which has a meaning of its own
     live = []
     for action, size, stream, pick in steps:
         if action == "a":
@@ -167,7 +201,9 @@ def test_random_programs(
 
 
 def assert_late_is_the_same(raw: dict[str, Any], cut: int) -> None:
-    """The same trace without its first ``cut`` events: what it still shows in full has the same blocks; of the rest it is told."""
+    """The same trace without its first ``cut`` events: what it still shows in full has the same blocks; of the rest it
+    is told.
+    """
     whole = snapreport.load(io_path(raw)).timeline(0)
     cut_path = io_path({**raw, "device_traces": [raw["device_traces"][0][cut:]]})
     part = snapreport.load(cut_path).timeline(0)
@@ -175,7 +211,9 @@ def assert_late_is_the_same(raw: dict[str, Any], cut: int) -> None:
         raise AssertionError("reserved")
     known = {
         (addr, free - cut if free >= 0 else -1): size
-        for addr, free, size in zip(whole.allocations["addr"], whole.allocations["free_event"], whole.blocks.size, strict=True)
+        for addr, free, size in zip(
+            whole.allocations["addr"], whole.allocations["free_event"], whole.blocks.size, strict=True
+        )
     }
     for addr, free, size, source in zip(
         part.allocations["addr"], part.allocations["free_event"], part.blocks.size, part.blocks.source, strict=True
@@ -221,15 +259,22 @@ def test_settings_that_say_nothing(given_settings: dict[str, Any]) -> None:
 def test_known_sizes_win() -> None:
     """The final state is the allocator's own word: a block is as large as it says."""
     raw = samples.make("small", steps=1)
-    segment = next(s for s in raw["segments"] if s["segment_type"] == "large" and s["blocks"][0]["state"] == "active_allocated")
+    segment = next(
+        s for s in raw["segments"] if s["segment_type"] == "large" and s["blocks"][0]["state"] == "active_allocated"
+    )
     block = segment["blocks"][0]
     block["size"] += 512
     timeline = snapreport.load(io_path(raw)).timeline(0)
     row = timeline.allocations["addr"].to_list().index(block["address"])
     rows = np.flatnonzero(
-        (timeline.allocations["addr"] == block["address"]).to_numpy() & (timeline.allocations["free_event"] < 0).to_numpy()
+        (timeline.allocations["addr"] == block["address"]).to_numpy()
+        & (timeline.allocations["free_event"] < 0).to_numpy()
     )
-    assert row <= rows[-1] and timeline.blocks.size[rows[-1]] == block["size"] and timeline.blocks.source[rows[-1]] == KNOWN
+    assert (
+        row <= rows[-1]
+        and timeline.blocks.size[rows[-1]] == block["size"]
+        and timeline.blocks.source[rows[-1]] == KNOWN
+    )
 
 
 def test_pinned_memory_is_whole_segments() -> None:

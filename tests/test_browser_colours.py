@@ -1,4 +1,6 @@
-"""Colours in Chromium: what they stand for, by pixels; the legend's numbers; matches kept and the rest faint; the moment."""
+"""Colours in Chromium: what they stand for, by pixels; the legend's numbers; matches kept and the rest faint; the
+moment.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ def places(opened: Any, device: Device, wanted: int) -> list[tuple[float, int, i
     chance, found = random.Random(7), []
     for _ in range(40 * wanted):
         event = chance.randrange(int(view["x"][0]) + 1, int(view["x"][1]) - 1)
-        byte = int(chance.uniform(view["y"][0] + 20 * per_pixel, min(view["y"][1], device.allocated[event + 1]) - 20 * per_pixel))
+        byte = int(
+            chance.uniform(
+                view["y"][0] + 20 * per_pixel, min(view["y"][1], device.allocated[event + 1]) - 20 * per_pixel
+            )
+        )
         i = device.pick(event, byte)
         if i is None or i in {f[2] for f in found[-3:]}:
             continue
@@ -123,7 +129,9 @@ def test_going_back_restores_the_picture_exactly(opened: Any) -> None:
     assert picture() == before
 
 
-def test_link_with_a_colour_and_a_query(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_link_with_a_colour_and_a_query(
+    opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     opened.set_view(colour="age", query="size>=8MiB", at=3000)
     opened.until("location.hash.includes('colour=age')")
     opened.page.mouse.move(5, 5)
@@ -265,20 +273,28 @@ def test_matches_keep_their_colour_and_the_rest_is_faint(
                 full = tuple(told["colours"][told["keys"][i]])
                 wanted = painted(full if is_match else faint(full, panel), i)
                 color = still.color(event, byte)
-                assert far(color, wanted) <= NEAR, f"{i} of {training.allocations[i].size} bytes is {color}, not {wanted}"
+                assert far(color, wanted) <= NEAR, (
+                    f"{i} of {training.allocations[i].size} bytes is {color}, not {wanted}"
+                )
                 seen[is_match] += 1
     assert min(seen) >= 3, f"{seen} places were looked at"
 
 
 def crowd() -> dict[str, Any]:
-    """4 GiB, and on it 4,000 allocations of a little under 1 MiB by ``many``; in their lower half every third is by ``few`` and smaller."""
+    """4 GiB, and on it 4,000 allocations of a little under 1 MiB by ``many``; in their lower half every third is by
+    ``few`` and smaller.
+    """
     events = [alloc(0, 4 * GIB, "base")]
     for i in range(1, 4001):
         is_few = i <= 2000 and i % 3 == 0
         events.append(alloc(i, MIB // 2 if is_few else MIB - 512, "few" if is_few else "many"))
     # Nothing moves for long, so that the crowd is broad on the screen.
     for i in range(4001, 12000):
-        events.append({"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": i, "frames": []} if i % 2 else alloc(i, 512, "base"))
+        events.append(
+            {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": i, "frames": []}
+            if i % 2
+            else alloc(i, 512, "base")
+        )
     return {"segments": [], "device_traces": [events]}
 
 
@@ -304,11 +320,17 @@ def test_a_merged_band_with_a_match_is_drawn_as_one(crowded: Path, borrow_report
 
     def looks_like(byte: float, color: Color) -> bool:
         still = opened.still()
-        return all(far(still.color(x, byte + k * 7 * MIB), color) <= 22 for x in (6000.5, 9000.5, 11000.5) for k in range(-3, 4))
+        return all(
+            far(still.color(x, byte + k * 7 * MIB), color) <= 22
+            for x in (6000.5, 9000.5, 11000.5)
+            for k in range(-3, 4)
+        )
 
     opened.set_view(x=[5000, 11999])
     opened.settle()
-    assert looks_like(many, by_name["many"]) and looks_like(few, by_name["many"]), "without a query the heaviest stack names a band"
+    assert looks_like(many, by_name["many"]) and looks_like(few, by_name["many"]), (
+        "without a query the heaviest stack names a band"
+    )
     opened.set_view(query="func:few")
     opened.settle()
     white: Color = (255, 255, 255)
@@ -369,4 +391,7 @@ def test_moment_is_a_line_with_a_name(opened: Any) -> None:
     opened.set_view(at=None)
     opened.page.mouse.move(5, 5)
     opened.settle()
-    assert far(opened.still().image.getpixel((round(left), round(top))), before.image.getpixel((round(left), round(top)))) <= 3
+    assert (
+        far(opened.still().image.getpixel((round(left), round(top))), before.image.getpixel((round(left), round(top))))
+        <= 3
+    )

@@ -16,7 +16,9 @@ from details_oracle import at_address, beside, siblings
 import snapreport
 
 # Puts what is copied where a test can read it: the clipboard of a headless browser is not to be relied on.
-CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text }}})"
+CLIPBOARD = (
+    "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text }}})"
+)
 
 
 def facts(opened: Any) -> dict[str, str]:
@@ -81,7 +83,9 @@ def check_steps(told: str, a: Any, steps: list[dict[str, Any]], events: int) -> 
         assert told == ""
         return
     born = next((s["name"] for s in steps if s["first_event"] <= a.alloc_event <= s["last_event"]), None)
-    freed = next((s["name"] for s in steps if a.free_event >= 0 and s["first_event"] <= a.free_event <= s["last_event"]), None)
+    freed = next(
+        (s["name"] for s in steps if a.free_event >= 0 and s["first_event"] <= a.free_event <= s["last_event"]), None
+    )
     if born is not None and born == freed:
         assert told == f"{born} alone"
     else:
@@ -90,7 +94,9 @@ def check_steps(told: str, a: Any, steps: list[dict[str, Any]], events: int) -> 
 
 
 def check_siblings(opened: Any, device: Any, i: int) -> None:
-    listed = opened.js("[...document.querySelectorAll('.sibling-list [data-allocation]')].map(b => Number(b.dataset.allocation))")
+    listed = opened.js(
+        "[...document.querySelectorAll('.sibling-list [data-allocation]')].map(b => Number(b.dataset.allocation))"
+    )
     if not device.allocations[i].stack:
         assert listed == []
         return
@@ -107,7 +113,11 @@ def check_siblings(opened: Any, device: Any, i: int) -> None:
 def test_links_lead_on(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
-    first = next(i for i in range(500, len(device.allocations)) if at_address(device, i)[1] is not None and device.allocations[i].stack)
+    first = next(
+        i
+        for i in range(500, len(device.allocations))
+        if at_address(device, i)[1] is not None and device.allocations[i].stack
+    )
     opened = open_report(report_of(path), f"#select={first}", before=CLIPBOARD)
     after = links(opened, "Address after")[0]
     opened.page.locator(f".details dd [data-allocation='{after}']").first.click()
@@ -131,7 +141,9 @@ def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) 
     snapshot = snapreport.load(path)
     hostile = "<img src=x onerror=alert(1)></script><script>alert({})</script><!-- \u2028"
     (tmp_path / "src" / "gpt").mkdir(parents=True)
-    (tmp_path / "src" / "gpt" / "model.py").write_text("\n".join(hostile.format(n) for n in range(1, 400)), encoding="utf-8")
+    (tmp_path / "src" / "gpt" / "model.py").write_text(
+        "\n".join(hostile.format(n) for n in range(1, 400)), encoding="utf-8"
+    )
     snapreport.write_report(snapshot, tmp_path / "r.html", source=[tmp_path / "src"])
     frames = snapshot.recording.frames
     wanted = {i for i, f in enumerate(frames["filename"].to_list()) if f.endswith("gpt/model.py")}
@@ -141,10 +153,16 @@ def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) 
     opened.page.locator(".details .source").first.wait_for()
     shown = opened.js("""[...document.querySelectorAll('.details .frame')].filter(f => f.querySelector('.source')).map(f => [
         f.querySelector('.place').title, f.querySelector('.here').textContent, f.querySelectorAll('.line').length])""")
-    lines = [f["line"] for i in snapshot.recording.stack(allocations["stack"][chosen]) if i in wanted for f in [frames.row(i, named=True)]]
-    assert [(place.endswith(f"gpt/model.py:{line}"), here, count) for (place, here, count), line in zip(shown, lines, strict=True)] == [
-        (True, f"{line}{hostile.format(line)}\n", 7) for line in lines
+    lines = [
+        f["line"]
+        for i in snapshot.recording.stack(allocations["stack"][chosen])
+        if i in wanted
+        for f in [frames.row(i, named=True)]
     ]
+    assert [
+        (place.endswith(f"gpt/model.py:{line}"), here, count)
+        for (place, here, count), line in zip(shown, lines, strict=True)
+    ] == [(True, f"{line}{hostile.format(line)}\n", 7) for line in lines]
     assert opened.js("document.querySelectorAll('.details img, .details script').length") == 0
 
 

@@ -1,4 +1,6 @@
-"""The view of the difference in Chromium: its rows are Python's tables, at every pair of moments, however they are grouped."""
+"""The view of the difference in Chromium: its rows are Python's tables, at every pair of moments, however they are
+grouped.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def report_of_pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 
 @pytest.fixture
 def compared(
-    borrow_report: Callable[..., Any], open_report: Callable[..., Any], report_of_pair: Callable[[str], tuple[Path, SnapshotDiff]]
+    borrow_report: Callable[..., Any],
+    open_report: Callable[..., Any],
+    report_of_pair: Callable[[str], tuple[Path, SnapshotDiff]],
 ) -> Callable[..., tuple[Any, SnapshotDiff]]:
     def open_one(name: str, is_own: bool = False, **context: Any) -> tuple[Any, SnapshotDiff]:
         """A page of the test's own where it is asked for, or has a context of its own."""

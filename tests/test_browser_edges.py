@@ -1,4 +1,6 @@
-"""The page at its edges: a large trace whose times are read on demand, windows of one event, lost contexts, hardly any data."""
+"""The page at its edges: a large trace whose times are read on demand, windows of one event, lost contexts, hardly any
+data.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +65,7 @@ def test_tooltip_and_details_show_times_once_read(
     other.until("/\\+[\\d.,]+ [mnµ]?s/.test(document.querySelector('aside.details').innerText)")
 
 
-def test_time_axis_of_a_large_trace(
-    large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]
-) -> None:
+def test_time_axis_of_a_large_trace(large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]) -> None:
     """Opened on it, or turned to it, the same window is shown; its tiles are complete."""
     events, report = large
     opened = open_report(report)

@@ -73,7 +73,9 @@ def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> C
 
 
 def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], shown: str) -> str:
-    """What the row should say of its stack. A completion long after its request may show the request's, and must say so."""
+    """What the row should say of its stack. A completion long after its request may show the request's, and must say
+    so.
+    """
     frames = recorded["frames"]
     if shown.startswith("asked for by "):
         request = table_oracle.request_of(device, event)
@@ -104,7 +106,9 @@ def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", ["overlap", "pools", "no-times", *TRACED])
-def test_rows_are_what_was_recorded(events: Callable[..., Events], borrow_report: Callable[..., Any], name: str) -> None:
+def test_rows_are_what_was_recorded(
+    events: Callable[..., Events], borrow_report: Callable[..., Any], name: str
+) -> None:
     opened = events(name, borrow_report)
     places = random.Random(name)
     table_oracle.learn({f for d in opened.devices.values() for e in d.events for f in oracle.frames_of(e)})
@@ -134,14 +138,18 @@ def test_csv_is_the_trace(events: Callable[..., Events], name: str) -> None:
     table_oracle.learn({f for e in device.events for f in oracle.frames_of(e)})
     for event, row in enumerate(rows):
         recorded = table_oracle.event_row(device, event)
-        assert row["event"] == str(event) and row["action"] == recorded["action"] and row["size"] == str(recorded["size"])
+        assert (
+            row["event"] == str(event) and row["action"] == recorded["action"] and row["size"] == str(recorded["size"])
+        )
         assert row["time_us"] == str(device.events[event]["time_us"])
         assert row["address"] == (recorded["address"] or "") and row["stream"] == recorded["stream"]
         assert row["allocated_after"] == str(recorded["allocated"])
         assert row["device_free"] == ("" if recorded["device_free"] is None else str(recorded["device_free"]))
         frame = table_oracle.top(recorded["frames"])
         if row["stack_of"] != "request":
-            assert (row["function"], row["file"], row["line"]) == ((frame[2], frame[0], str(frame[1])) if frame else ("", "", ""))
+            assert (row["function"], row["file"], row["line"]) == (
+                (frame[2], frame[0], str(frame[1])) if frame else ("", "", "")
+            )
         if row["allocation"]:
             a = ends[int(row["allocation"])]
             assert event in (a.alloc_event, a.free_requested_event, a.free_event)
@@ -201,7 +209,9 @@ def test_both_ends_of_an_allocation(events: Callable[..., Events]) -> None:
     assert opened.opened.view()["select"] == number
     opened.show(select=len(device.allocations) - 1)
     last = device.allocations[-1]
-    assert any(row["selected"] and row["event"] == last.alloc_event for row in opened.rows()), "a selection elsewhere is followed"
+    assert any(row["selected"] and row["event"] == last.alloc_event for row in opened.rows()), (
+        "a selection elsewhere is followed"
+    )
 
 
 def test_moment_peak_and_oom(events: Callable[..., Events]) -> None:
@@ -246,11 +256,13 @@ def test_query_dims_or_leaves_out(events: Callable[..., Events]) -> None:
     opened = events("training")
     opened.show(query="size>1MiB")
     device = opened.device
-    big = {e for a in device.allocations if a.size > 1 << 20 for e in (a.alloc_event, a.free_requested_event, a.free_event)} - {
-        -1
-    }
+    big = {
+        e for a in device.allocations if a.size > 1 << 20 for e in (a.alloc_event, a.free_requested_event, a.free_event)
+    } - {-1}
     big -= {
-        a.free_event for a in device.allocations if a.free_event >= 0 and device.events[a.free_event]["action"] == "alloc"
+        a.free_event
+        for a in device.allocations
+        if a.free_event >= 0 and device.events[a.free_event]["action"] == "alloc"
     } - {a.alloc_event for a in device.allocations if a.size > 1 << 20}
     for row in opened.rows():
         assert ("dim" in row["classes"].split()) == (row["event"] not in big)

@@ -1,4 +1,6 @@
-"""A finding's link opens the view that shows it: the device, the moment, the window and the query, also among several files."""
+"""A finding's link opens the view that shows it: the device, the moment, the window and the query, also among several
+files.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,17 @@ def test_show_it(name: str, report_of: Callable[..., Path], borrow_report: Calla
             low, high = map(float, want["x"].split(".."))
             assert view["x"] == pytest.approx([low, high], abs=1)
         if want.get("query"):
-            found = opened.js("async ([d, q]) => { const f = await snapreport.search(d, q); return f.count }", [int(want["device"]), want["query"]])
+            found = opened.js(
+                "async ([d, q]) => { const f = await snapreport.search(d, q); return f.count }",
+                [int(want["device"]), want["query"]],
+            )
             assert found > 0, f"{target} shows nothing"
         assert not opened.page.locator(".search .bad, .search [aria-invalid=true]").count()
 
 
-def test_a_query_names_the_stack_of_its_own_file(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_a_query_names_the_stack_of_its_own_file(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     """Stacks are numbered through all files of a report: the leak of the second file is the leak that is shown."""
     paths = REPORTS["several files"]()
     opened = borrow_report(report_of(*paths))
@@ -77,7 +84,9 @@ def test_a_query_names_the_stack_of_its_own_file(report_of: Callable[..., Path],
     assert any(frame["name"] == "log_step" for frame in frames)
 
 
-def test_the_moment_of_an_oom_is_the_moment_shown(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_the_moment_of_an_oom_is_the_moment_shown(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     """What is live at the link's moment is what the finding says was allocated."""
     (path,) = REPORTS["oom"]()
     opened = borrow_report(report_of(path))

@@ -1,4 +1,6 @@
-"""The flame view: every node weighs what its allocations weigh, at any moment, whichever way it is turned and folded."""
+"""The flame view: every node weighs what its allocations weigh, at any moment, whichever way it is turned and
+folded.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ DEEP = ["training", *(name for name in BIG if name in corpus.real_names())]
 
 
 @pytest.fixture
-def flame(report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]) -> Callable[..., Flame]:
+def flame(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]
+) -> Callable[..., Flame]:
     def open_one(name: str, fragment: str = "", **context: Any) -> Flame:
         """In a context of its own where there is one."""
-        page = Flame((open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        page = Flame(
+            (open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context),
+            corpus.path_of(name),
+        )
         page.follow("#view=flame" + fragment)
         return page
 
@@ -135,7 +142,9 @@ def test_growth_is_the_difference(flame: Callable[..., Flame], name: str) -> Non
     for since, position in [*pairwise(chosen), (chosen[-1], chosen[0])]:
         page.show(number, at=position, measure="growth", **{"from": str(since) if since >= 0 else None})
         nodes = page.nodes()
-        same(nodes, flame_oracle.tree(device, "growth", position, since)) if nodes[()]["value"] + nodes[()]["loss"] else None
+        same(nodes, flame_oracle.tree(device, "growth", position, since)) if nodes[()]["value"] + nodes[()][
+            "loss"
+        ] else None
         change = nodes[()]["value"] - nodes[()]["loss"]
         assert change == device.allocated[position + 1] - device.allocated[since + 1]
         if change:
@@ -166,7 +175,14 @@ def test_folded_text(flame: Callable[..., Flame], name: str) -> None:
 def test_drawn_cells_lose_nothing(flame: Callable[..., Flame], name: str) -> None:
     page = flame(name)
     number, device = max(page.devices.items(), key=lambda entry: entry[1].peak_bytes)
-    for root, chains in (("root", None), ("leaf", None), ("root", "all"), ("leaf", "all"), ("root", "none"), ("leaf", "none")):
+    for root, chains in (
+        ("root", None),
+        ("leaf", None),
+        ("root", "all"),
+        ("leaf", "all"),
+        ("root", "none"),
+        ("leaf", "none"),
+    ):
         page.show(number, root=root, chains=chains)
         debug = page.debug()
         cells = debug["cells"]
@@ -184,7 +200,11 @@ def test_drawn_cells_lose_nothing(flame: Callable[..., Flame], name: str) -> Non
         assert all(cell["value"] >= pixel for cell in frames)
         assert len(cells) <= (1 + max(cell["row"] for cell in cells)) * debug["width"]
         if chains == "all":
-            single = [c for c in under.values() if len(c) == 1 and c[0]["kind"] == "frame" and cells[c[0]["parent"]]["kind"] == "frame"]
+            single = [
+                c
+                for c in under.values()
+                if len(c) == 1 and c[0]["kind"] == "frame" and cells[c[0]["parent"]]["kind"] == "frame"
+            ]
             index = {id(cell): i for i, cell in enumerate(cells)}
             for (child,) in single:
                 grand = under.get(index[id(child)], [])
@@ -274,7 +294,9 @@ def test_common_frames_open(flame: Callable[..., Flame]) -> None:
     page = flame("training")
     page.show(chains="all")
     cells = page.debug()["cells"]
-    index, chain = next((i, c) for i, c in enumerate(cells) if c["kind"] == "chain" and c["value"] > cells[0]["value"] / 20)
+    index, chain = next(
+        (i, c) for i, c in enumerate(cells) if c["kind"] == "chain" and c["value"] > cells[0]["value"] / 20
+    )
     page.opened.page.mouse.click(*cell_at(page, index))
     opened = [c for c in page.debug()["cells"] if c["from"] == chain["from"] and c["row"] >= chain["row"]]
     first = chain["depth"] - chain["frames"] + 1
@@ -313,7 +335,9 @@ def test_empty_states_say_why(flame: Callable[..., Flame]) -> None:
 def test_any_window_size(flame: Callable[..., Flame], size: tuple[int, int]) -> None:
     page = flame("training", viewport={"width": size[0], "height": size[1]}, device_scale_factor=1.5)
     for part in (".flame", ".view-tools"):
-        assert page.opened.js("s => (e => e.scrollWidth - e.clientWidth)(document.querySelector(s))", part) <= 0, "nothing hangs out"
+        assert page.opened.js("s => (e => e.scrollWidth - e.clientWidth)(document.querySelector(s))", part) <= 0, (
+            "nothing hangs out"
+        )
     box = page.opened.page.locator(".flame-plot").bounding_box()
     assert box["width"] > 0.9 * size[0] and box["height"] >= 120
     ratio = page.opened.js("(c => c.width / c.clientWidth)(document.querySelector('.flame-canvas'))")

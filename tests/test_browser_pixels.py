@@ -22,7 +22,9 @@ EVENTS = 1000
 
 
 def bands() -> dict[str, Any]:
-    """Five bands of several GiB over a thousand events, the rest of which are allocations of 512 bytes and their frees."""
+    """Five bands of several GiB over a thousand events, the rest of which are allocations of 512 bytes and their
+    frees.
+    """
     events: list[dict[str, Any]] = []
     small = False
     for i in range(EVENTS):

@@ -23,7 +23,9 @@ def own(chromium: Any) -> Any:
 
 def use(opened: Any) -> None:
     """Leaves traces in every view, in the address, in the search box and where the pointer and the focus are."""
-    opened.set_view(x=[1000, 2000], y=[0, 1 << 28], select=70, at=300, colour="category", query="size>1MiB", axis="time")
+    opened.set_view(
+        x=[1000, 2000], y=[0, 1 << 28], select=70, at=300, colour="category", query="size>1MiB", axis="time"
+    )
     for view in VIEWS:
         opened.set_view(view=view, options={f"{view}.choice": "other", "legend.open": "no"})
         opened.page.mouse.wheel(0, 300)
@@ -70,7 +72,9 @@ def test_a_page_with_a_trace_is_not_handed_on(own: Pool, report_of: Callable[...
     assert first.opened.page.is_closed()
 
 
-def test_a_link_and_a_size_are_followed(own: Pool, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_link_and_a_size_are_followed(
+    own: Pool, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     report, size = report_of(corpus.path_of("small")), {"width": 640, "height": 480}
     own.take_back(own.lend(report))
     page = own.lend(report, "#view=segments&at=50&select=3", viewport=size)
@@ -82,7 +86,11 @@ def test_a_link_and_a_size_are_followed(own: Pool, report_of: Callable[..., Path
 
 def test_few_pages_are_kept(own: Pool, report_of: Callable[..., Path]) -> None:
     report = report_of(corpus.path_of("small"))
-    lent = [own.lend(report, color_scheme=scheme, device_scale_factor=ratio) for scheme in ("light", "dark") for ratio in (1, 2, 3)]
+    lent = [
+        own.lend(report, color_scheme=scheme, device_scale_factor=ratio)
+        for scheme in ("light", "dark")
+        for ratio in (1, 2, 3)
+    ]
     for page in lent:
         own.take_back(page)
     assert [page.opened.page.is_closed() for page in lent] == [True] * (len(lent) - MOST) + [False] * MOST

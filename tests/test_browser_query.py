@@ -1,4 +1,6 @@
-"""Queries in the page: the same answers and the same errors as Python's and the oracle's; the search box by keyboard."""
+"""Queries in the page: the same answers and the same errors as Python's and the oracle's; the search box by
+keyboard.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def random_queries(count: int, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
-def test_page_python_and_oracle_agree(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_page_python_and_oracle_agree(
+    name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     path = corpus.path_of(name)
     opened = borrow_report(report_of(path))
     snapshot = snapreport.load(path)
@@ -72,10 +76,18 @@ def test_random_and_bad_queries_agree(report_of: Callable[..., Path], borrow_rep
     assert 100 < refused < len(queries) - 100
 
 
-def test_folding_is_the_same_for_every_character(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_folding_is_the_same_for_every_character(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     """Lower case is that of Unicode in both; a query of one letter in capitals finds the small one."""
     opened = borrow_report(report_of(corpus.path_of("small")))
-    ranges = [*range(0x20, 0x600), *range(0x1E00, 0x2200), *range(0x2C00, 0x2E00), *range(0xA640, 0xA700), *range(0xFF21, 0xFF5B)]
+    ranges = [
+        *range(0x20, 0x600),
+        *range(0x1E00, 0x2200),
+        *range(0x2C00, 0x2E00),
+        *range(0xA640, 0xA700),
+        *range(0xFF21, 0xFF5B),
+    ]
     text = "".join(map(chr, ranges))
     assert opened.js("text => [...text].map(c => c.toLowerCase())", text) == [c.lower() for c in text]
 
@@ -120,7 +132,9 @@ def test_typing_sets_the_query_and_tells_what_matches(training: Any) -> None:
     training.until("snapreport.getView().query === 'size>1MiB -live:end'")
     want = [r for r in place.rows if r.a.size > query_oracle.MIB and r.a.free_event >= 0]
     live = sum(r.a.size for r in want if r.lives(place.peak))
-    training.until("text => document.querySelector('.search-status').textContent.startsWith(text)", f"{len(want):,} matches")
+    training.until(
+        "text => document.querySelector('.search-status').textContent.startsWith(text)", f"{len(want):,} matches"
+    )
     assert "at the peak" in status(training)
     assert status(training).split("; ")[1].split(" at ")[0] == bytes_text(live)
     event = place.replay.peak_event // 2
@@ -192,7 +206,9 @@ def test_functions_are_ranked_by_bytes_at_the_peak(training: Any) -> None:
     place = place_of("training")
     typed(training, "func:for")
     first_is(training, "func:forward")
-    want = sum(r.a.size for r in place.rows if r.lives(place.peak) and r.frame("forward", lambda _, __, c: c == "forward"))
+    want = sum(
+        r.a.size for r in place.rows if r.lives(place.peak) and r.frame("forward", lambda _, __, c: c == "forward")
+    )
     assert training.page.locator(".search-list .detail").first.inner_text() == f"{bytes_text(want)} at the peak"
 
 
@@ -235,7 +251,10 @@ def test_queries_of_steps_find_what_is_shown_of_them(training: Any) -> None:
     steps = snapreport.load(corpus.path_of("training")).steps(0)
     training.set_view(colour="step")
     view = training.js("snapreport.debug.view()")
-    assert {entry["query"] for entry in view["legend"]["entries"]} == {"-step:0..", *(f"step:{number}" for number in steps["step"])}
+    assert {entry["query"] for entry in view["legend"]["entries"]} == {
+        "-step:0..",
+        *(f"step:{number}" for number in steps["step"]),
+    }
     for entry in view["legend"]["entries"]:
         found = training.js("query => snapreport.search(0, query)", entry["query"])["ids"]
         assert found == [i for i, key in enumerate(view["colouring"]["keys"]) if key == entry["key"]]
@@ -255,7 +274,10 @@ def test_steps_are_suggested(training: Any) -> None:
     training.page.keyboard.press("ArrowDown")
     training.page.keyboard.press("Enter")
     training.until("snapreport.getView().query.startsWith('step:Optimizer.step')")
-    want = sum(r.device.in_span(r.a.alloc_event, "optim", lambda name: "optimizer.step" in name) for r in place_of("training").rows)
+    want = sum(
+        r.device.in_span(r.a.alloc_event, "optim", lambda name: "optimizer.step" in name)
+        for r in place_of("training").rows
+    )
     training.until("text => document.querySelector('.search-status').textContent.startsWith(text)", f"{want:,} matches")
 
 

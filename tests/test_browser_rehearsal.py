@@ -48,7 +48,9 @@ def test_what_is_seen_is_as_without(name: str, report_of: Callable[..., Path], o
     for view in VIEWS:
         straight = open_report(report, f"#view={view}", reduced_motion="reduce")
         opened.set_view(view=view)
-        seen, wanted = (np.asarray(Image.open(io.BytesIO(each.page.screenshot())), np.int16) for each in (opened, straight))
+        seen, wanted = (
+            np.asarray(Image.open(io.BytesIO(each.page.screenshot())), np.int16) for each in (opened, straight)
+        )
         # The edge of a canvas may be blended by another 2 of 255.
         assert abs(seen - wanted).max() <= 4, view
         straight.page.context.close()

@@ -19,9 +19,7 @@ REPLAYED = ["expandable", "pools", "two_devices.pickle.gz", "truncated"]
 
 
 @pytest.mark.parametrize("name", [*REPLAYED, *corpus.real_names()])
-def test_curves_equal_brute_force(
-    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
-) -> None:
+def test_curves_equal_brute_force(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
     path = corpus.path_of(name)
     opened = borrow_report(report_of(path))
     draw = random.Random(name)
@@ -96,7 +94,16 @@ def test_hover_tells_the_numbers(opened: Any) -> None:
     opened.page.mouse.move(box["left"] + box["width"] * 0.4, box["top"] + box["height"] - 12)
     opened.until("!document.querySelector('.reserved-view .tooltip').hidden")
     text = opened.page.locator(".reserved-view .tooltip").inner_text()
-    for word in ("segment of", "reserved", "allocated", "rounding", "inactive split", "wholly free", "largest free", "event"):
+    for word in (
+        "segment of",
+        "reserved",
+        "allocated",
+        "rounding",
+        "inactive split",
+        "wholly free",
+        "largest free",
+        "event",
+    ):
         assert word in text, word
 
 
@@ -132,7 +139,9 @@ def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], open_r
     state = opened.js("snapreport.debug.view()")
     box, largest, positions = state["boxes"]["parts"], state["curves"]["largestFree"], state["columns"]["position"]
     swatch = opened.page.locator(".reserved-view .segments-legend li", has_text="Largest free range").locator(".swatch")
-    wanted = tuple(int(part) for part in re.findall(r"\d+", swatch.evaluate("e => getComputedStyle(e).backgroundColor"))[:3])
+    wanted = tuple(
+        int(part) for part in re.findall(r"\d+", swatch.evaluate("e => getComputedStyle(e).backgroundColor"))[:3]
+    )
     image = Image.open(io.BytesIO(opened.page.screenshot())).convert("RGB")
     found = 0
     for column in range(20, len(positions) - 20, 25):

@@ -18,13 +18,14 @@ import pytest
 BROKEN = {"trimmed_inconsistent.pickle", "synthetic_overlapping.pickle"}
 # Live blocks overlap, so that what is free between them has no meaning; all else has.
 OVERLAPPING = {"synthetic_overlapping.pickle"}
-# Random positions of each device, or all where there are no more. With them come events of segments: what those change is
-# what is easiest to get wrong.
+# Random positions of each device, or all where there are no more. With them come events of segments: what those change
+# is what is easiest to get wrong.
 DRAWN, DRAWN_SEGMENT_EVENTS = 50, 5
 # Every kind of trace and layout once; the real ones all.
 FINAL = ["small", "expandable", "pools", "multi-gpu", "oom", "truncated", "layout-2.1", "overlap", "serving.pickle.gz"]
 REPLAYED = ["expandable", "pools", "truncated", "fragmentation.pickle.gz"]
-# Opened at once at the view, and small: what a state is does not depend on the window, and drawing hundreds of them does.
+# Opened at once at the view, and small: what a state is does not depend on the window, and drawing hundreds of them
+# does.
 SEGMENTS, SMALL = "#view=segments", {"width": 640, "height": 480}
 # As one text: thousands of blocks as objects take the way out of the page ten times as long as they take to be shown.
 PLACES = """async places => {
@@ -87,7 +88,8 @@ def test_last_position_is_the_final_state(
                     ],
                 )
             )
-        # That an active block waits for its free is told by the trace; of blocks from before it by the final state alone.
+        # That an active block waits for its free is told by the trace; of blocks from before it by the final state
+        # alone.
         traced = {i for i, a in enumerate(device.allocations) if a.free_requested_event >= 0}
         shown = [
             (address, size, [(a, b, i >= 0, i in traced) for a, b, i, _ in ranges])
@@ -95,7 +97,7 @@ def test_last_position_is_the_final_state(
         ]
         strip = [(a, s, [r[:3] for r in ranges]) for a, s, ranges in shown]
         assert strip == sorted((a, s, [b[:3] for b in blocks]) for a, s, blocks in final)
-        assert state["totals"]["outside"] == 0 and state["doubts"] is None or "before the trace" in state["doubts"]
+        assert (state["totals"]["outside"] == 0 and state["doubts"] is None) or "before the trace" in state["doubts"]
 
 
 def drawn(name: str, device: oracle.Device) -> list[int]:
@@ -166,7 +168,7 @@ def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], borro
     waiting = [
         (i, a.free_requested_event)
         for i, a in enumerate(device.allocations)
-        if 0 <= a.free_requested_event and a.free_event > a.free_requested_event + 1
+        if a.free_requested_event >= 0 and a.free_event > a.free_requested_event + 1
     ]
     assert waiting
     opened = borrow_report(report_of(path), SEGMENTS, viewport=SMALL)

@@ -83,10 +83,15 @@ class Table:
 
 
 @pytest.fixture
-def table(report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]) -> Callable[..., Table]:
+def table(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]
+) -> Callable[..., Table]:
     def open_one(name: str, **context: Any) -> Table:
         """In a context of its own where there is one."""
-        made = Table((open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
+        made = Table(
+            (open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context),
+            corpus.path_of(name),
+        )
         made.show()
         return made
 
@@ -344,7 +349,9 @@ def test_link_brings_the_table_back(table: Callable[..., Table], open_report: An
     assert again.rows() == opened.rows()
 
 
-@pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 2200, "height": 1200}], ids=["narrow", "wide"])
+@pytest.mark.parametrize(
+    "size", [{"width": 360, "height": 640}, {"width": 2200, "height": 1200}], ids=["narrow", "wide"]
+)
 def test_any_width(table: Callable[..., Table], size: dict[str, int]) -> None:
     opened = table("training.pickle.gz", viewport=size)
     for group in ("stack", "allocation"):
@@ -385,7 +392,9 @@ def test_without_trace(table: Callable[..., Table]) -> None:
         pytest.skip(corpus.NO_REAL)
     opened = table(name)
     opened.show(group="pool")
-    expected = table_oracle.sums(opened.device, table_oracle.keys_of(opened.path, opened.number, opened.device, "pool"), -1)
+    expected = table_oracle.sums(
+        opened.device, table_oracle.keys_of(opened.path, opened.number, opened.device, "pool"), -1
+    )
     assert {row["pool"]: int(row["live_bytes"]) for row in opened.csv()} == {k: g.live for k, g in expected.items()}
 
 
@@ -400,6 +409,8 @@ def test_steps_tell_their_peak_and_growth(table: Callable[..., Table]) -> None:
     for name, first, last in steps:
         curve = opened.device.allocated[first + 1 : last + 2]
         assert int(told[name]["step_peak_bytes"]) == max(curve)
-        assert int(told[name]["step_growth_bytes"]) == opened.device.allocated[last + 1] - opened.device.allocated[first]
+        assert (
+            int(told[name]["step_growth_bytes"]) == opened.device.allocated[last + 1] - opened.device.allocated[first]
+        )
         assert int(told[name]["step_events"]) == last - first + 1
     assert told[""]["step_peak_bytes"] == ""

@@ -158,7 +158,9 @@ def test_hundreds_of_annotations(report_of: Callable[..., Path], open_report: Ca
     opened.page.set_viewport_size({"width": 1300, "height": 1000})
     shown = tracks(opened)["shown"]
     assert len(shown) == tracks(opened)["rows"] > 6
-    assert sorted((s["name"], s["first"], s["last"], True, True) for t in shown for s in t["spans"]) == spans_of(corpus.raw(path), 0)
+    assert sorted((s["name"], s["first"], s["last"], True, True) for t in shown for s in t["spans"]) == spans_of(
+        corpus.raw(path), 0
+    )
     for track in shown:
         assert [i for p in track["pieces"] for i in range(p["from"], p["to"] + 1)] == list(range(len(track["spans"])))
     for axis in ("time", "event"):
@@ -166,7 +168,9 @@ def test_hundreds_of_annotations(report_of: Callable[..., Path], open_report: Ca
         assert any(track["pieces"] for track in tracks(opened)["shown"])
 
 
-def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_the_ruler_measures_and_survives_a_reload(
+    opened: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
     opened.page.keyboard.press("r")
@@ -198,10 +202,15 @@ def test_the_ruler_measures_and_survives_a_reload(opened: Any, report_of: Callab
     assert not again.page.locator(".ruler").is_visible() and "timeline.ruler" not in again.view()["options"]
     again.page.keyboard.press("Shift+R")
     again.settle()
-    assert f"{len(device.events):,} event" in again.page.locator(".ruler").inner_text() or again.page.locator(".ruler").is_visible()
+    assert (
+        f"{len(device.events):,} event" in again.page.locator(".ruler").inner_text()
+        or again.page.locator(".ruler").is_visible()
+    )
 
 
 @pytest.mark.parametrize("value", ["", "1..2", "a..b,1..2", "1..2,3..4,5", "-1..1e999,0..0", "1..2,-3..4"])
 def test_any_ruler_opens(value: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}")
+    opened = open_report(
+        report_of(corpus.path_of("small")), f"#timeline.ruler={value}&timeline.span=0.9999.99999&marks.list={value}"
+    )
     assert opened.js("snapreport.drawn()")["triangles"] > 0 and not opened.page.locator(".ruler").is_visible()

@@ -10,8 +10,8 @@ import corpus
 import pytest
 
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
-# Text whose contrast with what lies behind it is too low. Canvas text is the views' own business; a disabled control and
-# what is off the screen need none (WCAG 1.4.3).
+# Text whose contrast with what lies behind it is too low. Canvas text is the views' own business; a disabled control
+# and what is off the screen need none (WCAG 1.4.3).
 LOW_CONTRAST = """() => {
   const parse = (css) => { const m = css.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m }
   const linear = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }
@@ -44,7 +44,9 @@ LOW_CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", [*corpus.real_names(), "small", "multi-gpu", "pools", "no-stacks", "no-times", "overlap"])
+@pytest.mark.parametrize(
+    "name", [*corpus.real_names(), "small", "multi-gpu", "pools", "no-stacks", "no-times", "overlap"]
+)
 def test_every_view_of_every_device(
     name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
@@ -96,7 +98,8 @@ def test_the_keyboard_reaches_every_view(report_of: Callable[..., Path], borrow_
     opened.page.locator("#tab-summary").focus()
     opened.page.keyboard.press("ArrowRight")
     opened.until("snapreport.getView().view === 'timeline'")
-    # Everything that can be clicked can be reached: no control has a negative tabindex but for tabs that are not chosen.
+    # Everything that can be clicked can be reached: no control has a negative tabindex but for tabs that are not
+    # chosen.
     opened.set_view(view="table")
     lost = opened.js(
         "[...document.querySelectorAll('#app button, #app select, #app input')]"
@@ -123,7 +126,9 @@ def test_controls_have_names(report_of: Callable[..., Path], borrow_report: Call
 def test_contrast(theme: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     opened = open_report(report_of(corpus.path_of("fragmentation")), color_scheme=theme)
     for view in VIEWS:
-        opened.set_view(view=view, select=None if view == "summary" else 40, query="" if view == "table" else "size>1MiB")
+        opened.set_view(
+            view=view, select=None if view == "summary" else 40, query="" if view == "table" else "size>1MiB"
+        )
         assert opened.js(LOW_CONTRAST) == [], f"{view} in the {theme} theme"
 
 

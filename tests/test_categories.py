@@ -1,4 +1,6 @@
-"""What memory is for: the rules on stacks, lifetimes and freeing stacks, a user's own rules, and how they do on real snapshots."""
+"""What memory is for: the rules on stacks, lifetimes and freeing stacks, a user's own rules, and how they do on real
+snapshots.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def categories(*lives: tuple[list[tuple[str, str]], int, list[tuple[str, str]] |
 def test_by_stack_then_by_lifetime() -> None:
     adam = [("/x/site-packages/torch/optim/adam.py", "_multi_tensor_adam"), ("/a/train.py", "step")]
     forward = [("/a/model.py", "forward"), ("/x/torch/nn/modules/module.py", "_call_impl"), ("/a/train.py", "step")]
-    assert categories((forward, -1, None), (forward, 12, None), (forward, 13, None)) == ["activation", "temporary", "activation"]
+    assert categories((forward, -1, None), (forward, 12, None), (forward, 13, None)) == [
+        "activation",
+        "temporary",
+        "activation",
+    ]
     # A step's lists of temporaries live until it ends, its states longer.
     assert categories((adam, 600, None), (adam, 1001, None), (adam, -1, None)) == [
         "temporary",
@@ -52,7 +58,11 @@ def test_by_stack_then_by_lifetime() -> None:
 
 def test_what_backward_lets_go_was_an_activation() -> None:
     plain = [("/a/attention.py", "scores"), ("/a/train.py", "step")]
-    assert categories((plain, 40, BACKWARD), (plain, 40, plain), (plain, -1, None)) == ["activation", "unknown", "unknown"]
+    assert categories((plain, 40, BACKWARD), (plain, 40, plain), (plain, -1, None)) == [
+        "activation",
+        "unknown",
+        "unknown",
+    ]
     # Without stacks of frees a free shows its alloc's: backward's own gradients stay what they are.
     assert categories((BACKWARD, 40, BACKWARD)) == ["gradient"]
 
@@ -148,7 +158,10 @@ def test_own_lifetime_holds_for_own_rules_alone(tmp_path: Path) -> None:
         ("rule = 3", "rule: not a list of tables; write [[rule]]"),
         ("[[rule]]\nfile = 'x'", "rule 1: no category"),
         ("[[rule]]\ncategory = 'input'", "rule 1: neither file nor function: it would match every stack"),
-        ("[[rule]]\ncategory = 'weights'\nfile = 'x'", f"rule 1: category is 'weights'; it can be {', '.join(CATEGORIES)}"),
+        (
+            "[[rule]]\ncategory = 'weights'\nfile = 'x'",
+            f"rule 1: category is 'weights'; it can be {', '.join(CATEGORIES)}",
+        ),
         (
             "[[rule]]\ncategory = 'input'\nfile = 'x'\n[[rule]]\ncategory = 'input'\nfile = '('",
             "rule 2: file: missing ), unterminated",

@@ -1,4 +1,6 @@
-"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, outputs in the way; and the README's jobs."""
+"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, outputs in the way; and
+the README's jobs.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_each_kind_fails_by_its_name(preset: str, kind: str) -> None:
     failed = [c["rule"] for c in done.json["checks"] if not c["passed"]]
     assert done.code == 1 and f"fail-on {kind}" in failed
     assert set(failed) <= {f"fail-on {kind}", "fail-on oom"}
-    assert [c["rule"] for c in done.json["checks"]] == [f"fail-on {k}" for k in ("leak", "churn", "oom", "fragmentation")]
+    assert [c["rule"] for c in done.json["checks"]] == [
+        f"fail-on {k}" for k in ("leak", "churn", "oom", "fragmentation")
+    ]
     others = ",".join({"oom", "leak", "churn", "fragmentation"} - {rule.split()[1] for rule in failed})
     assert run("check", path, "--fail-on", others).code == 0
 
@@ -111,7 +115,11 @@ def test_rules_of_ones_own(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\ncategory = "input"\nfunction = "forward"\n')
     assert run("check", tiny(), "--max-peak", "1GiB", "--rules", rules).code == 0
-    for text in ("[[rule]\n", '[[rule]]\ncategory = "nonsense"\nfunction = "x"\n', '[[rule]]\ncategory = "input"\nfunction = "("\n'):
+    for text in (
+        "[[rule]\n",
+        '[[rule]]\ncategory = "nonsense"\nfunction = "x"\n',
+        '[[rule]]\ncategory = "input"\nfunction = "("\n',
+    ):
         rules.write_text(text)
         assert_refused(run("check", tiny(), "--max-peak", "1GiB", "--rules", rules), rules)
     assert_refused(run("check", tiny(), "--max-peak", "1GiB", "--rules", tmp_path / "none.toml"), "none.toml")
@@ -123,7 +131,9 @@ def test_what_would_be_written_over_is_refused_first(tmp_path: Path) -> None:
     before = snap.read_bytes()
     for option in ("--summary-md", "--junit"):
         assert_refused(run("check", snap, "--max-peak", "1GiB", option, snap), "the snapshot itself")
-        assert_refused(run("check", tiny(), "--baseline", snap, "--max-growth", "5%", option, snap), "the snapshot itself")
+        assert_refused(
+            run("check", tiny(), "--baseline", snap, "--max-growth", "5%", option, snap), "the snapshot itself"
+        )
         assert_refused(run("check", snap, "--max-peak", "1GiB", option, tmp_path), "is a directory")
     assert snap.read_bytes() == before
     both = tmp_path / "both"
@@ -133,7 +143,9 @@ def test_what_would_be_written_over_is_refused_first(tmp_path: Path) -> None:
 
 def test_standard_output_holds_one_thing() -> None:
     markdown = run("check", tiny(), "--max-peak", "1GiB", "--summary-md", "-")
-    assert markdown.code == 0 and markdown.out.startswith("## All 1 memory checks passed") and "ok  " not in markdown.out
+    assert (
+        markdown.code == 0 and markdown.out.startswith("## All 1 memory checks passed") and "ok  " not in markdown.out
+    )
     xml = run("check", tiny(), "--max-peak", "1MiB", "--junit", "-")
     assert xml.code == 1 and xml.out.startswith("<testsuites>")
     for more in (("--json",), ("--junit", "-")):
@@ -166,7 +178,9 @@ README = (corpus.ROOT / "README.md").read_text()
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_jobs_of_the_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their lines are indented as YAML wants it, and their commands are run as they stand, with limits that hold and that do not."""
+    """Their lines are indented as YAML wants it, and their commands are run as they stand, with limits that hold and
+    that do not.
+    """
     job = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[number]
     depth = 0
     for line in job.splitlines():
@@ -174,7 +188,9 @@ def test_the_jobs_of_the_readme(number: int, tmp_path: Path, monkeypatch: pytest
         assert "\t" not in line and line == line.rstrip() and indent % 2 == 0
         assert indent <= depth + 4 and re.match(r" *(- |[\w-]+:( |$)|[\w.]|--)", line), line
         depth = indent
-    assert re.search(r"upload-artifact@v\d+\n +if: \$\{\{ !cancelled\(\) \}\}|when: always", job), "kept also when the check fails"
+    assert re.search(r"upload-artifact@v\d+\n +if: \$\{\{ !cancelled\(\) \}\}|when: always", job), (
+        "kept also when the check fails"
+    )
     shutil.copy(tiny(), tmp_path / "snap.pickle")
     (tmp_path / "tests").mkdir()
     shutil.copy(tiny(), tmp_path / "tests" / "memory.pickle")

@@ -138,11 +138,14 @@ def test_matching_is_one_to_one_and_survives_a_shift(stacks: list, shift: int) -
 
     def shapes(recording: Recording, numbers: np.ndarray) -> dict[int, list]:
         return {
-            int(n): recording.frames[recording.stack(s)].select("filename", "name").rows() for s, n in enumerate(numbers)
+            int(n): recording.frames[recording.stack(s)].select("filename", "name").rows()
+            for s, n in enumerate(numbers)
         }
 
     assert shapes(before, result.before) == shapes(after, result.after)
-    assert (result.before == result.after).all()  # recorded in the same order, so that the same stack has the same number
+    assert (
+        result.before == result.after
+    ).all()  # recorded in the same order, so that the same stack has the same number
 
 
 def test_of_several_stacks_of_one_shape_the_nearest_lines_are_taken() -> None:

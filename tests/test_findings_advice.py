@@ -1,4 +1,6 @@
-"""Advice is given where its cause was planted, with the bytes that a count by hand gives, and not where the cause is missing."""
+"""Advice is given where its cause was planted, with the bytes that a count by hand gives, and not where the cause is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ def training(
     keep_gradients: bool = False, inside: tuple[tuple[str, str], ...] = (), settings: dict[str, Any] | None = None,
     output: int = 0, by: tuple[tuple[str, str], ...] = (),
 ) -> Script:  # fmt: skip
-    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its forward;
-    ``output``: what the function ``by`` gives."""
+    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its
+    forward; ``output``: what the function ``by`` gives.
+    """
     script = Script(settings or {})
     for _ in range(12):
         script.alloc("parameter", parameter * MIB, *WEIGHTS)
@@ -110,7 +113,9 @@ GIVEN: list[Case] = [
 
 
 @pytest.mark.parametrize(("rule", "make", "bytes_of"), GIVEN, ids=lambda value: value if isinstance(value, str) else "")
-def test_given_with_its_bytes(rule: str, make: Callable[[], Script], bytes_of: Callable[[Script], int], tmp_path: Path) -> None:
+def test_given_with_its_bytes(
+    rule: str, make: Callable[[], Script], bytes_of: Callable[[Script], int], tmp_path: Path
+) -> None:
     script = make()
     raw = script.raw()
     assert corpus.oracle.replay(raw)[0].peak_bytes == script.total(script.peak)
@@ -128,10 +133,16 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("checkpointing", lambda: training(activation=6, parameter=400)),
     ("accumulation", lambda: serving(activation=100)),
     ("accumulation", lambda: training(activation=6, parameter=400)),
-    ("mixed-precision", lambda: training(activation=100, inside=((TORCH + "amp/autocast_mode.py", "decorate_autocast"),))),
+    (
+        "mixed-precision",
+        lambda: training(activation=100, inside=((TORCH + "amp/autocast_mode.py", "decorate_autocast"),)),
+    ),
     ("mixed-precision", lambda: training(activation=6, parameter=400)),
     ("fused-attention", lambda: training(activation=100)),
-    ("fused-attention", lambda: training(activation=50, scores=60, inside=(("/env/flash_attn/api.py", "flash_attn_func"),))),
+    (
+        "fused-attention",
+        lambda: training(activation=50, scores=60, inside=(("/env/flash_attn/api.py", "flash_attn_func"),)),
+    ),
     ("fused-attention", lambda: training(activation=100, scores=3)),
     ("chunked-loss", lambda: training(activation=100, loss=30)),
     ("chunked-loss", lambda: serving(activation=50, loss=700)),
@@ -148,7 +159,10 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("elementwise", lambda: training(activation=50, output=60, by=SOFTMAX)),
     ("elementwise", lambda: training(activation=50, output=60, by=(("/app/functional.py", "relu"),))),
     ("elementwise", lambda: training(activation=100, output=3, by=RELU)),
-    ("elementwise", lambda: training(activation=50, output=60, by=RELU, inside=(("/tmp/torchinductor_me/ab/cab.py", "call"),))),
+    (
+        "elementwise",
+        lambda: training(activation=50, output=60, by=RELU, inside=(("/tmp/torchinductor_me/ab/cab.py", "call"),)),
+    ),
 ]
 
 
@@ -174,7 +188,10 @@ def test_allocator_settings_against_fragmentation() -> None:
     assert given["expandable-segments"].title.endswith("of what is reserved")
     assert given["expandable-segments"].link == oom.link
     assert "max-split-size" in given
-    for without in (planted("fragmentation", **{**SMALL, "oom": "none"}), planted("training", **{**SMALL, "expandable": True})):
+    for without in (
+        planted("fragmentation", **{**SMALL, "oom": "none"}),
+        planted("training", **{**SMALL, "expandable": True}),
+    ):
         assert not {"expandable-segments", "max-split-size"} & rules_of(without).keys()
 
 
@@ -234,13 +251,17 @@ def test_no_saving_is_more_than_there_was(snapshot_path: Path) -> None:
         if finding.kind != "advice":
             continue
         timeline, saves = snapshot.timeline(finding.device), finding.evidence["saves_at_most"]
-        most = {"allocated": timeline.peak_bytes, "reserved": int(timeline.reserved.max()), "": 0}[finding.evidence["memory"]]
+        most = {"allocated": timeline.peak_bytes, "reserved": int(timeline.reserved.max()), "": 0}[
+            finding.evidence["memory"]
+        ]
         assert 0 <= saves <= most
         assert link_of(finding, index[finding.device]).startswith("#view=")
 
 
 def test_scores_are_counted_with_their_softmax() -> None:
-    """Attention by hand makes the scores without a frame of their own: the function that calls the softmax made them."""
+    """Attention by hand makes the scores without a frame of their own: the function that calls the softmax made
+    them.
+    """
     snapshot = planted("oom")
     device = corpus.replayed(corpus.path_of("oom"))[0]
     live = [device.allocations[i] for i in device.live_at(device.peak_event)]
@@ -256,7 +277,13 @@ def pinned(requested: int, block: int) -> dict[str, Any]:
     for number in range(4):
         place = {"addr": (1 << 40) + number * block, "stream": 0, "time_us": number, "frames": []}
         events += [{"action": "segment_alloc", "size": block, **place}, {"action": "alloc", "size": requested, **place}]
-        held = {"address": place["addr"], "size": block, "requested_size": requested, "state": "active_allocated", "frames": []}
+        held = {
+            "address": place["addr"],
+            "size": block,
+            "requested_size": requested,
+            "state": "active_allocated",
+            "frames": [],
+        }
         segments.append(
             {"device": -1, "address": place["addr"], "total_size": block, "allocated_size": block, "active_size": block,
              "requested_size": requested, "stream": 0, "segment_type": "large", "blocks": [held]}

@@ -59,10 +59,14 @@ def test_planted(tmp_path: Path) -> None:
 
 def test_not_without_the_cause(tmp_path: Path) -> None:
     path = saved(samples.make("fragmentation", **{**SMALL_MODEL, "oom": "none"}), tmp_path)
-    assert [f for f in findings(snapreport.load(path)) if f.kind in ("fragmentation", "oom") and f.severity != "info"] == []
+    assert [
+        f for f in findings(snapreport.load(path)) if f.kind in ("fragmentation", "oom") and f.severity != "info"
+    ] == []
 
 
-@pytest.mark.parametrize("name", ["training", "small", "serving", "leak", "churn", "expandable", "oom", "compiled", "overlap"])
+@pytest.mark.parametrize(
+    "name", ["training", "small", "serving", "leak", "churn", "expandable", "oom", "compiled", "overlap"]
+)
 def test_ordinary_runs_have_none(name: str) -> None:
     assert [f for f in found(corpus.path_of(name)) if f.severity != "info"] == []
 
@@ -92,7 +96,8 @@ def test_growths_are_records(snapshot_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "expandable", "want"), [("2.12", True, True), ("2.12", False, False), ("2.1", True, True), ("2.1", False, None)]
+    ("layout", "expandable", "want"),
+    [("2.12", True, True), ("2.12", False, False), ("2.1", True, True), ("2.1", False, None)],
 )
 def test_whether_segments_were_expandable(layout: str, expandable: bool, want: bool | None, tmp_path: Path) -> None:
     """As recorded; an old recorder does not tell, but mapped ranges do."""

@@ -1,4 +1,6 @@
-"""Every finding says what it rests on, is plain data, and leads to a place of the page that shows it: to the very event."""
+"""Every finding says what it rests on, is plain data, and leads to a place of the page that shows it: to the very
+event.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ PLANTED = {
 }
 
 
-@pytest.fixture(params=[*PLANTED, *(n for n in ("pools", "expandable_oom_3gpu.pickle", "late") if n in (*corpus.names(), "pools"))])
+@pytest.fixture(
+    params=[*PLANTED, *(n for n in ("pools", "expandable_oom_3gpu.pickle", "late") if n in (*corpus.names(), "pools"))]
+)
 def anything(request: pytest.FixtureRequest) -> Path:
     if request.param not in PLANTED:
         return corpus.path_of(request.param)
@@ -128,7 +132,9 @@ def anything(request: pytest.FixtureRequest) -> Path:
 
 
 def test_every_moment_is_the_one_that_is_meant(anything: Path) -> None:
-    """``at`` is the event after which the state is as told: -1 before the first. An event off by one shows other bytes."""
+    """``at`` is the event after which the state is as told: -1 before the first. An event off by one shows other
+    bytes.
+    """
     _, found = told(anything)
     devices = corpus.replayed(anything)
     for finding in found:
@@ -160,7 +166,9 @@ def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
         assert device.events[first]["action"] == device.events[last]["action"] == "segment_alloc"
         assert first == finding.event > e["warm_event"]
     elif "bursts" in e:
-        stack = device.allocations[0].stack  # any; the one meant holds just the burst, and the next event is its first free
+        stack = device.allocations[
+            0
+        ].stack  # any; the one meant holds just the burst, and the next event is its first free
         held: dict[Any, int] = {}
         for i in device.live_at(at):
             stack = device.allocations[i].stack
@@ -212,7 +220,9 @@ def test_pieces_that_the_allocator_takes(asked: int, expandable: bool, piece: in
 
 
 def test_room_for_the_request_is_not_room_for_a_piece() -> None:
-    """38 MiB free do not hold the two pages of 20 MiB that a request for 32 MiB takes: no limit of the process is to blame."""
+    """38 MiB free do not hold the two pages of 20 MiB that a request for 32 MiB takes: no limit of the process is to
+    blame.
+    """
     few = Reach(own=8 * MIB, other_pool=0, other_stream=0, other_size=0, largest_own=6 * MIB, largest=6 * MIB)
     short = Shortage(32 * MIB, 38 * MIB, 900 * MIB, 890 * MIB, 2 * MIB, 0, 0, few, piece=40 * MIB)
     assert verdict(short) == "fragmentation"
@@ -222,7 +232,9 @@ def test_room_for_the_request_is_not_room_for_a_piece() -> None:
 def test_generated_requests_fail_for_want_of_a_piece() -> None:
     """As the generator's allocator has it: wherever a run ends for demand, the device did not have the piece."""
     for seed in range(6):
-        path = path_of("oom", layers=3, hidden=128, heads=4, sequence=64, memory=1 << 30, expandable=seed % 2 == 0, seed=seed)
+        path = path_of(
+            "oom", layers=3, hidden=128, heads=4, sequence=64, memory=1 << 30, expandable=seed % 2 == 0, seed=seed
+        )
         for finding in told(path)[1]:
             if finding.kind == "oom":
                 assert finding.evidence["device_free_bytes"] < finding.evidence["device_piece_bytes"]

@@ -1,4 +1,6 @@
-"""What is live at the end and was not before the trace: told as a fact, with its bytes, and never called a leak by itself."""
+"""What is live at the end and was not before the trace: told as a fact, with its bytes, and never called a leak by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ def script(events: int = 40) -> Script:
 def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
     (finding,) = told(script().raw(), tmp_path)
     assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "sure"
-    assert finding.title == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67 % parameter and 33 % unknown"
+    assert (
+        finding.title
+        == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67 % parameter and 33 % unknown"
+    )
     assert finding.evidence["places"] == [
         {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},
         {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
@@ -116,7 +121,11 @@ def test_real_ones(real_path: Path) -> None:
             held[a.stack] = held.get(a.stack, 0) + a.size
         top = max(held.values())
         frames = frames_text(snapshot, finding.stack)
-        tops = ["\n".join(f"{name} {file}:{line}" for file, line, name in stack) for stack, size in held.items() if size == top]
+        tops = [
+            "\n".join(f"{name} {file}:{line}" for file, line, name in stack)
+            for stack, size in held.items()
+            if size == top
+        ]
         assert frames in tops and finding.evidence["stacks"][0]["bytes"] == top
     if any(device.events for device in corpus.replayed(real_path).values()):
         assert run("check", str(real_path), "--fail-on", "leak").code == 0

@@ -66,7 +66,9 @@ def test_no_leak_is_told_where_there_is_none(preset: str, changes: dict) -> None
 def test_no_leak_is_told_in_real_snapshots(real_path: Path) -> None:
     """None of them spans steps enough to tell one."""
     snapshot = snapreport.load(real_path)
-    assert [f.title for d in snapshot.devices for f in leak_findings(snapshot, snapshot.timeline(d)) if f.severity != "info"] == []
+    assert [
+        f.title for d in snapshot.devices for f in leak_findings(snapshot, snapshot.timeline(d)) if f.severity != "info"
+    ] == []
 
 
 def test_the_staircase_is_what_a_plain_replay_gives() -> None:
@@ -95,12 +97,16 @@ def test_least_live_equals_counting_at_every_position(data: st.DataObject) -> No
     span = data.draw(st.integers(4, 30))
     lives = data.draw(
         st.lists(
-            st.tuples(st.integers(0, 3), st.integers(-1, span - 1), st.integers(1, span), st.integers(1, 9), st.booleans()),
+            st.tuples(
+                st.integers(0, 3), st.integers(-1, span - 1), st.integers(1, span), st.integers(1, 9), st.booleans()
+            ),
             min_size=1,
             max_size=12,
         )
     )
-    rows = [(s, z, a, min(a + length, span - 1) if ends and a + length < span else -1) for s, a, length, z, ends in lives]
+    rows = [
+        (s, z, a, min(a + length, span - 1) if ends and a + length < span else -1) for s, a, length, z, ends in lives
+    ]
     table = pl.DataFrame(rows, schema=["stack", "size", "alloc_event", "free_event"], orient="row")
     table = table.filter((pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("alloc_event")))
     bounds = np.unique([0, *data.draw(st.lists(st.integers(1, span), max_size=4)), span + 1])

@@ -1,4 +1,5 @@
-"""Every number that a finding holds is recomputed from the raw snapshot by brute force: on generated snapshots and on real ones.
+"""Every number that a finding holds is recomputed from the raw snapshot by brute force: on generated snapshots and on
+real ones.
 
 A number that is not recomputed fails here by its name, so that a new one cannot be forgotten.
 """
@@ -68,7 +69,9 @@ def recomputed(told: Any, want: Any, path: str) -> set[str]:
 
 
 def rows(told: list[Row], want: list[Row], path: str) -> set[str]:
-    """Rows of the greatest: those told are among all there are, and as great as the greatest of these. Equal ones in any order."""
+    """Rows of the greatest: those told are among all there are, and as great as the greatest of these. Equal ones in
+    any order.
+    """
     assert len(told) == min(len(want), MOST.get(path, len(want))), path
     identity = next(key for key in IDENTITIES if key in told[0])
     by = next(key for key in SORTED_BY if key in told[0])
@@ -109,8 +112,16 @@ def test_all_kinds_and_all_exceptions_occur() -> None:
     names = set().union(*(check(path) for path in (*some, path_of("leak", leak=0, cycles=3))))
     kinds = {name.split(".")[0] for name in names}
     assert kinds == {"peak", "oom", "fragmentation", "leak", "kept", "churn", "advice"}
-    assert {"leak.evidence.staircase[]", "leak.evidence.burst_bytes", "peak.evidence.stacks[].peak_without_bytes"} <= names
-    assert {"oom.evidence.pinning_stacks[].free_bytes", "churn.link.x[]", "fragmentation.evidence.segments[].free"} <= names
+    assert {
+        "leak.evidence.staircase[]",
+        "leak.evidence.burst_bytes",
+        "peak.evidence.stacks[].peak_without_bytes",
+    } <= names
+    assert {
+        "oom.evidence.pinning_stacks[].free_bytes",
+        "churn.link.x[]",
+        "fragmentation.evidence.segments[].free",
+    } <= names
 
 
 def test_findings_that_the_oracle_has_are_told(snapshot_path: Path) -> None:
@@ -123,4 +134,6 @@ def test_findings_that_the_oracle_has_are_told(snapshot_path: Path) -> None:
         assert kinds.count("kept") == (findings_oracle.kept(device, 0, None) is not None)
         if number >= 0 and device.events and device.allocations:
             assert kinds.count("fragmentation") == (room_oracle.fragmentation(found.room(number)) is not None)
-        assert kinds.count("churn") == (findings_oracle.churn(device, found.bounds(number)) is not None) or not found.bounds(number)
+        assert kinds.count("churn") == (
+            findings_oracle.churn(device, found.bounds(number)) is not None
+        ) or not found.bounds(number)

@@ -41,7 +41,9 @@ def holes(segments: list[allocator_oracle.Segment], event: dict[str, Any]) -> di
     total = {"own": 0, "stream": 0, "pool": 0, "size": 0, "largest": 0, "pending": 0}
     for segment in segments:
         is_small = (
-            segment.size == 2 * MIB if not segment.expandable else all(b[1] <= MIB for b in segment.blocks if b[3] != "free")
+            segment.size == 2 * MIB
+            if not segment.expandable
+            else all(b[1] <= MIB for b in segment.blocks if b[3] != "free")
         )
         for _, size, _, state in segment.blocks:
             if state == "pending free":
@@ -71,7 +73,11 @@ def assert_numbers(finding: Any, trace: list[dict[str, Any]], settings: dict[str
     assert e["allocated_bytes"] == sum(b[2] for s in now for b in s.blocks if b[3] != "free")
     assert (e["rounding_bytes"], e["wholly_free_bytes"]) == (parts[-1][0], parts[-1][2])
     assert e["own_hole_bytes"] == want["own"] and e["largest_own_hole_bytes"] == want["largest"]
-    assert (e["other_stream_bytes"], e["other_pool_bytes"], e["other_size_bytes"]) == (want["stream"], want["pool"], want["size"])
+    assert (e["other_stream_bytes"], e["other_pool_bytes"], e["other_size_bytes"]) == (
+        want["stream"],
+        want["pool"],
+        want["size"],
+    )
     assert e["pending_free_bytes"] == want["pending"]
     assert e["unused_bytes"] == e["rounding_bytes"] + want["own"] + want["stream"] + want["pool"] + want["size"]
     assert sum(row["bytes"] for row in e["categories"]) == e["allocated_bytes"]

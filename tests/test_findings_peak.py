@@ -35,7 +35,9 @@ def test_modules_are_found_where_a_model_runs() -> None:
 
 
 def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
-    """C++ frames between a forward and the machinery that calls it change nothing; a forward that none calls is no module."""
+    """C++ frames between a forward and the machinery that calls it change nothing; a forward that none calls is no
+    module.
+    """
     module = "/x/site-packages/torch/nn/modules/module.py"
     call = {"filename": module, "line": 1751, "name": "_call_impl"}
     noise = {"filename": "", "line": 0, "name": "_PyEval_EvalFrameDefault"}
@@ -45,7 +47,10 @@ def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
         {"filename": "/a/functions.py", "line": 5, "name": "forward"},
         {"filename": "/a/train.py", "line": 1, "name": "main"},
     ]  # fmt: skip
-    raw = {"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "size": 5, "stream": 0, "frames": stack}]]}
+    raw = {
+        "segments": [],
+        "device_traces": [[{"action": "alloc", "addr": 512, "size": 5, "stream": 0, "frames": stack}]],
+    }
     snapshot = load(raw, 4)
     stacks = snapshot.allocations(0)["stack"].to_list()
     assert ModulePaths(snapshot.recording).of([*stacks, 0]) == ["model.py:42 › linear.py:7", ""]
@@ -56,8 +61,16 @@ def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
     [
         ("training", "sure", None),
         ("truncated", "likely", "The trace overflowed: its oldest events are lost."),
-        ("tiny_expandable_2gpu.pickle", "guess", "No allocation or free was recorded: an earlier peak would not be seen."),
-        ("torch20_history_blocks.pickle", "guess", "No allocation or free was recorded: an earlier peak would not be seen."),
+        (
+            "tiny_expandable_2gpu.pickle",
+            "guess",
+            "No allocation or free was recorded: an earlier peak would not be seen.",
+        ),
+        (
+            "torch20_history_blocks.pickle",
+            "guess",
+            "No allocation or free was recorded: an earlier peak would not be seen.",
+        ),
         ("trimmed_inconsistent.pickle", "likely", "The replay differs from the final blocks by 384 MiB."),
         (
             "synthetic_overlapping.pickle",
@@ -77,7 +90,9 @@ def test_says_what_it_cannot_know(name: str, confidence: str, words: str | None)
 @settings(max_examples=50, phases=[Phase.explicit, Phase.generate])
 @given(strategies.snapshots, strategies.protocols)
 def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) -> None:
-    """However contradictory: findings come, are plain JSON and in order; each names a device and a position that there are."""
+    """However contradictory: findings come, are plain JSON and in order; each names a device and a position that there
+    are.
+    """
     loaded = load(snapshot, protocol)
     found = findings(loaded)
     json.dumps([f.to_json() for f in found], allow_nan=False)
@@ -88,7 +103,9 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
         assert f.event is None or -1 <= f.event < len(loaded.events(f.device))
         parts = loaded.timeline(f.device).fragmentation
         timeline = loaded.timeline(f.device)
-        assert (parts.rounding + parts.inactive_split + parts.wholly_free == timeline.reserved - timeline.allocated).all()
+        assert (
+            parts.rounding + parts.inactive_split + parts.wholly_free == timeline.reserved - timeline.allocated
+        ).all()
 
 
 def test_history_is_any_allocation_or_free_recorded(snapshot_path: Path) -> None:

@@ -62,12 +62,22 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
     """What sentences say besides the evidence."""
     device = found.devices[finding.device]
     framed = sum(a.size for a in held_oracle.live_at(device, device.peak_event) if a.stack)
-    numbers: list[float] = [len(device.events), framed, abs(device.reconciliation_bytes), len(e.get("events", ())), *e.get("asked", ())]
+    numbers: list[float] = [
+        len(device.events),
+        framed,
+        abs(device.reconciliation_bytes),
+        len(e.get("events", ())),
+        *e.get("asked", ()),
+    ]
     if finding.kind == "peak":
         numbers.append(e["peak_event"] - e["last_stretch"]["from_event"])
     elif finding.kind == "oom" and "asked_bytes" in e:
         holes = [e[f"{name}_bytes"] for name in ("own_hole", "other_stream", "other_pool", "other_size")]
-        numbers += [sum(holes), sum(holes[1:]), e["asked_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"]]
+        numbers += [
+            sum(holes),
+            sum(holes[1:]),
+            e["asked_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"],
+        ]
     elif finding.kind == "oom":
         numbers += [len(e["events"])]
     elif "staircase" in e:
@@ -75,7 +85,9 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
         every = sum(leak["bytes_per_step"] for leak in leaks if "bytes_per_step" in leak)
         numbers += [every, (e["device_limit"] - device.peak_bytes) // max(1, every)]
     elif "bursts" in e:
-        bursts, total = findings_oracle.bursts_of(device, found.stacks[finding.stack or 0], found.bounds(finding.device) or [])
+        bursts, total = findings_oracle.bursts_of(
+            device, found.stacks[finding.stack or 0], found.bounds(finding.device) or []
+        )
         numbers += [max(burst["steps"] for burst in bursts), sum(burst["bytes"] for burst in bursts) * 1e9 / total]
     elif finding.kind == "churn":
         numbers += churned(found, finding, e)
@@ -137,7 +149,9 @@ def check(path: Path) -> int:
         want = found.expected(finding)
         e = want["evidence"]
         numbers = [n for _, n in numeric(want, "")] + more_numbers(found, finding, e)
-        known = {size_words(int(n)) for n in numbers} | {f"{int(n):,}" for n in numbers} | {f"{int(n):,}×" for n in numbers}
+        known = (
+            {size_words(int(n)) for n in numbers} | {f"{int(n):,}" for n in numbers} | {f"{int(n):,}×" for n in numbers}
+        )
         shared = [whole for whole in wholes(found, finding, e) if whole]
         known |= {share_words(n, whole) for n in numbers for whole in shared}
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers}
@@ -164,7 +178,14 @@ def test_every_number_told_of_planted_causes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "words"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (1_048_576, "1.00 MiB"), (12_426_629_128, "11.6 GiB"), (1_029_235_712, "982 MiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (1_048_576, "1.00 MiB"),
+        (12_426_629_128, "11.6 GiB"),
+        (1_029_235_712, "982 MiB"),
+    ],
 )
 def test_words(size: int, words: str) -> None:
     assert size_words(size) == words
@@ -173,4 +194,13 @@ def test_words(size: int, words: str) -> None:
 def test_numbers_are_found_in_words() -> None:
     """What this file would pass over must be little: the pattern finds sizes, counts, shares and times."""
     text = "1,024 B in 3 of 12.5 MiB (<0.1 %), 2× 48.0 ms at event 3,485: 57 % of cuda:1"
-    assert TOKEN.findall(CONSTANTS.sub("", text)) == ["1,024 B", "3", "12.5 MiB", "<0.1 %", "2×", "48.0 ms", "3,485", "57 %"]
+    assert TOKEN.findall(CONSTANTS.sub("", text)) == [
+        "1,024 B",
+        "3",
+        "12.5 MiB",
+        "<0.1 %",
+        "2×",
+        "48.0 ms",
+        "3,485",
+        "57 %",
+    ]

@@ -114,7 +114,9 @@ def test_persistent_ids(tmp_path: Path) -> None:
 
 
 def test_memo_index_that_would_fill_the_memory(tmp_path: Path) -> None:
-    """``LONG_BINPUT 2**31-1`` makes the C unpickler ask for 32 GiB of memo; eleven bytes must not cost a machine that."""
+    """``LONG_BINPUT 2**31-1`` makes the C unpickler ask for 32 GiB of memo; eleven bytes must not cost a machine
+    that.
+    """
     path = tmp_path / "memo.pickle"
     path.write_bytes(b"\x80\x02]r" + struct.pack("<I", 2**31 - 1) + b".")
     assert_refused(process("stats", path, limit=6 * GIGABYTE), path.name)

@@ -162,7 +162,9 @@ def test_stored_tiles_of_several_files(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_stored_tiles_equal_the_slow_ones(report_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large snapshot stores its coarsest level, merged by taller rows than the page's own: the same spans, row by row."""
+    """A large snapshot stores its coarsest level, merged by taller rows than the page's own: the same spans, row by
+    row.
+    """
     path = corpus.path_of("large")
     report = Report(report_of(path).read_text(encoding="utf-8"))
     info, tiles = report.manifest["devices"][0], report.tiles(0)

@@ -151,7 +151,7 @@ def test_real_snapshots_reconcile(real_path: Path) -> None:
 def test_stats_table_for_people() -> None:
     run = process("stats", corpus.path_of("small"))
     assert run.code == 0 and not run.err
-    assert "peak" in run.out.lower() and "GiB" in run.out or "MiB" in run.out
+    assert ("peak" in run.out.lower() and "GiB" in run.out) or "MiB" in run.out
 
 
 @example(trace(("alloc", 2**64 - 1, 2**40), ("free_completed", 2**64 - 1, 2**40)))

@@ -127,7 +127,9 @@ def trees(draw: st.DrawFn, depth: int = 3) -> tuple[Any, str]:
         return ("", Text((word.lower().replace("\\", "/"),))), quoted(word)
     if kind == "range":
         low, high = sorted((draw(NUMBERS), draw(NUMBERS)))
-        field = draw(st.sampled_from(["size", "event", "time", "live", "line", "stack", "step", "stream", "addr", "device"]))
+        field = draw(
+            st.sampled_from(["size", "event", "time", "live", "line", "stack", "step", "stream", "addr", "device"])
+        )
         text, test = draw(st.sampled_from([
             (f":{low}..{high}", Range(low, high)), (f":{low}..", Range(low, None)), (f":..{high}", Range(None, high)),
             (f":{low}", Range(low, low)), (f">={low}", Range(low, None)), (f">{low}", Range(low + 1, None)),
@@ -233,7 +235,11 @@ def test_stats_of_a_query() -> None:
     assert run.code == 0
     device = run.json["snapshots"][0]["devices"][0]
     matches = device["matches"]
-    assert run.json["schema"] == "snapreport-stats/1" and run.json["query"] == "size>1MiB" and device["allocations"] == len(place.rows)
+    assert (
+        run.json["schema"] == "snapreport-stats/1"
+        and run.json["query"] == "size>1MiB"
+        and device["allocations"] == len(place.rows)
+    )
     assert (matches["count"], matches["bytes"]) == (len(want), sum(r.a.size for r in want))
     assert (matches["count_at_peak"], matches["bytes_at_peak"]) == (len(live), sum(r.a.size for r in live))
     held: dict[int, list[int]] = {}
@@ -251,7 +257,10 @@ def test_stats_of_a_query() -> None:
 def test_what_cannot_match_says_why() -> None:
     told = in_process("stats", corpus.path_of("no-times"), "--query", "time>1s OR live:oom").out
     assert "without times" in told and "no allocation failed" in told
-    assert "no step of this device has such a number" in in_process("stats", corpus.path_of("training"), "--query", "step:9999").out
+    assert (
+        "no step of this device has such a number"
+        in in_process("stats", corpus.path_of("training"), "--query", "step:9999").out
+    )
     told = in_process("stats", corpus.path_of("overlap"), "--query", "step:1").out
     assert "no steps are known on this device" in told
     told = in_process("stats", corpus.path_of("training"), "--query", "step:nowhere").out

@@ -41,7 +41,9 @@ def quoted(folder: Path, *rows: tuple[str, int, str]) -> dict[str, dict[int, str
 
 def test_three_lines_on_either_side(tmp_path: Path) -> None:
     written(tmp_path, "gpt/model.py")
-    found = quoted(tmp_path, ("/app/gpt/model.py", 10, "f"), ("/app/gpt/model.py", 12, "g"), ("/app/gpt/model.py", 1, "h"))
+    found = quoted(
+        tmp_path, ("/app/gpt/model.py", 10, "f"), ("/app/gpt/model.py", 12, "g"), ("/app/gpt/model.py", 1, "h")
+    )
     assert found == {
         "/app/gpt/model.py": {n: f"line {n} of gpt/model.py" for n in [1, 2, 3, 4, *range(7, 16)]},
     }
@@ -67,7 +69,9 @@ def test_a_line_past_the_end_is_another_file(tmp_path: Path) -> None:
     assert quoted(tmp_path, ("/app/gpt/model.py", 9, "f")) == {}
 
 
-@pytest.mark.parametrize("name", ["", "??", "<string>", "/", "..", "../..", "/app/../gpt/secret.py", "../gpt/secret.py", "\\\\", "."])
+@pytest.mark.parametrize(
+    "name", ["", "??", "<string>", "/", "..", "../..", "/app/../gpt/secret.py", "../gpt/secret.py", "\\\\", "."]
+)
 def test_what_names_no_file(name: str, tmp_path: Path) -> None:
     written(tmp_path, "in/gpt/secret.py")
     written(tmp_path, "gpt/secret.py")
@@ -75,7 +79,9 @@ def test_what_names_no_file(name: str, tmp_path: Path) -> None:
 
 
 def test_never_from_outside(tmp_path: Path) -> None:
-    """Links that lead out of the folder are not followed, neither to files nor to folders; those that stay inside are."""
+    """Links that lead out of the folder are not followed, neither to files nor to folders; those that stay inside
+    are.
+    """
     inside, outside = tmp_path / "in", tmp_path / "out"
     secret = written(outside, "gpt/secret.py")
     own = written(inside, "gpt/own.py")
@@ -84,9 +90,14 @@ def test_never_from_outside(tmp_path: Path) -> None:
     os.symlink("../../out/gpt/secret.py", inside / "gpt" / "relative.py")
     os.symlink(own, inside / "gpt" / "alias.py")
     os.symlink("loop.py", inside / "gpt" / "loop.py")
-    rows = [(f"/app/{place}", 5, "f") for place in ("gpt/secret.py", "linked/secret.py", "gpt/relative.py", "gpt/loop.py")]
+    rows = [
+        (f"/app/{place}", 5, "f") for place in ("gpt/secret.py", "linked/secret.py", "gpt/relative.py", "gpt/loop.py")
+    ]
     assert quoted(inside, *rows) == {}
-    assert list(quoted(inside, ("/app/gpt/alias.py", 5, "f"), ("/app/gpt/own.py", 5, "f"))) == ["/app/gpt/alias.py", "/app/gpt/own.py"]
+    assert list(quoted(inside, ("/app/gpt/alias.py", 5, "f"), ("/app/gpt/own.py", 5, "f"))) == [
+        "/app/gpt/alias.py",
+        "/app/gpt/own.py",
+    ]
     # The folder itself may be a link: what it leads to was asked for.
     os.symlink(inside, tmp_path / "shortcut")
     assert quoted(tmp_path / "shortcut", ("/app/gpt/own.py", 5, "f"))
@@ -112,7 +123,9 @@ def test_only_text_and_only_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def snapshot_with(tmp_path: Path, name: str) -> Path:
     stack = [{"filename": name, "line": 5, "name": "f"}]
-    trace: list[dict[str, Any]] = [{"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 1, "frames": stack}]
+    trace: list[dict[str, Any]] = [
+        {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 1, "frames": stack}
+    ]
     path = tmp_path / "made.pickle"
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
     return path
@@ -134,7 +147,9 @@ def test_the_report_holds_them_and_says_so(tmp_path: Path) -> None:
 def test_never_by_default_and_first_to_go(tmp_path: Path) -> None:
     # Text that does not compress, so that there is something to win.
     (tmp_path / "src" / "gpt").mkdir(parents=True)
-    (tmp_path / "src" / "gpt" / "model.py").write_text("\n".join(random.Random(n).randbytes(200).hex() for n in range(12)))
+    (tmp_path / "src" / "gpt" / "model.py").write_text(
+        "\n".join(random.Random(n).randbytes(200).hex() for n in range(12))
+    )
     path, report = snapshot_with(tmp_path, "/app/gpt/model.py"), tmp_path / "r.html"
     size = snapreport.write_report(snapreport.load(path), report)
     plain = decoder.Report(report.read_text(encoding="utf-8"))

@@ -60,10 +60,16 @@ def test_an_oom_without_scripts(name: str, report_of: Callable[..., Path], open_
     trace = raw["device_traces"][0]
     (number,) = [i for i, event in enumerate(trace) if event["action"] == "oom"]
     device = corpus.replayed(path)[0]
-    assert f"ran out of memory at event {count_text(number)}: asked for {bytes_text(trace[number]['size'])}" in text  # how much, when
+    assert (
+        f"ran out of memory at event {count_text(number)}: asked for {bytes_text(trace[number]['size'])}" in text
+    )  # how much, when
     assert bytes_text(device.peak_bytes) in text
     assert f"at event {count_text(device.peak_event)}" in text
-    own = next(f["name"] for f in trace[number]["frames"] if "/site-packages/" not in f["filename"] and f["filename"].endswith(".py"))
+    own = next(
+        f["name"]
+        for f in trace[number]["frames"]
+        if "/site-packages/" not in f["filename"] and f["filename"].endswith(".py")
+    )
     assert f"The request came from {own}" in text  # who
     assert {"demand": "more than there was in any form", "fragmentation": ": fragmentation"}[name] in text  # why
     assert re.search(r"saves at most [\d.]+ [KMG]iB", text)  # what next
@@ -82,7 +88,9 @@ def test_every_finding_has_a_card(snapshot_path: Path, report_of: Callable[..., 
             assert " ".join(line.split()) in text
     links = [attrs["href"] for tag, attrs in reader.tags if tag == "a" and attrs.get("class") == "show"]
     assert len(links) >= len(found) and all(link.startswith("#view=") for link in links)
-    assert all(attrs["href"].startswith(("#", "https://")) for tag, attrs in reader.tags if tag == "a" and "href" in attrs)
+    assert all(
+        attrs["href"].startswith(("#", "https://")) for tag, attrs in reader.tags if tag == "a" and "href" in attrs
+    )
 
 
 def test_hostile_names_stay_text(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
@@ -113,7 +121,9 @@ def test_titles_name_the_file_where_there_are_several(report_of: Callable[..., P
 
 
 def test_the_same_advice_for_several_devices_is_one(report_of: Callable[..., Path]) -> None:
-    """Told for the device that it saves most on, with what it saves on the others; what names no device in its title says which."""
+    """Told for the device that it saves most on, with what it saves on the others; what names no device in its title
+    says which.
+    """
     path = path_of("multi-gpu", steps=2, layers=2, hidden=128, heads=4, sequence=64, devices=3, memory=4 << 30)
     found = [f for f in findings(snapreport.load(path)) if f.kind == "advice"]
     of_rule: dict[str, list[Any]] = {}
@@ -125,4 +135,6 @@ def test_the_same_advice_for_several_devices_is_one(report_of: Callable[..., Pat
         assert text.count(greatest.title.split(":")[0]) == 1
         assert f"Advice, cuda:{greatest.device} {greatest.title}" in text
         told = [f"cuda:{f.device} (at most {bytes_text(f.bytes)})" for f in others]
-        assert not others or f"The same holds for {', '.join(told[:-1]) + ' and ' * (len(told) > 1) + told[-1]}." in text
+        assert (
+            not others or f"The same holds for {', '.join(told[:-1]) + ' and ' * (len(told) > 1) + told[-1]}." in text
+        )

@@ -1,4 +1,6 @@
-"""What the peak is made of stands in the static summary and in a ticket's Markdown: by category, function and module path."""
+"""What the peak is made of stands in the static summary and in a ticket's Markdown: by category, function and module
+path.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_every_row(snapshot_path: Path) -> None:
             rows = parts[key].rows
             named = [row for row in rows if row[2] != "others"]
             want = [*greatest[:5], *[total - sum(greatest[:5])] * (total > sum(greatest[:5]))]
-            assert [(size, share) for size, share, _ in rows] == [(size_words(s), share_words(s, device.peak_bytes)) for s in want]
+            assert [(size, share) for size, share, _ in rows] == [
+                (size_words(s), share_words(s, device.peak_bytes)) for s in want
+            ]
             assert len(named) == min(5, len(greatest))
             for size, _, name in named:
                 assert size_words(held[name]) == size
@@ -74,7 +78,11 @@ def test_the_page_says_it_with_scripts_off(report_of: Callable[..., Path], open_
     path = path_of("training", steps=2)
     opened = open_report(report_of(path), java_script_enabled=False)
     tables = opened.page.locator(".device .by table")
-    assert [t.split("\n")[0].split(",")[0] for t in tables.all_inner_texts()] == ["By category", "By function", "By module path"]
+    assert [t.split("\n")[0].split(",")[0] for t in tables.all_inner_texts()] == [
+        "By category",
+        "By function",
+        "By module path",
+    ]
     assert all(tables.nth(i).is_visible() for i in range(3))
     assert HONEST in opened.page.locator(".legend").inner_text()
     assert "model.py:178 › model.py:124" in tables.nth(2).inner_text()
@@ -94,7 +102,9 @@ def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_rep
     wide = "[...document.querySelectorAll('.by table')].filter(t => t.scrollWidth > t.parentElement.clientWidth + 1).length"
     assert opened.page.evaluate(wide) == 0
     if width == 360:
-        lefts = opened.page.evaluate("[...document.querySelectorAll('.by table')].map(t => t.getBoundingClientRect().left)")
+        lefts = opened.page.evaluate(
+            "[...document.querySelectorAll('.by table')].map(t => t.getBoundingClientRect().left)"
+        )
         assert len(set(lefts)) == 1, "below each other"
 
 
@@ -102,7 +112,11 @@ def test_a_ticket_says_it(snapshot_path: Path) -> None:
     text = run("stats", "--markdown", str(snapshot_path)).out
     for card in cards(snapshot_path).values():
         for part in card.parts:
-            line = next(line for line in text.splitlines() if line.startswith(f"- {part.title}: {part.rows[0][0]} ({part.rows[0][1]})"))
+            line = next(
+                line
+                for line in text.splitlines()
+                if line.startswith(f"- {part.title}: {part.rows[0][0]} ({part.rows[0][1]})")
+            )
             assert (HONEST in line) == (part.key == "module")
             assert len(re.findall(r"B \(", line)) == min(3, len(part.rows))
 
@@ -121,4 +135,6 @@ def test_a_final_state_is_no_peak() -> None:
     assert "held 11.0 GiB when the snapshot was taken" in summary.headline[0]
     (card,) = summary.cards
     assert not card.preview and card.doubts == ["Recorded without history: only the final state is known."]
-    assert card.peak == ["All of it is parameter, made by allocate pytorch_backend.py, with no module's forward in its frames."]
+    assert card.peak == [
+        "All of it is parameter, made by allocate pytorch_backend.py, with no module's forward in its frames."
+    ]

@@ -54,7 +54,9 @@ def test_segment_summary(viz: Any, snapshot_path: Path) -> None:
 
 
 def test_final_blocks(viz: Any, snapshot_path: Path) -> None:
-    """The active blocks that ``memory`` folds for a flame graph are the sizes that live at the end, stream by stream."""
+    """The active blocks that ``memory`` folds for a flame graph are the sizes that live at the end, stream by
+    stream.
+    """
     raw = snapshot_of(snapshot_path)
     loaded = snapreport.load(snapshot_path)
     if any(d["reconciliation_bytes"] for d in loaded.stats()["devices"]):

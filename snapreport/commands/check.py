@@ -38,7 +38,7 @@ class GrowthType(click.ParamType):
             return Growth(share=float(percent[1]) / 100)
         size = parse_size(value)
         # A bare number could be meant as either.
-        if size is None or re.fullmatch(r"[\s0-9.]*", value) and size != 0:
+        if size is None or (re.fullmatch(r"[\s0-9.]*", value) and size != 0):
             self.fail(f"{value!r} is neither a percentage nor a size; try 5% or 512MiB", param, ctx)
         return Growth(size=size)
 
@@ -62,15 +62,34 @@ class KindsType(click.ParamType):
 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
-@click.option("--max-peak", metavar="SIZE", type=SizeType(), help="The most that may be allocated at any moment, e.g. 30GiB.")
+@click.option(
+    "--max-peak", metavar="SIZE", type=SizeType(), help="The most that may be allocated at any moment, e.g. 30GiB."
+)
 @click.option("--max-reserved", metavar="SIZE", type=SizeType(), help="The most that may be reserved at any moment.")
 @click.option("--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with.")
-@click.option("--max-growth", metavar="SIZE|%", type=GrowthType(), help="How much more than the baseline's a peak may be, e.g. 5%.")
-@click.option("--fail-on", metavar="KINDS", type=KindsType(), help=f"Findings that fail the check: {', '.join(KINDS)}; with commas.")
-@click.option("--summary-md", metavar="FILE", type=click.Path(), help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.")
+@click.option(
+    "--max-growth",
+    metavar="SIZE|%",
+    type=GrowthType(),
+    help="How much more than the baseline's a peak may be, e.g. 5%.",
+)
+@click.option(
+    "--fail-on",
+    metavar="KINDS",
+    type=KindsType(),
+    help=f"Findings that fail the check: {', '.join(KINDS)}; with commas.",
+)
+@click.option(
+    "--summary-md",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.",
+)
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
-@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+@click.option(
+    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
+)
 def check(
     snaps: tuple[str, ...],
     max_peak: int | None,
@@ -86,7 +105,8 @@ def check(
     """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 for bad usage or input."""
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
-    from snapreport.findings.gate import Rules, check as run_check
+    from snapreport.findings.gate import Rules
+    from snapreport.findings.gate import check as run_check
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text
 
     _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])

@@ -26,7 +26,8 @@ def diff(snaps: tuple[str, ...], output: str | None, title: str | None, as_json:
         check_output(output, snaps)
     with progress.shown():
         snapshots = load_all(snaps)
-        from snapreport.findings.diff import diff as compare, diff_json
+        from snapreport.findings.diff import diff as compare
+        from snapreport.findings.diff import diff_json
         from snapreport.findings.series import series
         from snapreport.report.diff_text import diff_text, series_text
 

@@ -1,4 +1,6 @@
-"""What several commands share: sizes and percents as arguments, reading snapshots, writing where a reader may go away."""
+"""What several commands share: sizes and percents as arguments, reading snapshots, writing where a reader may go
+away.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
 
 BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
-_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "t": 1000**4, "ti": 1024**4}
+_SIZE_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "ki": 1024,
+    "mi": 1024**2,
+    "gi": 1024**3,
+    "t": 1000**4,
+    "ti": 1024**4,
+}
 
 
 class SizeType(click.ParamType):
@@ -55,8 +67,9 @@ def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
 
 
 def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, in_place: bool = False) -> None:
-    """Refuse before the work what would be refused after it. ``what``: what is to be written; ``in_place``: into a file that
-    is there, instead of a new one that takes its place."""
+    """Refuse before the work what would be refused after it. ``what``: what is to be written; ``in_place``: into a file
+    that is there, instead of a new one that takes its place.
+    """
     if output == "-":
         return
     path = Path(output)
@@ -65,7 +78,9 @@ def check_output(output: str, snaps: Sequence[str], what: str = "the report", *,
             raise SnapshotError(f"{output}: cannot write {what}: is a directory")
         if not path.parent.is_dir():
             raise SnapshotError(f"{output}: cannot write {what}: no such directory")
-        if any(path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)):
+        if any(
+            path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)
+        ):
             raise SnapshotError(f"{output}: cannot write {what}: this is the snapshot itself")
         target = path if path.exists() and (in_place or not path.is_file()) else path.resolve().parent
         if not os.access(target, os.W_OK):

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
 @click.option("--markdown", is_flag=True, help="Print what a ticket needs as Markdown: numbers, findings, top stacks.")
-@click.option("--query", metavar="TEXT", help="Tell about the allocations that match, e.g. 'size>1MiB live:peak -file:optim'.")
-@click.option("--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones.")
+@click.option(
+    "--query", metavar="TEXT", help="Tell about the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
+)
+@click.option(
+    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
+)
 def stats(snaps: tuple[str, ...], as_json: bool, markdown: bool, query: str | None, rules: str | None) -> None:
     """Print a snapshot's numbers, as a table, as JSON or as Markdown."""
     if markdown and (as_json or query is not None):
@@ -58,5 +62,7 @@ def _with_findings(snapshot: Snapshot, query: str | None) -> dict[str, Any]:
     from snapreport.findings.run import findings
 
     file, found = snapshot.stats(query), findings(snapshot)
-    devices = [{**entry, "findings": [f.to_json() for f in found if f.device == entry["device"]]} for entry in file["devices"]]
+    devices = [
+        {**entry, "findings": [f.to_json() for f in found if f.device == entry["device"]]} for entry in file["devices"]
+    ]
     return {**file, "devices": devices}

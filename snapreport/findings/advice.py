@@ -46,7 +46,9 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
             },
             basis=basis_of(timeline),
             confidence=advice.confidence,
-            link=dict(advice.link) if advice.link else {"view": "flame", "at": timeline.peak_event, "query": advice.query},
+            link=dict(advice.link)
+            if advice.link
+            else {"view": "flame", "at": timeline.peak_event, "query": advice.query},
         )
         for advice in sorted(given, key=lambda advice: (-advice.bytes, advice.rule))
     ]

@@ -15,7 +15,16 @@ PINNED_SHARE = 0.2
 
 
 def _expandable(seen: Seen) -> Advice | None:
-    finding = next((f for f in seen.findings if f.kind in ("oom", "fragmentation") and f.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed") and f.severity != "info"), None)
+    finding = next(
+        (
+            f
+            for f in seen.findings
+            if f.kind in ("oom", "fragmentation")
+            and f.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed")
+            and f.severity != "info"
+        ),
+        None,
+    )
     if finding is None or seen.snapshot.recording.settings.get("expandable_segments") is True:
         return None
     size = int(finding.evidence.get("own_hole_bytes") or finding.evidence.get("usable_hole_bytes") or 0)
@@ -89,7 +98,9 @@ def _empty_cache(seen: Seen) -> Advice | None:
 
 
 def _pinned(seen: Seen) -> Advice | None:
-    """Pinned buffers take a power of two each, whatever their size: ATen/core/CachingHostAllocator.h of PyTorch 2.13."""
+    """Pinned buffers take a power of two each, whatever their size: ATen/core/CachingHostAllocator.h of PyTorch
+    2.13.
+    """
     timeline = seen.timeline
     blocks = int(timeline.blocks_at(timeline.peak_event).size.sum())
     size = blocks - timeline.peak_bytes

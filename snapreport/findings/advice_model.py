@@ -1,4 +1,6 @@
-"""What a model or its training could keep less of: each rule looks at a device and gives one piece of advice, or none."""
+"""What a model or its training could keep less of: each rule looks at a device and gives one piece of advice, or
+none.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from snapreport.findings.seen import Advice, Seen
 from snapreport.findings.slices import repetitions
 from snapreport.timeline.own_code import own_functions
 
-# Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of them.
+# Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of
+# them.
 _ELEMENTWISE = (
     "relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|"
     "dropout[123]?d?|alpha_dropout|feature_alpha_dropout"
@@ -24,7 +27,11 @@ def _checkpointing(seen: Seen) -> Advice | None:
     size = int(activations["size"].sum())
     # What one stretch between two checkpoints needs stays: at least its largest tensor.
     saves = size - int(activations["size"].max() or 0)
-    if not seen.trains or not seen.is_much(saves) or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint"):
+    if (
+        not seen.trains
+        or not seen.is_much(saves)
+        or seen.has_frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint")
+    ):
         return None
     return Advice(
         "checkpointing",
@@ -54,7 +61,9 @@ def _accumulation(seen: Seen) -> Advice | None:
 
 def _mixed_precision(seen: Seen) -> Advice | None:
     size = seen.bytes_of("activation")
-    if not seen.is_much(size // 2) or seen.has_frames(r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"):
+    if not seen.is_much(size // 2) or seen.has_frames(
+        r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
+    ):
         return None
     return Advice(
         "mixed-precision",
@@ -71,7 +80,9 @@ def _mixed_precision(seen: Seen) -> Advice | None:
 
 def _attention(seen: Seen) -> Advice | None:
     within = seen.frames_match(r"(?i)atten|attn")
-    fused = seen.frames_match(r"(?i)flash_?attn|flash_attention|efficient_attention|_scaled_dot_product_|xformers|flex_attention")
+    fused = seen.frames_match(
+        r"(?i)flash_?attn|flash_attention|efficient_attention|_scaled_dot_product_|xformers|flex_attention"
+    )
     own = seen.frames_match(r"(?i)(softmax|attention_scores|attn_weights|masked_fill|baddbmm)") & within & ~fused
     # The scores are made by the function that calls the softmax, and not by a module that it calls.
     callers = own_functions(seen.snapshot.recording).filter(pl.Series(own)).drop_nulls().unique()
@@ -144,8 +155,13 @@ def _optimizer(seen: Seen) -> Advice | None:
         "optimizer-state",
         what,
         f"Optimizer state holds {seen.share(size)}"
-        + ("; it is sharded already." if sharded else ", and no recorded stack goes through FSDP or a sharded optimizer."),
-        # 8-bit states keep a quarter of 32-bit ones; of what is sharded over n ranks 1/n stays, which may be next to nothing.
+        + (
+            "; it is sharded already."
+            if sharded
+            else ", and no recorded stack goes through FSDP or a sharded optimizer."
+        ),
+        # 8-bit states keep a quarter of 32-bit ones; of what is sharded over n ranks 1/n stays, which may be next to
+        # nothing.
         3 * size // 4 if sharded else size,
         "ZeroRedundancyOptimizer and FSDP (fully_shard), or an optimizer with 8-bit state",
         "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
@@ -169,7 +185,11 @@ def _offload(seen: Seen) -> Advice | None:
 
 
 def _kv_cache(seen: Seen) -> Advice | None:
-    size = seen.peak_bytes_in(seen.frames_match(r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"))
+    size = seen.peak_bytes_in(
+        seen.frames_match(
+            r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
+        )
+    )
     if not seen.is_much(size) or seen.bytes_of("gradient", "optimizer state") > 0:
         return None
     return Advice(

@@ -9,7 +9,9 @@ from snapreport.words import bytes_text, plural, share_text
 def basis_of(timeline: DeviceTimeline) -> list[str]:
     """The events seen, the share of the peak's bytes that has frames, overflow, and whether the replay reconciles."""
     framed = timeline.peak_bytes - timeline.peak_stackless_bytes
-    lines = [f"{plural(len(timeline.events), 'event')} seen; {share_text(framed, timeline.peak_bytes)} of the peak's bytes have frames."]
+    lines = [
+        f"{plural(len(timeline.events), 'event')} seen; {share_text(framed, timeline.peak_bytes)} of the peak's bytes have frames."
+    ]
     if timeline.overflowed:
         lines.append("The trace overflowed: its oldest events are lost.")
     elif timeline.overflowed is None:

@@ -1,7 +1,7 @@
 """Churn: segments that are given back to the device and asked for again, and the time that this stalls the program.
 
-cudaFree waits for the whole device, and cudaMalloc is slow; a caching allocator that has warmed up calls neither. What is
-asked for in the first repetition, or before anything is ever given back, is warm-up.
+cudaFree waits for the whole device, and cudaMalloc is slow; a caching allocator that has warmed up calls neither. What
+is asked for in the first repetition, or before anything is ever given back, is warm-up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ TAKEN = ("segment_free", "segment_unmap")
 _FEWEST = 4
 """Segments asked for again; fewer are an accident."""
 _ROUNDS = 3
-"""Times that something is given back and asked for again: a cache that was emptied once and filled anew does not churn."""
+"""Times that something is given back and asked for again: a cache that was emptied once and filled anew does not
+churn.
+"""
 _RETRY_EVENTS = 64
 """An allocation that finds no room frees what is cached and asks again at once: then the free is this close before."""
 _WARM_SHARE = 0.1
@@ -48,7 +50,9 @@ class Churn:
 
 
 def churn(timeline: DeviceTimeline) -> Churn | None:
-    """The device's churn; None where segments are not given back and asked for again, again and again, after warm-up."""
+    """The device's churn; None where segments are not given back and asked for again, again and again, after
+    warm-up.
+    """
     other = timeline.events[timeline.other_events].with_columns(event=pl.Series(timeline.other_events))
     action = pl.col("action").cast(pl.String)
     freed = other.filter(action.is_in(TAKEN))
@@ -69,7 +73,9 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     if len(np.unique(before)) < _ROUNDS:
         return None
     retries = int(((before >= 0) & (events - frees[np.maximum(before, 0)] <= _RETRY_EVENTS)).sum())
-    return Churn(warm, events, frees, int(again["size"].sum()), _stall(timeline, np.concatenate((events, frees))), retries)
+    return Churn(
+        warm, events, frees, int(again["size"].sum()), _stall(timeline, np.concatenate((events, frees))), retries
+    )
 
 
 def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -87,7 +93,9 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
     if giver is not None:
         details.append(f"They are given back by empty_cache(), called in {names[giver]}.")
     if found.retries:
-        details.append(f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given back, as retries do.")
+        details.append(
+            f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given back, as retries do."
+        )
     if found.stall_us is not None:
         span = int(timeline.events["time_us"].max() - timeline.events["time_us"].min())
         details.append(
@@ -96,7 +104,9 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         )
     else:
         details.append("The trace has no times, so that the stalls cannot be told.")
-    functions = stacks.with_columns(name=names.gather(stacks["stack"])).group_by("name").agg(pl.col("bytes", "count").sum())
+    functions = (
+        stacks.with_columns(name=names.gather(stacks["stack"])).group_by("name").agg(pl.col("bytes", "count").sum())
+    )
     details += [
         f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for {row['name'] or 'allocations without frames'}."
         for row in functions.sort(["bytes", "name"], descending=[True, False]).head(3).rows(named=True)
@@ -174,7 +184,9 @@ def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
     following = timeline.allocations.filter(pl.col("alloc_event") >= 0).select("alloc_event", "stack")
     at = np.searchsorted(following["alloc_event"].to_numpy(), events)
     inside = at < len(following)
-    after = np.where(inside, following["stack"].to_numpy()[np.minimum(at, len(following) - 1)] if len(following) else 0, 0)
+    after = np.where(
+        inside, following["stack"].to_numpy()[np.minimum(at, len(following) - 1)] if len(following) else 0, 0
+    )
     own = rows["stack"].to_numpy()
     return (
         rows.with_columns(stack=pl.Series(np.where(own > 0, own, after)))
@@ -185,7 +197,8 @@ def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
 
 
 def _same_size(timeline: DeviceTimeline, stack: int, warm: int) -> dict[str, int] | None:
-    """The size that a stack allocates and frees again and again after warm-up, that with most bytes: ``size``, ``count``.
+    """The size that a stack allocates and frees again and again after warm-up, that with most bytes: ``size``,
+    ``count``.
 
     None where it is less than ``_FEWEST`` times, or so small that it shares a segment with others.
     """

@@ -30,10 +30,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class DeviceDiff:
-    """One device of two snapshots. ``stacks``: see :func:`stack_rows`; the others: see :func:`grouped`; a frame for each moment.
+    """One device of two snapshots. ``stacks``: see :func:`stack_rows`; the others: see :func:`grouped`; a frame for
+    each moment.
 
-    ``segments``: ``segment_type``, ``pool``, ``stream``, ``size``, ``before``, ``after`` (segments of the final states),
-    ``only_before``, ``only_after`` (those whose address the other side does not have).
+    ``segments``: ``segment_type``, ``pool``, ``stream``, ``size``, ``before``, ``after`` (segments of the final
+    states), ``only_before``, ``only_after`` (those whose address the other side does not have).
     """
 
     before: DeviceTimeline
@@ -58,7 +59,9 @@ class SnapshotDiff:
 
 
 def diff(before: Snapshot, after: Snapshot) -> SnapshotDiff:
-    """Compare two snapshots, device by device: at their peaks, at their ends, and step by step where both recorded steps."""
+    """Compare two snapshots, device by device: at their peaks, at their ends, and step by step where both recorded
+    steps.
+    """
     matching = same_stacks(before.recording, after.recording)
     here, there = (_with_data(snapshot) for snapshot in (before, after))
     functions = _Functions(own_functions(before.recording), own_functions(after.recording))
@@ -81,12 +84,18 @@ class _Functions:
 
     def of(self, rows: pl.DataFrame) -> pl.Series:
         """Of each identity; where both sides have it, as it is called after."""
-        ours, theirs = (names.gather(rows[f"stack_{side}"]) for side, names in (("before", self.before), ("after", self.after)))
+        ours, theirs = (
+            names.gather(rows[f"stack_{side}"]) for side, names in (("before", self.before), ("after", self.after))
+        )
         return theirs.zip_with(theirs.is_not_null(), ours).alias("function")
 
 
 def _with_data(snapshot: Snapshot) -> list[int]:
-    return [d for d in snapshot.devices if len(snapshot.events(d)) or len(snapshot.allocations(d)) or len(snapshot.segments(d))]
+    return [
+        d
+        for d in snapshot.devices
+        if len(snapshot.events(d)) or len(snapshot.allocations(d)) or len(snapshot.segments(d))
+    ]
 
 
 def _device(before: Snapshot, after: Snapshot, device: int, matching: Matching, functions: _Functions) -> DeviceDiff:
@@ -135,7 +144,9 @@ def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) ->
 
 
 def grouped(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """``name``, ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``, ``change``, greatest change first."""
+    """``name``, ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``, ``change``, greatest
+    change first.
+    """
     sums = rows.group_by(pl.col(by).alias("name")).agg(
         pl.col("bytes_before", "bytes_after", "count_before", "count_after").sum()
     )
@@ -174,7 +185,8 @@ def _moments(before: Snapshot, after: Snapshot, device: int) -> list[Moment]:
         _moment("end", one, two, len(one.events) - 1, len(two.events) - 1),
     ]
     return moments + [
-        _moment(f"step {number}", one, two, ours, theirs) for number, ours, theirs in _common_steps(before, after, device)
+        _moment(f"step {number}", one, two, ours, theirs)
+        for number, ours, theirs in _common_steps(before, after, device)
     ]
 
 
@@ -188,7 +200,11 @@ def _common_steps(before: Snapshot, after: Snapshot, device: int) -> Sequence[tu
     for snapshot in (before, after):
         timeline = snapshot.timeline(device)
         found = {}
-        for number, first, last in timeline.steps.filter(pl.col("first_event") <= pl.col("last_event")).select("step", "first_event", "last_event").rows():
+        for number, first, last in (
+            timeline.steps.filter(pl.col("first_event") <= pl.col("last_event"))
+            .select("step", "first_event", "last_event")
+            .rows()
+        ):
             found[number] = first + int(np.argmax(timeline.allocated[first + 1 : last + 2]))
         peaks.append(found)
     return [(number, event, peaks[1][number]) for number, event in peaks[0].items() if number in peaks[1]]
@@ -215,7 +231,9 @@ def _segments(before: Snapshot, after: Snapshot, device: int) -> pl.DataFrame:
 
 
 def diff_json(result: SnapshotDiff, top: int = 50) -> dict[str, Any]:
-    """The comparison as plain values (schema "snapreport-diff/1"): totals of every moment, and the ``top`` changes of each kind."""
+    """The comparison as plain values (schema "snapreport-diff/1"): totals of every moment, and the ``top`` changes of
+    each kind.
+    """
     return {
         "schema": "snapreport-diff/1",
         "before": {"file": result.before.recording.name, "bytes": result.before.recording.file_bytes},
@@ -233,10 +251,18 @@ def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str
     ):
         rows = []
         for row in stacks.filter(pl.col("change") != "same").head(top).rows(named=True):
-            side, stack = ("after", row["stack_after"]) if row["stack_after"] is not None else ("before", row["stack_before"])
+            side, stack = (
+                ("after", row["stack_after"]) if row["stack_after"] is not None else ("before", row["stack_before"])
+            )
             recording = getattr(result, side).recording
             frames = recording.frames[recording.stack(stack)].select("filename", "line", "name").rows(named=True)
-            rows.append({key: row[key] for key in ("bytes_before", "bytes_after", "count_before", "count_after", "delta", "change")} | {"frames": frames})
+            rows.append(
+                {
+                    key: row[key]
+                    for key in ("bytes_before", "bytes_after", "count_before", "count_after", "delta", "change")
+                }
+                | {"frames": frames}
+            )
         moments.append({
             "name": moment.name,
             "before_event": moment.before_event,
@@ -259,5 +285,13 @@ def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str
 
 
 def _totals(timeline: DeviceTimeline) -> dict[str, Any]:
-    keys = ("events", "allocations", "peak_allocated_bytes", "peak_event", "peak_reserved_bytes", "end_allocated_bytes", "end_reserved_bytes")
+    keys = (
+        "events",
+        "allocations",
+        "peak_allocated_bytes",
+        "peak_event",
+        "peak_reserved_bytes",
+        "end_allocated_bytes",
+        "end_reserved_bytes",
+    )
     return {key: timeline.stats[key] for key in keys}

@@ -21,7 +21,9 @@ from snapreport.words import bytes_text, count_text, device_name, plural, share_
 
 _GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 LEAST_SHARE = 0.25
-"""Holes that the request could have used, if they were one, worth a warning from this share of all that is ever reserved."""
+"""Holes that the request could have used, if they were one, worth a warning from this share of all that is ever
+reserved.
+"""
 LEAST_BYTES = 64 << 20
 IDLE_SHARE = 0.33
 """Reserved beyond the most that was ever allocated, worth telling from this share on."""
@@ -32,7 +34,9 @@ _TRIED = 8
 
 
 def fragmentation_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
-    """A warning where much was free in pieces when more was taken from the device; else a word on a cache far above the need."""
+    """A warning where much was free in pieces when more was taken from the device; else a word on a cache far above the
+    need.
+    """
     if timeline.kind == "host" or not len(timeline.events) or not len(timeline.allocations):
         return []
     worst = worst_growth(timeline)
@@ -49,11 +53,13 @@ def growths(timeline: DeviceTimeline) -> np.ndarray:
 
 
 def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
-    """(state before it, the request, bytes in holes that it could have used were they one) of the worst growth; None: none is bad."""
+    """(state before it, the request, bytes in holes that it could have used were they one) of the worst growth; None:
+    none is bad.
+    """
     events = growths(timeline)
     least = max(LEAST_BYTES, LEAST_SHARE * int(timeline.reserved.max()))
-    # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the position
-    # before it.
+    # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the
+    # position before it.
     unused = (timeline.reserved - timeline.allocated)[events]
     events, unused = events[unused >= least], unused[unused >= least]
     if len(events) <= _FEW:
@@ -79,7 +85,9 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
 
 
 def request_behind(timeline: DeviceTimeline, event: int) -> Request:
-    """What the allocator took memory for at ``event``: the next allocation or failure recorded, else the memory itself."""
+    """What the allocator took memory for at ``event``: the next allocation or failure recorded, else the memory
+    itself.
+    """
     table = timeline.events
     action = action_codes(table[event : event + 64])
     after = np.flatnonzero((action == ACTIONS.index("alloc")) | (action == ACTIONS.index("oom")))
@@ -141,7 +149,9 @@ def _advice(expandable: bool | None) -> list[str]:
             "Expandable segments were on: the holes are inside mapped ranges, and other sizes or lifetimes would have to help."
         ]
     off = "were off" if expandable is False else "seem to have been off (the setting was not recorded)"
-    return [f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across segments."]
+    return [
+        f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across segments."
+    ]
 
 
 def _oversized(timeline: DeviceTimeline) -> list[Finding]:
@@ -184,7 +194,8 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
 def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[dict[str, Any]]:
     """Stacks whose blocks alone keep segments from being wholly free.
 
-    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` that hold them, most free bytes first.
+    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` that hold them, most free bytes
+    first.
     """
     used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
     stacks = timeline.allocations["stack"].gather(used["allocation"])
@@ -203,7 +214,9 @@ def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list
 
 
 def emptiest_segments(state: State) -> list[dict[str, Any]]:
-    """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``, ``blocks``."""
+    """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``,
+    ``blocks``.
+    """
     held = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
         ["free", "address"], descending=[True, False]
     )

@@ -46,7 +46,9 @@ class Rules:
     fail_on: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.fail_on) or any(rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth))
+        return bool(self.fail_on) or any(
+            rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth)
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
 
 
 def _has_data(timeline: DeviceTimeline) -> bool:
-    return bool(len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments))
+    return bool(
+        len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments)
+    )
 
 
 def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str, value: int, limit: int) -> Check:
@@ -131,7 +135,9 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
         evidence = [] if passed else _grown(device)
         checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, after, limit, evidence))
     if not checks:
-        raise SnapshotError(f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}")
+        raise SnapshotError(
+            f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}"
+        )
     return checks + _alone(snapshot, baseline, compared, growth)
 
 
@@ -143,7 +149,18 @@ def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growt
         name, peak, limit = device_name(timeline.kind, device), timeline.peak_bytes, growth.limit(0)
         message = f"{name}: peak allocated {bytes_text(peak)}, and the baseline has no such device"
         passed = peak <= limit
-        checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, peak, limit, [] if passed else _top(snapshot, timeline)))
+        checks.append(
+            Check(
+                "max-growth",
+                snapshot.recording.name,
+                name,
+                passed,
+                message,
+                peak,
+                limit,
+                [] if passed else _top(snapshot, timeline),
+            )
+        )
     for device in compared.only_before:
         timeline = baseline.timeline(device)
         name, limit = device_name(timeline.kind, device), growth.limit(timeline.peak_bytes)

@@ -1,7 +1,8 @@
 """What is live at the end of a trace and was not before it: the leaks in it, then all of it as the fact that it is.
 
-What a trace leaves behind is no leak by itself: parameters and optimizer state of a run that was recorded from its start,
-caches, and what a step in progress needs are live at its end, too. Only growth step by step says more, see ``leaks.py``.
+What a trace leaves behind is no leak by itself: parameters and optimizer state of a run that was recorded from its
+start, caches, and what a step in progress needs are live at its end, too. Only growth step by step says more, see
+``leaks.py``.
 """
 
 from __future__ import annotations
@@ -81,11 +82,16 @@ def _when(evidence: dict[str, Any]) -> str:
     first = f"{bytes_text(early) if early else 'none'} of it from the first half of the trace"
     older = evidence["older_bytes"]
     text = f"{plural(evidence['new_count'], 'allocation')}, {first}; "
-    return text + (f"another {bytes_text(older)} were live before it and still are." if older else "nothing else was live then.")
+    return text + (
+        f"another {bytes_text(older)} were live before it and still are." if older else "nothing else was live then."
+    )
 
 
 def _most(evidence: dict[str, Any]) -> str:
-    top = [f"{row['place']} ({bytes_text(row['bytes'])}, {count_text(row['count'])}×)" for row in evidence["places"][:_TOLD]]
+    top = [
+        f"{row['place']} ({bytes_text(row['bytes'])}, {count_text(row['count'])}×)"
+        for row in evidence["places"][:_TOLD]
+    ]
     return f"Most by {told(top)}."
 
 
@@ -93,5 +99,7 @@ def _growth(evidence: dict[str, Any], slices: Slices | None) -> str:
     if slices is None:
         return "Whether it grows cannot be told: nothing in the trace repeats often enough."
     if evidence["leak_bytes"]:
-        return f"{bytes_text(evidence['leak_bytes'])} of it grow {slices.unit} by {slices.unit}, which is told as a leak."
+        return (
+            f"{bytes_text(evidence['leak_bytes'])} of it grow {slices.unit} by {slices.unit}, which is told as a leak."
+        )
     return f"No stack of it grows {slices.unit} by {slices.unit}, so that none is called a leak."

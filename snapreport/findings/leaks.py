@@ -27,19 +27,25 @@ _LEAST_SHARE = 0.001
 _SPREAD = 0.8
 """The share of the later steps in which a leaking stack keeps something."""
 _LATER = 0.35
-"""The share of its growth that falls into the later half; a steady leak has half of it there, a levelling cache nothing."""
+"""The share of its growth that falls into the later half; a steady leak has half of it there, a levelling cache
+nothing.
+"""
 _RISE = 0.6
 """How much of what is kept must show as a rise of the stack's least live bytes."""
 _PAIRED = 64
 _BURST = 0.7
 _BURST_STEPS = 3
 _APART = 32
-"""Events between two frees of one burst, at most: each free is up to two events, and a cycle holds more than one tensor."""
+"""Events between two frees of one burst, at most: each free is up to two events, and a cycle holds more than one
+tensor.
+"""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """One stack's growth. ``staircase``: its least live bytes in each stretch; ``per_slice``: bytes kept in a stretch, the median."""
+    """One stack's growth. ``staircase``: its least live bytes in each stretch; ``per_slice``: bytes kept in a stretch,
+    the median.
+    """
 
     stack: int
     kept: int
@@ -68,7 +74,10 @@ def growing_stacks(timeline: DeviceTimeline, slices: Slices) -> list[Growth]:
     kept = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
     least = least_bytes(timeline)
     stacks = (
-        kept.group_by("stack").agg(bytes=pl.col("size").sum(), count=pl.len()).filter(pl.col("bytes") >= least).sort("stack")
+        kept.group_by("stack")
+        .agg(bytes=pl.col("size").sum(), count=pl.len())
+        .filter(pl.col("bytes") >= least)
+        .sort("stack")
     )["stack"]
     if not len(stacks):
         return []
@@ -87,15 +96,17 @@ def growing_stacks(timeline: DeviceTimeline, slices: Slices) -> list[Growth]:
             continue
         if float(np.median(_slopes(stairs[1:]))) <= 0:
             continue
-        # What is kept tells the size of a step better than the stairs do: an allocation at the very end of a stretch, as
-        # of a logger, stands in its stairs only from the next one on.
+        # What is kept tells the size of a step better than the stairs do: an allocation at the very end of a stretch,
+        # as of a logger, stands in its stairs only from the next one on.
         per_slice = float(np.median(_complete(per)))
         growths.append(Growth(stack, int(births[row].sum()), int((kept["stack"] == stack).sum()), stairs, per_slice))
     return sorted(growths, key=lambda growth: (-growth.per_slice, growth.stack))
 
 
 def _is_steady(per: np.ndarray) -> bool:
-    """Whether something is kept in nearly every stretch, and no less towards the end. ``per``: bytes by stretch, without the first."""
+    """Whether something is kept in nearly every stretch, and no less towards the end. ``per``: bytes by stretch,
+    without the first.
+    """
     complete = _complete(per)
     later = complete[len(complete) // 2 :]
     total = float(complete.sum())
@@ -120,11 +131,14 @@ def _births(kept: pl.DataFrame, stacks: np.ndarray, slices: Slices) -> np.ndarra
 
 
 def least_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Int64 (stacks, stretches): the least bytes of each stack that are live at once within ``[bounds[k], bounds[k + 1])``.
+    """Int64 (stacks, stretches): the least bytes of each stack that are live at once within ``[bounds[k], bounds[k +
+    1])``.
 
     ``stacks``: ascending. O(E log E) for E births and deaths of those stacks.
     """
-    table = allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode())).select("stack", "size", "alloc_event", "free_event")
+    table = allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode())).select(
+        "stack", "size", "alloc_event", "free_event"
+    )
     row = np.searchsorted(stacks, table["stack"].to_numpy())
     size, birth, death = (table[name].to_numpy().astype(np.int64) for name in ("size", "alloc_event", "free_event"))
     freed = death >= 0
@@ -157,7 +171,9 @@ def least_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray
 
 
 def _slopes(stairs: np.ndarray) -> np.ndarray:
-    """Slopes between all pairs, whose median no single step can pull away (Theil and Sen). Of many steps, some tens evenly apart."""
+    """Slopes between all pairs, whose median no single step can pull away (Theil and Sen). Of many steps, some tens
+    evenly apart.
+    """
     at = np.unique(np.linspace(0, len(stairs) - 1, min(_PAIRED, len(stairs))).astype(np.int64))
     first, second = np.triu_indices(len(at), 1)
     return (stairs[at[second]] - stairs[at[first]]) / (at[second] - at[first])
@@ -180,7 +196,9 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
                 f"after {count_text(int(free // max(1.0, everything)))} more {unit}s."
             )
     else:
-        details.append("The size of the device's memory was not recorded, so that it cannot be told when it would be full.")
+        details.append(
+            "The size of the device's memory was not recorded, so that it cannot be told when it would be full."
+        )
     return Finding(
         kind="leak",
         device=timeline.device,
@@ -208,7 +226,9 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
 
 
 def device_limit(timeline: DeviceTimeline) -> tuple[int, str]:
-    """(bytes, how it is known) that the device can give: reserved plus free at an out-of-memory; (0, "") where none was recorded."""
+    """(bytes, how it is known) that the device can give: reserved plus free at an out-of-memory; (0, "") where none was
+    recorded.
+    """
     best = 0
     for event in timeline.oom_events:
         free = timeline.events["device_free"][event]
@@ -219,13 +239,19 @@ def device_limit(timeline: DeviceTimeline) -> tuple[int, str]:
 
 def _collecting(recording: Recording) -> pl.Series:
     """Int32: stacks that Python's garbage collector is in."""
-    hit = np.flatnonzero(recording.frames["name"].str.contains(r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)").to_numpy())
+    hit = np.flatnonzero(
+        recording.frames["name"]
+        .str.contains(r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)")
+        .to_numpy()
+    )
     place = np.flatnonzero(np.isin(recording.stack_frames, hit))
     return pl.Series(np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1).astype(np.int32))
 
 
 def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, leaking: set[int]) -> list[Finding]:
-    """Stacks that pile up over several stretches and then go all at once: reference cycles wait for Python's collector."""
+    """Stacks that pile up over several stretches and then go all at once: reference cycles wait for Python's
+    collector.
+    """
     allocations = timeline.allocations
     birth, death, stack = (allocations[name].to_numpy() for name in ("alloc_event", "free_event", "stack"))
     # Most allocations die in the step they are born in: stacks with none that outlives it are looked at no further.
@@ -255,15 +281,20 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
             died=pl.col("died").max(),
             oldest=pl.col("born").min(),
         )
-        .filter((pl.col("count") >= _BURST_STEPS) & (pl.col("died") - pl.col("oldest") >= _BURST_STEPS - 1) & (pl.col("bytes") >= least))
+        .filter(
+            (pl.col("count") >= _BURST_STEPS)
+            & (pl.col("died") - pl.col("oldest") >= _BURST_STEPS - 1)
+            & (pl.col("bytes") >= least)
+        )
         .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
     )
     stacks = bursts.group_by("stack").agg(
         bursts=pl.len(), bytes=pl.col("bytes").max(), count=pl.col("count").max(), span=(pl.col("died") - pl.col("oldest")).max(),
         event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(), collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
     ).filter(
-        # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it, so
-        # that no two bursts are freed at the same place. What one place frees again and again is the program's own doing.
+        # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it,
+        # so that no two bursts are freed at the same place. What one place frees again and again is the program's own
+        # doing.
         ((pl.col("bursts") >= 2) & (pl.col("collected") > 0.5) | (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))) & ~pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode()))  # fmt: skip
     found = []
     for row in stacks.sort(["bytes", "stack"], descending=[True, False]).head(MOST).rows(named=True):
@@ -287,7 +318,12 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
                 bytes=row["bytes"],
                 event=piled_up,
                 stack=row["stack"],
-                evidence={"bursts": row["bursts"], "burst_bytes": row["bytes"], "burst_count": row["count"], "share_of_bytes": round(share, 4)},
+                evidence={
+                    "bursts": row["bursts"],
+                    "burst_bytes": row["bytes"],
+                    "burst_count": row["count"],
+                    "share_of_bytes": round(share, 4),
+                },
                 basis=basis_of(timeline),
                 confidence="likely" if row["collected"] > 0.5 else "guess",
                 link={"view": "timeline", "at": piled_up, "query": f"stack:{row['stack']}"},

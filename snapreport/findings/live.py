@@ -71,13 +71,20 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[st
     within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
     within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
     main = dict(within.sort(["size", "category"], descending=[False, True]).select("stack", "category").iter_rows())
-    return [{**row, "function": names.function(row["stack"]), "category": main[row["stack"]]} for row in top.rows(named=True)]
+    return [
+        {**row, "function": names.function(row["stack"]), "category": main[row["stack"]]}
+        for row in top.rows(named=True)
+    ]
 
 
 def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
     stacks = by(live, "stack")
-    return _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most).rows(named=True)
+    return (
+        _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function")
+        .head(most)
+        .rows(named=True)
+    )
 
 
 def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
@@ -86,13 +93,18 @@ def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[st
     rows = stacks.with_columns(frame=pl.Series(names.frames[stacks["stack"].to_numpy()]))
     grouped = rows.group_by("frame").agg(pl.col("bytes").sum(), pl.col("count").sum(), first=pl.col("stack").min())
     top = grouped.sort(["bytes", "first"], descending=[True, False]).head(most)
-    return [{"place": names.place(row["first"]), "bytes": row["bytes"], "count": row["count"]} for row in top.rows(named=True)]
+    return [
+        {"place": names.place(row["first"]), "bytes": row["bytes"], "count": row["count"]}
+        for row in top.rows(named=True)
+    ]
 
 
 def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
     """``module``, ``bytes``, ``count``: module paths, "" where none is seen, most bytes first."""
     stacks = by(live, "stack")
-    return _sums(stacks.with_columns(module=pl.Series(names.modules.of(stacks["stack"].to_list()), dtype=pl.String)), "module")
+    return _sums(
+        stacks.with_columns(module=pl.Series(names.modules.of(stacks["stack"].to_list()), dtype=pl.String)), "module"
+    )
 
 
 def _sums(rows: pl.DataFrame, key: str) -> pl.DataFrame:

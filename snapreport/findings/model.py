@@ -14,14 +14,14 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Finding:
     """One thing found on one device.
 
-    kind: "peak", "oom", "fragmentation", "leak", "kept", "churn" or "advice". title: one sentence, as a colleague would say it.
-    detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at, None where
-    it is about the whole trace; stack: the stack it is about, None where there is no one.
-    evidence: the numbers behind the sentences, plain values for JSON. basis: what it rests on, in sentences: events seen,
-    how many bytes have frames, what the record cannot tell. confidence: "sure" where it follows from the record,
-    "likely" where a rule was met that has exceptions, "guess" where something needed for certainty was not recorded.
-    link: the state of the page that shows it: ``view``, and where they help ``at`` (a position), ``x`` (first and last
-    position), ``query``.
+    kind: "peak", "oom", "fragmentation", "leak", "kept", "churn" or "advice". title: one sentence, as a colleague would
+    say it. detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at,
+    None where it is about the whole trace; stack: the stack it is about, None where there is no one. evidence: the
+    numbers behind the sentences, plain values for JSON. basis: what it rests on, in sentences: events seen, how many
+    bytes have frames, what the record cannot tell. confidence: "sure" where it follows from the record, "likely" where
+    a rule was met that has exceptions, "guess" where something needed for certainty was not recorded. link: the state
+    of the page that shows it: ``view``, and where they help ``at`` (a position), ``x`` (first and last position),
+    ``query``.
     """
 
     kind: str

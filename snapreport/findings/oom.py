@@ -29,8 +29,9 @@ class Shortage:
     """The bytes around one failure.
 
     asked: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less allocated:
-    rounding and the holes of ``reach``. pending: of blocks whose free waits for another stream (they count as allocated).
-    piece: what the allocator would have had to take from the device for it, see :func:`piece_of`; None: just as much.
+    rounding and the holes of ``reach``. pending: of blocks whose free waits for another stream (they count as
+    allocated). piece: what the allocator would have had to take from the device for it, see :func:`piece_of`; None:
+    just as much.
     """
 
     asked: int
@@ -58,7 +59,9 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
         evidence = {"events": [group[0] for group in groups[MOST:]]}
         event = groups[MOST][0]
         link = {"view": "events", "at": event}
-        rest = Finding("oom", timeline.device, "error", more, event=event, evidence=evidence, basis=basis_of(timeline), link=link)
+        rest = Finding(
+            "oom", timeline.device, "error", more, event=event, evidence=evidence, basis=basis_of(timeline), link=link
+        )
         found.append(rest)
     return found
 
@@ -114,9 +117,9 @@ def piece_of(asked: int, *, expandable: bool) -> int:
 def verdict(s: Shortage) -> Verdict:
     """What would have had to be otherwise for the request to fit, the least first.
 
-    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a hole that is large enough. fragmentation: what is free would do if
-    it were in one piece. pool-locked: so would what other pools and streams hold free. mixed: only all of that together,
-    or with what waits to be freed. demand: not even that.
+    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a hole that is large
+    enough. fragmentation: what is free would do if it were in one piece. pool-locked: so would what other pools and
+    streams hold free. mixed: only all of that together, or with what waits to be freed. demand: not even that.
     """
     device = s.device_free or 0
     if device >= max(s.asked, s.piece or 0):
@@ -193,7 +196,9 @@ def _title(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> s
     if why == "pool-locked":
         return f"{text}; {bytes_text(s.reach.locked)} were reserved and free{device}, but in pools that this request may not use"
     if why == "mixed":
-        return f"{text}; {bytes_text(free)} were reserved and free{device}, but in pieces and in pools that it may not use"
+        return (
+            f"{text}; {bytes_text(free)} were reserved and free{device}, but in pieces and in pools that it may not use"
+        )
     if why == "limit":
         text += f" although {bytes_text(s.device_free or 0)} were free on the device"
         return f"{text}: a limit of the process, or the driver refused"
@@ -229,7 +234,9 @@ def _detail(s: Shortage, evidence: dict[str, Any]) -> list[str]:
         lines.append(f"{bytes_text(s.pending)} waited for another stream to be free.")
     top = evidence["stacks"][0] if evidence["stacks"] else None
     if top:
-        categories = [f"{share_text(row['bytes'], s.allocated)} {row['category']}" for row in evidence["categories"][:3]]
+        categories = [
+            f"{share_text(row['bytes'], s.allocated)} {row['category']}" for row in evidence["categories"][:3]
+        ]
         lines.append(f"Live then: {told(categories)}; most by {top['function']}, {bytes_text(top['bytes'])}.")
     if evidence["stack"]:
         lines.append(f"The request came from {evidence['function']}.")

@@ -1,4 +1,6 @@
-"""What stands behind the peak: who held how much, what came last, and what the peak would be without each of the greatest."""
+"""What stands behind the peak: who held how much, what came last, and what the peak would be without each of the
+greatest.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +65,19 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
 
 
 def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
-    """``peak_without_bytes``, ``peak_without_event``: the peak had the stack's allocations not been there. Exact, by a new curve."""
+    """``peak_without_bytes``, ``peak_without_event``: the peak had the stack's allocations not been there. Exact, by a
+    new curve.
+    """
     rows = timeline.allocations.filter(pl.col("stack") == stack).select("alloc_event", "free_event", "size")
     born, freed, size = (rows[name].to_numpy() for name in rows.columns)
     ends = freed >= 0
-    # Between two changes of the stack the greatest is where it was: only as many stretches are compared as it has changes.
+    # Between two changes of the stack the greatest is where it was: only as many stretches are compared as it has
+    # changes.
     position = np.concatenate((np.maximum(born, -1), freed[ends])).astype(np.int64) + 1
     starts, which = np.unique(np.append(position, 0), return_inverse=True)
-    change = np.bincount(which[:-1], weights=np.concatenate((size, -size[ends])), minlength=len(starts))  # exact below 2**53
+    change = np.bincount(
+        which[:-1], weights=np.concatenate((size, -size[ends])), minlength=len(starts)
+    )  # exact below 2**53
     most = np.maximum.reduceat(timeline.allocated, starts) - np.cumsum(change).astype(np.int64)
     stretch = int(np.argmax(most))
     stop = starts[stretch + 1] if stretch + 1 < len(starts) else len(timeline.allocated)
@@ -81,8 +88,8 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
 def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> dict[str, Any]:
     """What was added on the way from 75 % of the peak up to it, and is still there.
 
-    ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``, ``count``,
-    ``categories``, ``stacks``.
+    ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``,
+    ``count``, ``categories``, ``stacks``.
     """
     before = timeline.allocated[: timeline.peak_event + 1]
     low = np.flatnonzero(before <= _LATE * timeline.peak_bytes)
@@ -116,7 +123,11 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
         if has_history(timeline):
             line += f" Without it the peak would be {bytes_text(top['peak_without_bytes'])}"
             moved = top["peak_without_event"] != timeline.peak_event
-            line += f", at event {count_text(top['peak_without_event'])}." if moved and top["peak_without_event"] >= 0 else "."
+            line += (
+                f", at event {count_text(top['peak_without_event'])}."
+                if moved and top["peak_without_event"] >= 0
+                else "."
+            )
         lines.append(line)
     stretch = evidence["last_stretch"]
     if stretch["from_event"] >= 0 and stretch["added_bytes"]:

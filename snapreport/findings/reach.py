@@ -15,7 +15,9 @@ DEFAULT_POOL = "(0, 0)"
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: ``size`` bytes for ``stream`` from ``pool`` (None: not recorded, taken for the default one)."""
+    """What was asked for: ``size`` bytes for ``stream`` from ``pool`` (None: not recorded, taken for the default
+    one).
+    """
 
     event: int
     size: int
@@ -27,9 +29,9 @@ class Request:
 class Reach:
     """Bytes in holes, each counted once.
 
-    own: in segments that serve the request. other_pool: of a private pool, or not of the request's. other_stream: of blocks
-    that belong to another stream. other_size: of the pool for small requests where this one is large, or the other way
-    round. largest_own: the largest hole of ``own``; largest: of all.
+    own: in segments that serve the request. other_pool: of a private pool, or not of the request's. other_stream: of
+    blocks that belong to another stream. other_size: of the pool for small requests where this one is large, or the
+    other way round. largest_own: the largest hole of ``own``; largest: of all.
     """
 
     own: int

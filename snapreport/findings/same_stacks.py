@@ -1,9 +1,9 @@
 """Which stacks of two recordings are the same code, though its lines have moved.
 
-Two stacks are of one *shape* when their frames name the same functions of the same files, innermost to outermost, runtime
-noise left out (interpreters and dispatchers change between versions without the program changing). Where a shape has one
-stack on each side they are the same. Where it has several, they are paired in the order of their lines, which an edit
-elsewhere in the file leaves as it is, so that the lines of all pairs together differ least.
+Two stacks are of one *shape* when their frames name the same functions of the same files, innermost to outermost,
+runtime noise left out (interpreters and dispatchers change between versions without the program changing). Where a
+shape has one stack on each side they are the same. Where it has several, they are paired in the order of their lines,
+which an edit elsewhere in the file leaves as it is, so that the lines of all pairs together differ least.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
 # What lies under one of these is the same library wherever it is installed.
-_INSTALLED = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python3[^/]*)/(?!.*(?:site-packages|dist-packages)/)(.*)$")
+_INSTALLED = re.compile(
+    r"(?:^|/)(?:site-packages|dist-packages|lib/python3[^/]*)/(?!.*(?:site-packages|dist-packages)/)(.*)$"
+)
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,18 @@ def _nearest(ours: list[int], theirs: list[int], first: _Shapes, second: _Shapes
         sorted(stacks, key=lambda stack, lines=lines: lines.lines_of(stack).tolist())
         for stacks, lines in ((few, few_lines), (many, many_lines))
     )
-    picked = _in_order(np.stack([few_lines.lines_of(stack) for stack in rows]), np.stack([many_lines.lines_of(stack) for stack in columns]))
+    picked = _in_order(
+        np.stack([few_lines.lines_of(stack) for stack in rows]),
+        np.stack([many_lines.lines_of(stack) for stack in columns]),
+    )
     pairs = [(row, columns[column]) for row, column in zip(rows, picked, strict=True)]
     return [(b, a) for a, b in pairs] if swap else pairs
 
 
 def _in_order(rows: np.ndarray, columns: np.ndarray) -> list[int]:
-    """A column for each row, ascending, so that the sum of the differences is least. ``rows`` are no more than ``columns``."""
+    """A column for each row, ascending, so that the sum of the differences is least. ``rows`` are no more than
+    ``columns``.
+    """
     if len(rows) == len(columns):
         return list(range(len(rows)))
     # least[j]: the least sum for the rows so far with the last of them at a column up to j.

@@ -22,10 +22,11 @@ _WORTH = 0.10
 
 @dataclass(frozen=True)
 class Advice:
-    """``rule``: its name; ``do``: what to do; ``saw``: what speaks for it; ``bytes``: what it saves at most, of ``memory``
-    ("allocated" at the peak or "reserved"; "" where it saves time and ``bytes`` is what goes round); ``term``, ``url``:
-    PyTorch's own name for it, and where that is described; ``query``: what it is about at the peak; ``link``: of the
-    finding that it rests on, which is shown instead."""
+    """``rule``: its name; ``do``: what to do; ``saw``: what speaks for it; ``bytes``: what it saves at most, of
+    ``memory`` ("allocated" at the peak or "reserved"; "" where it saves time and ``bytes`` is what goes round);
+    ``term``, ``url``: PyTorch's own name for it, and where that is described; ``query``: what it is about at the peak;
+    ``link``: of the finding that it rests on, which is shown instead.
+    """
 
     rule: str
     do: str
@@ -60,7 +61,9 @@ class Seen:
         event = self.timeline.peak_event
         free = pl.col("free_event")
         live = (pl.col("alloc_event") <= event) & ((free < 0) | (free > event))
-        return self.timeline.allocations.filter(live).select("stack", pl.col("category").cast(pl.String), "size", "alloc_event")
+        return self.timeline.allocations.filter(live).select(
+            "stack", pl.col("category").cast(pl.String), "size", "alloc_event"
+        )
 
     @cached_property
     def by_category(self) -> dict[str, int]:
@@ -73,7 +76,11 @@ class Seen:
         """Bool per stack: whether a frame's "file name" matches."""
         recording = self.snapshot.recording
         frames = recording.frames
-        text = frames.select(t=pl.concat_str([pl.col("filename").str.replace_all("\\", "/", literal=True), pl.col("name")], separator=" "))["t"]
+        text = frames.select(
+            t=pl.concat_str(
+                [pl.col("filename").str.replace_all("\\", "/", literal=True), pl.col("name")], separator=" "
+            )
+        )["t"]
         hit = text.str.contains(pattern).to_numpy()
         stacks = np.zeros(len(recording.stack_offsets) - 1, bool)
         place = np.flatnonzero(hit[recording.stack_frames]) if len(recording.stack_frames) else np.zeros(0, np.int64)
@@ -102,11 +109,15 @@ class Seen:
 
     @cached_property
     def trains(self) -> bool:
-        """Whether anything recorded is of a backward pass or an optimizer. Without a trace nothing tells: lifetimes do."""
+        """Whether anything recorded is of a backward pass or an optimizer. Without a trace nothing tells: lifetimes
+        do.
+        """
         if not len(self.timeline.events):
             return False
         told = self.timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
-        return bool(told) or self.has_frames(r"Backward\d*(::|_apply|\.)|torch/autograd|AccumulateGrad|\bbackward$|torch/optim/")
+        return bool(told) or self.has_frames(
+            r"Backward\d*(::|_apply|\.)|torch/autograd|AccumulateGrad|\bbackward$|torch/optim/"
+        )
 
     def is_much(self, size: int) -> bool:
         """Whether so many bytes are worth an advice."""

@@ -14,7 +14,8 @@ _KEYS = ("peak_allocated_bytes", "end_allocated_bytes", "peak_reserved_bytes", "
 
 def series(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
     """Per device that all snapshots have: ``device``, ``files``, the numbers of each, and ``growth``, the median change
-    from one snapshot to the next of ``end_allocated_bytes`` (bytes a snapshot)."""
+    from one snapshot to the next of ``end_allocated_bytes`` (bytes a snapshot).
+    """
     common = [device for device in snapshots[0].devices if all(device in other.devices for other in snapshots)]
     rows = []
     for device in common:

@@ -1,4 +1,6 @@
-"""Stretches of a trace that do the same again and again: training steps, or where none were recorded, what the curve repeats."""
+"""Stretches of a trace that do the same again and again: training steps, or where none were recorded, what the curve
+repeats.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from snapreport.timeline.build import DeviceTimeline
 
 FEWEST = 4
 """Fewer repetitions than this tell nothing of a trend: the first one warms up, and two points make a line."""
-_SOURCES = {"annotation": "annotations", "metadata": "user metadata", "optimizer": "annotated optimizer steps", "stack": "optimizer's own allocations"}
+_SOURCES = {
+    "annotation": "annotations",
+    "metadata": "user metadata",
+    "optimizer": "annotated optimizer steps",
+    "stack": "optimizer's own allocations",
+}
 _COLUMNS = 8192
 _ALIKE, _MOSTLY = 0.7, 0.75
 _SWING = 0.3
@@ -20,7 +27,9 @@ _SWING = 0.3
 
 @dataclass(frozen=True)
 class Slices:
-    """``bounds``: Int64 places in a curve (event + 1, 0 is before the first); stretch k is ``[bounds[k], bounds[k + 1])``. ``unit``: what one is called, "step" or "cycle"."""
+    """``bounds``: Int64 places in a curve (event + 1, 0 is before the first); stretch k is ``[bounds[k], bounds[k +
+    1])``. ``unit``: what one is called, "step" or "cycle".
+    """
 
     bounds: np.ndarray
     unit: str
@@ -36,7 +45,9 @@ class Slices:
 
 
 def repetitions(timeline: DeviceTimeline) -> Slices | None:
-    """The recorded steps, else the cycles of the allocated curve; None where nothing repeats at least ``FEWEST`` times."""
+    """The recorded steps, else the cycles of the allocated curve; None where nothing repeats at least ``FEWEST``
+    times.
+    """
     table = timeline.steps
     if len(table) >= FEWEST:
         first = table["first_event"].to_numpy().astype(np.int64) + 1
@@ -61,8 +72,10 @@ def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
     rows = rows.filter((pl.col("cycle") >= 0) & (pl.col("cycle") < len(bounds) - 1))
     sums = rows.group_by("cycle", "stack").agg(pl.col("size").sum())
     earlier = sums.select(cycle=pl.col("cycle") + 1, stack="stack", was=pl.lit(value=True))
-    known = sums.join(earlier, on=["cycle", "stack"], how="left").group_by("cycle").agg(
-        share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum()
+    known = (
+        sums.join(earlier, on=["cycle", "stack"], how="left")
+        .group_by("cycle")
+        .agg(share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum())
     )
     later = known.filter(pl.col("cycle") > 0)["share"]
     return len(later) >= FEWEST - 1 and float((later >= _ALIKE).mean() or 0.0) >= _MOSTLY

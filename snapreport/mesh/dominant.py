@@ -1,8 +1,8 @@
 """Which allocation stands for a merged band: the oldest of the stack that has most bytes in it, at every cut.
 
-Two ways to the same answer. Small groups are done all at once, with a row for every member and cut. In a group of thousands
-of long-lived members those rows would be their product, tens of millions; such a group is done alone, with the running sums
-of its stacks.
+Two ways to the same answer. Small groups are done all at once, with a row for every member and cut. In a group of
+thousands of long-lived members those rows would be their product, tens of millions; such a group is done alone, with
+the running sums of its stacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ BLOCK = 1 << 21
 class Members:
     """Members of groups, in id order, groups one after the other; int64[M].
 
-    ``opened``, ``closed``: the cuts between which a member lives. Within a group no younger member opens before an older one.
+    ``opened``, ``closed``: the cuts between which a member lives. Within a group no younger member opens before an
+    older one.
     """
 
     ids: Ints
@@ -36,7 +37,9 @@ class Members:
 
 
 def dominant(members: Members, group: Ints, cuts: int) -> Ints:
-    """For every cut, the lowest id of the stack with most bytes (ties: lowest stack) among the members live from there, or -1."""
+    """For every cut, the lowest id of the stack with most bytes (ties: lowest stack) among the members live from there,
+    or -1.
+    """
     rep = np.full(cuts, -1, np.int64)
     if not len(group):
         return rep
@@ -89,7 +92,9 @@ def _by_sums(members: Members, rep: Ints) -> None:
         going = closing[np.searchsorted(closes_at, low) : np.searchsorted(closes_at, high)]
         sums = _running(bytes_, high - low, (opened[coming] - low, stack[coming], members.size[coming]),
                         (closed[going] - low, stack[going], members.size[going]))  # fmt: skip
-        live = _running(count, high - low, (opened[coming] - low, stack[coming], 1), (closed[going] - low, stack[going], 1))
+        live = _running(
+            count, high - low, (opened[coming] - low, stack[coming], 1), (closed[going] - low, stack[going], 1)
+        )
         bytes_, count = sums[-1].copy(), live[-1].copy()
         sums[live == 0] = -1
         found = sums.argmax(axis=1)  # the first of equal ones, so the lowest stack
@@ -107,7 +112,9 @@ def _by_sums(members: Members, rep: Ints) -> None:
 
 
 def _running(start: Ints, rows: int, *changes: tuple[Ints, Ints, object]) -> Ints:
-    """Sums of each stack at every cut: int64[rows, stacks]. changes: (cut, stack, amount), those coming and those going."""
+    """Sums of each stack at every cut: int64[rows, stacks]. changes: (cut, stack, amount), those coming and those
+    going.
+    """
     table = np.zeros((rows, len(start)), np.int64)
     table[0] = start
     for (cut, stack, amount), change in zip(changes, (np.add, np.subtract), strict=True):

@@ -18,8 +18,9 @@ COLUMNS = 1024
 ROWS = 1024
 # Below this many positions the page lays a tile out from the allocation columns in a few milliseconds.
 STORED_ABOVE = 16384
-# Rows of the stored tile, which is shown until the columns are decoded, a blink later: a quarter of the page's. At 1024 rows
-# it is two thirds of a large file's first blob (90,000 spans on 920,183 events), and nobody sees the difference in time.
+# Rows of the stored tile, which is shown until the columns are decoded, a blink later: a quarter of the page's. At 1024
+# rows it is two thirds of a large file's first blob (90,000 spans on 920,183 events), and nobody sees the difference in
+# time.
 STORED_ROWS, STORED_ROWS_LEAST = 256, 32
 # A span costs about a byte in the file and a microsecond in the browser.
 STORED_SPANS = 60_000
@@ -29,8 +30,8 @@ STORED_SPANS = 60_000
 class Pyramid:
     """The shape of a device's pyramid.
 
-    ``positions``: P = events + 1. ``depth``: the exact level, whose columns hold one position each. ``tolerance``: bytes
-    of one raster row at full height; allocations smaller than this merge with their neighbours.
+    ``positions``: P = events + 1. ``depth``: the exact level, whose columns hold one position each. ``tolerance``:
+    bytes of one raster row at full height; allocations smaller than this merge with their neighbours.
     """
 
     positions: int

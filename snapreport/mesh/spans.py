@@ -36,7 +36,8 @@ class Spans:
 
 
 def tile_spans(lifetimes: Lifetimes, birth: Ints, samples: Ints, tolerance: float) -> Spans:
-    """The spans of a tile whose columns show ``samples`` (int64, ascending), merging what is thinner than ``tolerance`` bytes.
+    """The spans of a tile whose columns show ``samples`` (int64, ascending), merging what is thinner than ``tolerance``
+    bytes.
 
     Complexity: O(N + M log M) for N allocations, of which M live at one sample at least.
     """
@@ -52,7 +53,14 @@ def tile_spans(lifetimes: Lifetimes, birth: Ints, samples: Ints, tolerance: floa
     alone = members == 1
     many = ~alone
     merged = _merge(ids[many], first[many], after[many], group[many], lifetimes, len(samples) + 1)
-    single = (group[alone], first[alone], after[alone] - first[alone], ids[alone], np.ones(alone.sum(), np.int64), size[alone])
+    single = (
+        group[alone],
+        first[alone],
+        after[alone] - first[alone],
+        ids[alone],
+        np.ones(alone.sum(), np.int64),
+        size[alone],
+    )
     columns = [np.concatenate(pair) for pair in zip(single, merged, strict=True)]
     order = np.lexsort((columns[1], columns[0]))
     _, start, length, rep, count, total = (column[order] for column in columns)
@@ -89,7 +97,12 @@ def _merge(ids: Ints, first: Ints, after: Ints, group: Ints, lifetimes: Lifetime
     # Equal neighbours join: a member that goes while its twin comes changes nothing that is drawn.
     live = count > 0
     new = live.copy()
-    same = (cut_group[1:] == cut_group[:-1]) & (count[1:] == count[:-1]) & (total[1:] == total[:-1]) & (rep[1:] == rep[:-1])
+    same = (
+        (cut_group[1:] == cut_group[:-1])
+        & (count[1:] == count[:-1])
+        & (total[1:] == total[:-1])
+        & (rep[1:] == rep[:-1])
+    )
     new[1:] &= ~(same & live[:-1])
     heads = np.flatnonzero(new)
     lengths = np.add.reduceat(np.where(live, length, 0), heads)

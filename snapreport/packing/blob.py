@@ -11,14 +11,13 @@ from snapreport.packing import base85
 from snapreport.packing.columns import Column, Encoded, encode_column
 from snapreport.packing.prime import Prime
 
-# Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 50 to 100 MB/s on columns; the sizes are 10 to 20 %
-# apart. So the best is for what takes no time: primed blobs, which are small reports, and other blobs when they are tiny.
+# Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 50 to 100 MB/s on columns; the sizes are
+# 10 to 20 % apart. So the best is for what takes no time: primed blobs, which are small reports, and other blobs when
+# they are tiny.
 BEST_UP_TO, BEST_PRIMED_UP_TO = 64 << 10, 768 << 10
 
 
-def pack_text(
-    columns: Iterable[Column], meta: Mapping[str, object] | None = None, prime: Prime | None = None
-) -> str:
+def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = None, prime: Prime | None = None) -> str:
     """Pack columns and a JSON ``meta`` mapping (merged into the header) into text for an HTML script element.
 
     With a ``prime``, a blob small enough for the best quality is compressed against it; its text says so.

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from snapreport.ordering import stable_order
 
-# Columns of up to this many values are tried in all codings as they are. Longer ones repeat themselves and are judged by SAMPLE
-# values of their middle: trying a million values costs seconds, and gains 1 % of the file.
+# Columns of up to this many values are tried in all codings as they are. Longer ones repeat themselves and are judged
+# by SAMPLE values of their middle: trying a million values costs seconds, and gains 1 % of the file.
 WHOLE_UP_TO, SAMPLE = 1 << 15, 1 << 13
 # A dictionary of more distinct values than this share of the column has not paid for itself on any real snapshot.
 DICTIONARY_SHARE = 0.5
@@ -178,7 +178,10 @@ def _dictionary(column: Column, values: Ints, sample: Ints, plain_size: int) -> 
     if value_form[2] * share + index_form[2] + 24 >= plain_size:
         return None
     parts = [Encoded(column.name, column.dtype, len(values), "n", "u", b"")]
-    for suffix, numbers, dtype, form in (("#v", distinct, column.dtype, value_form), ("#i", indices, "u32", index_form)):
+    for suffix, numbers, dtype, form in (
+        ("#v", distinct, column.dtype, value_form),
+        ("#i", indices, "u32", index_form),
+    ):
         layout, data = _laid_out(_transformed(numbers, form[0]), form[1])
         parts.append(Encoded(column.name + suffix, dtype, len(numbers), form[0], layout, data))
     return parts

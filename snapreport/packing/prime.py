@@ -1,10 +1,10 @@
 """A shared beginning for brotli streams: small blobs compress against text that every report holds once.
 
 Brotli can be primed with a dictionary, but decoders in browsers cannot. So the known text goes in front as ordinary
-data: the encoder compresses it, flushes to a byte boundary, and compresses the blob behind it. What comes out before the
-flush is the same every time, so it stands in the page once, and a blob holds only what follows. The decoder puts the
-two together, which any brotli decoder reads, and drops the first ``len(text)`` bytes. On a snapshot of 110 KB this takes
-a quarter off the report's data.
+data: the encoder compresses it, flushes to a byte boundary, and compresses the blob behind it. What comes out before
+the flush is the same every time, so it stands in the page once, and a blob holds only what follows. The decoder puts
+the two together, which any brotli decoder reads, and drops the first ``len(text)`` bytes. On a snapshot of 110 KB this
+takes a quarter off the report's data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import brotli
 
 
 class Prime:
-    """A shared beginning. ``text``: what blobs are likely to repeat; ``stream``: the first bytes of every primed stream."""
+    """A shared beginning. ``text``: what blobs are likely to repeat; ``stream``: the first bytes of every primed
+    stream.
+    """
 
     def __init__(self, text: bytes) -> None:
         self.text = text

@@ -55,7 +55,9 @@ class _Decoder:
         if value is None and not needed:
             return []
         if type(value) is not list:
-            raise SnapshotError(f"no {key!r} ({_WHAT})" if key not in self.raw else f"{key}: {shown(value)}, not a list")
+            raise SnapshotError(
+                f"no {key!r} ({_WHAT})" if key not in self.raw else f"{key}: {shown(value)}, not a list"
+            )
         return value
 
     def _traces(self, key: str) -> list[list[Any]]:
@@ -79,7 +81,9 @@ class _Decoder:
             if type(segment) is dict and type(segment.get("blocks")) in (list, tuple):
                 rows += len(segment["blocks"])
         if rows > pickle_bytes:
-            raise SnapshotError(f"{rows} events and blocks in a pickle of {pickle_bytes} bytes: not recorded by any program")
+            raise SnapshotError(
+                f"{rows} events and blocks in a pickle of {pickle_bytes} bytes: not recorded by any program"
+            )
 
     def recording(self, name: str, path: str, file_bytes: int) -> Recording:
         events, segments = self._read_events(), self._read_segments()

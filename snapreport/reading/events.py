@@ -1,8 +1,8 @@
 """Trace entries, lists of dicts, to columns.
 
 Worked through in chunks: small enough for the processor's cache, and the raw dicts of a chunk are let go when its
-columns are made. All entries of a recorder have the same keys, so a chunk is one flat list of values from which every column is a slice;
-chunks where they differ (an ``oom`` has other keys) take a slower way.
+columns are made. All entries of a recorder have the same keys, so a chunk is one flat list of values from which every
+column is a slice; chunks where they differ (an ``oom`` has other keys) take a slower way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ import polars as pl
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, SIZE, UINT64, NoneType, all_same, clean, int_column, pool_name, shown, text_codes
+from snapreport.reading.fields import (
+    INT64,
+    SIZE,
+    UINT64,
+    NoneType,
+    all_same,
+    clean,
+    int_column,
+    pool_name,
+    shown,
+    text_codes,
+)
 from snapreport.reading.forward import ForwardFrames
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
@@ -74,7 +85,13 @@ class EventReader:
             raise SnapshotError(f"{where(row)}: no 'action'")
         placed = _PLACED[np.minimum(action, len(_PLACED) - 1)] & (action < len(_PLACED))
         self._put("action", action, None)
-        for key, bounds in (("addr", UINT64), ("size", SIZE), ("stream", INT64), ("time_us", INT64), ("device_free", INT64)):
+        for key, bounds in (
+            ("addr", UINT64),
+            ("size", SIZE),
+            ("stream", INT64),
+            ("time_us", INT64),
+            ("device_free", INT64),
+        ):
             column, nulls = self._ints(columns, key, bounds, n, where)
             if nulls is not None and key in ("addr", "size") and (nulls & placed).any():
                 row = int(np.argmax(nulls & placed))

@@ -63,7 +63,9 @@ def clean(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
-def int_column(values: list[Any], where: Where, key: str, bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray | None]:
+def int_column(
+    values: list[Any], where: Where, key: str, bounds: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray | None]:
     """(values, null mask or None): int64 or uint64 by ``bounds``; None counts as null and gives 0."""
     dtype = np.uint64 if bounds is UINT64 else np.int64
     quick = _plain_ints(values, bounds)
@@ -101,7 +103,8 @@ def all_same(values: list[Any]) -> bool:
 
 
 def _plain_ints(values: list[Any], bounds: tuple[int, int]) -> np.ndarray | None:
-    """The column where nothing is wrong with it, without a look at each value's type; None where that has to be looked at.
+    """The column where nothing is wrong with it, without a look at each value's type; None where that has to be looked
+    at.
 
     ``array`` takes ints and booleans only, and the booleans are ruled out where all numbers are greater than 1.
     """
@@ -111,7 +114,9 @@ def _plain_ints(values: list[Any], bounds: tuple[int, int]) -> np.ndarray | None
     if type(first) is int and bounds[0] <= first <= bounds[1] and all_same(values):
         return np.full(len(values), first, np.uint64 if bounds is UINT64 else np.int64)
     try:
-        column = np.frombuffer(array("Q" if bounds is UINT64 else "q", values), np.uint64 if bounds is UINT64 else np.int64)
+        column = np.frombuffer(
+            array("Q" if bounds is UINT64 else "q", values), np.uint64 if bounds is UINT64 else np.int64
+        )
     except (TypeError, OverflowError):
         return None
     sound = column.min() > 1 and (bounds is not SIZE or column.max() <= MAX_SIZE)

@@ -2,8 +2,8 @@
 
 With ``stacks="all"`` PyTorch records C++ frames too, and four of five frames of such a stack say nothing of the program
 (on one real trace 220,086 of its frames are ``_PyEval_EvalFrameDefault``). Noise is hidden by default and one key shows
-it; nothing is dropped. The flags are computed here once and stored with the frames, so the page has no rules of its own.
-Drawn from recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
+it; nothing is dropped. The flags are computed here once and stored with the frames, so the page has no rules of its
+own. Drawn from recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from snapreport.reading.recording import Recording
 
 _NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*)$"
 # Plain C functions are the interpreter's or libc's (stripped libraries resolve to the nearest exported name, hence
-# PyType_GetModule in the middle of call chains), but for the accelerators' libraries, which allocate in their own right.
+# PyType_GetModule in the middle of call chains), but for the accelerators' libraries, which allocate in their own
+# right.
 _C_FUNCTION = r"^[A-Za-z_]\w*(\.\w+)*( \[clone [^\]]*\])*$"
-_ACCELERATOR = r"^(cuda|cublas|cudnn|cusolver|cusparse|cufft|nccl|pnccl|hip|rocblas|miopen|rccl|mkl|dnnl|onednn|ze[A-Z])"
+_ACCELERATOR = (
+    r"^(cuda|cublas|cudnn|cusolver|cusparse|cufft|nccl|pnccl|hip|rocblas|miopen|rccl|mkl|dnnl|onednn|ze[A-Z])"
+)
 # C++ names, after the type they return, where templates are printed with one.
 _RETURNS = r"^([\w:]+(<.*>)?[*&]* )?"
 _NATIVE = "|".join(
@@ -58,14 +61,20 @@ PYTHON, NOISE = 2, 1
 
 
 def frame_flags(frames: pl.DataFrame) -> pl.Series:
-    """UInt8 per row of ``frames`` (columns ``filename``, ``line``, ``name``): ``PYTHON`` plus ``NOISE``, where they hold.
+    """UInt8 per row of ``frames`` (columns ``filename``, ``line``, ``name``): ``PYTHON`` plus ``NOISE``, where they
+    hold.
 
-    Scripts need not end in ``.py``: a frame with a line in a file that is not a native source, and with a plain name, is
-    taken for Python's.
+    Scripts need not end in ``.py``: a frame with a line in a file that is not a native source, and with a plain name,
+    is taken for Python's.
     """
     file = pl.col("filename").str.replace_all("\\", "/", literal=True)
     name = pl.col("name")
-    script = (pl.col("line") > 0) & ~file.is_in(["", "??"]) & ~file.str.contains(_NATIVE_FILE) & name.str.contains(r"^[\w<>.]+$")
+    script = (
+        (pl.col("line") > 0)
+        & ~file.is_in(["", "??"])
+        & ~file.str.contains(_NATIVE_FILE)
+        & name.str.contains(r"^[\w<>.]+$")
+    )
     python = file.str.ends_with(".py") | file.str.starts_with("<") | script
     machinery = pl.any_horizontal(*(file.str.contains(where) & name.str.contains(what) for where, what in _MACHINERY))
     native = name.str.contains(_NATIVE) | (name.str.contains(_C_FUNCTION) & ~name.str.contains(_ACCELERATOR))

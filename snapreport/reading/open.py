@@ -29,8 +29,8 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00"
 def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Read a snapshot; ``-`` is standard input.
 
-    Pickles of protocols 0 to 5, ``torch.save`` files (zip) without torch, and any of them compressed by gzip, xz, bzip2,
-    or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for anything else.
+    Pickles of protocols 0 to 5, ``torch.save`` files (zip) without torch, and any of them compressed by gzip, xz,
+    bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for anything else.
     """
     shown = os.fspath(path)
     name = "standard input" if shown == "-" else os.path.basename(shown)
@@ -145,7 +145,9 @@ def _decompressor(file: BinaryIO, kind: str) -> BinaryIO:
     try:
         import zstandard
     except ImportError:
-        raise SnapshotError("zstd-compressed: install the package 'zstandard' to read it, or decompress it first") from None
+        raise SnapshotError(
+            "zstd-compressed: install the package 'zstandard' to read it, or decompress it first"
+        ) from None
     return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
 
 
@@ -176,7 +178,15 @@ def _from_zip(file: BinaryIO, size: int) -> BinaryIO:
                 raise SnapshotError(f"zip: {size} bytes that grow beyond {limit >> 20} MiB")
             # read() gives no more than file_size says.
             return io.BytesIO(archive.read(found[0]))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        ValueError,
+    ) as error:
         if isinstance(error, SnapshotError):
             raise
         raise SnapshotError(f"damaged zip file: {one_line(str(error), 200)}") from None

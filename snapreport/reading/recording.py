@@ -35,8 +35,8 @@ class DeviceRecord:
 
     events: a row per trace entry, in recorded order: ``action`` Enum (``ACTIONS``, then those unknown), ``addr`` UInt64
       null, ``size`` Int64 bytes (0 where absent), ``stream`` Int64, ``pool`` String null ("(0, 1)"), ``time_us`` Int64
-      null, ``stack`` Int32, ``forward_stack`` Int32 (0: none; where the forward pass made what a backward pass allocates for),
-      ``compile_context``, ``user_metadata``, ``category`` String null, ``device_free`` Int64 null.
+      null, ``stack`` Int32, ``forward_stack`` Int32 (0: none; where the forward pass made what a backward pass
+      allocates for), ``compile_context``, ``user_metadata``, ``category`` String null, ``device_free`` Int64 null.
     segments: a row per final segment: ``address`` UInt64, ``total_size``, ``allocated_size``, ``active_size``,
       ``requested_size`` Int64, ``stream`` Int64, ``segment_type`` String null, ``pool`` String null, ``is_expandable``
       Boolean, ``stack`` Int32.

@@ -14,12 +14,12 @@ from snapreport.errors import SnapshotError, one_line
 
 T = TypeVar("T")
 
-# C stack for each byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the key of a
-# dict) recurses in C without any check, some 100 bytes a level: with less room the process would die, not raise.
+# C stack for each byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the key
+# of a dict) recurses in C without any check, some 100 bytes a level: with less room the process would die, not raise.
 STACK_PER_BYTE = 160
 STACK_LEAST, STACK_MOST = 16 << 20, 8 << 30
-# Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it. What
-# asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
+# Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it.
+# What asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
 MEMORY_PER_BYTE, MEMORY_LEAST = 100, 1 << 30
 # What guarded() and load() set for a while belongs to the whole process: two at once would restore each other's values.
 _ALONE = threading.Lock()

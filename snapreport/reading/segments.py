@@ -49,7 +49,9 @@ class SegmentReader:
             raise bad(place, "is_expandable", expandable, "true or false")
         blocks = segment.get("blocks")
         if type(blocks) not in (list, tuple):
-            raise SnapshotError(f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list")
+            raise SnapshotError(
+                f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list"
+            )
         # torch's own conversion of a profile writes None as the address of a device that had no memory.
         nowhere = not blocks and "address" in segment and segment["address"] is None
         address = 0 if nowhere else _needed(segment, place, "address", UINT64)
@@ -98,7 +100,9 @@ class SegmentReader:
         )
 
 
-def _table(rows: list[tuple[Any, ...]], columns: dict[str, Any], stacks: list[np.ndarray], renumber: np.ndarray) -> pl.DataFrame:
+def _table(
+    rows: list[tuple[Any, ...]], columns: dict[str, Any], stacks: list[np.ndarray], renumber: np.ndarray
+) -> pl.DataFrame:
     values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     series = [pl.Series(name, list(v), dtype=dtype) for (name, dtype), v in zip(columns.items(), values, strict=True)]
     stack = np.concatenate(stacks) if stacks else np.zeros(0, np.int32)

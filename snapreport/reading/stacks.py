@@ -1,9 +1,9 @@
 """Interning of stacks: lists of frame dicts in, numbers of distinct stacks out.
 
-PyTorch's pickles share the frame dicts by memo, and a free's two events share their list, but every allocation has a list
-of its own: some million lists of a few dozen frames that hold a few thousand distinct stacks. So lists are told apart
-in steps, each dearer per list than the one before and fed by what that leaves over: by identity with the list before,
-by comparison with the likeliest stacks, by the identities of the frames, and last by the numbers of the frames.
+PyTorch's pickles share the frame dicts by memo, and a free's two events share their list, but every allocation has a
+list of its own: some million lists of a few dozen frames that hold a few thousand distinct stacks. So lists are told
+apart in steps, each dearer per list than the one before and fed by what that leaves over: by identity with the list
+before, by comparison with the likeliest stacks, by the identities of the frames, and last by the numbers of the frames.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class StackInterner:
 
         A list's place in error messages is ``where(row)`` + ".frames".
         """
-        # A loop over lists, and yet the fastest of what was tried: comparing two lists of the same dicts takes a nanosecond a
-        # frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through numpy) takes 15
-        # and more. What followed a stack the last two times follows it again in 80 to 95 of 100 cases.
+        # A loop over lists, and yet the fastest of what was tried: comparing two lists of the same dicts takes a
+        # nanosecond a frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through
+        # numpy) takes 15 and more. What followed a stack the last two times follows it again in 80 to 95 of 100 cases.
         known, follows, before = self._lists, self._follows, self._before
         made = array("i")
         append = made.append

@@ -19,7 +19,9 @@ NO_NAMES = "A module stands as the file and line of its forward: frames hold no 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """``key``, ``title``: by what; ``rows``: bytes, share of the peak, what; most bytes first, the rest of the bytes last."""
+    """``key``, ``title``: by what; ``rows``: bytes, share of the peak, what; most bytes first, the rest of the bytes
+    last.
+    """
 
     key: str
     title: str

@@ -18,13 +18,15 @@ from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.summary import Summary, summarise
-from snapreport.words import size_text
 from snapreport.timeline.build import Snapshot
+from snapreport.words import size_text
 
 
 @dataclass(frozen=True)
 class Written:
-    """``size``: bytes of the document. ``left_out``: what a size limit cost, one sentence, or "" where nothing is missing."""
+    """``size``: bytes of the document. ``left_out``: what a size limit cost, one sentence, or "" where nothing is
+    missing.
+    """
 
     size: int
     left_out: str
@@ -40,8 +42,8 @@ def build_report(
     """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes.
 
     ``max_size``: bytes it may have; what it can do without is left out for that (see ``leave_out.py``). Raises
-    :class:`SnapshotError` where that is not enough. ``source``: folders whose files are quoted around the lines that frames
-    name (see ``source_lines.py``).
+    :class:`SnapshotError` where that is not enough. ``source``: folders whose files are quoted around the lines that
+    frames name (see ``source_lines.py``).
     """
     return _fitting(snapshots, title, max_size, source)[0]
 
@@ -74,7 +76,9 @@ def write_fitting(
     source: Sequence[str | os.PathLike[str]] = (),
 ) -> Written:
     """:func:`write_report`, telling also what was left out."""
-    document, left_out = _fitting([snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source)
+    document, left_out = _fitting(
+        [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source
+    )
     _write(path, document)
     return Written(len(document), left_out.sentence)
 
@@ -82,8 +86,8 @@ def write_fitting(
 def write_diff(results: Sequence[SnapshotDiff], path: str | os.PathLike[str], *, title: str | None = None) -> int:
     """Write a report that compares snapshots, and return its size in bytes.
 
-    ``results``: of ``findings.diff.diff``, the first snapshot against each of the others; the last one is shown, and with
-    more than one the growth over the series. ``path`` and errors: as for :func:`write_report`.
+    ``results``: of ``findings.diff.diff``, the first snapshot against each of the others; the last one is shown, and
+    with more than one the growth over the series. ``path`` and errors: as for :func:`write_report`.
     """
     comparison = Comparison(results)
     document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison)
@@ -125,7 +129,9 @@ def _fitting(
     while len(document) > max_size:
         if len(left_out.parts) == len(parts):
             what = "and that without all that can be left out" if parts else "and there is nothing to leave out"
-            raise SnapshotError(f"the report takes {size_text(least)}, {what}: more than the {size_text(max_size)} allowed")
+            raise SnapshotError(
+                f"the report takes {size_text(least)}, {what}: more than the {size_text(max_size)} allowed"
+            )
         document, left_out = without(parts[: len(left_out.parts) + 1])
         least = min(least, len(document))
     # What the last step made room for comes back, the most telling first.
@@ -162,7 +168,8 @@ def _write(path: str | os.PathLike[str], document: bytes) -> None:
 
 
 def _replace(path: Path, document: bytes) -> None:
-    # A link is followed, so that what it points to is replaced and not the link; devices cannot be replaced by a rename.
+    # A link is followed, so that what it points to is replaced and not the link; devices cannot be replaced by a
+    # rename.
     target = path.resolve()
     try:
         if target.exists() and not target.is_file() and not target.is_dir():

@@ -1,4 +1,6 @@
-"""What a report holds beside its snapshots where it compares them: which stacks are the same, which moments belong together."""
+"""What a report holds beside its snapshots where it compares them: which stacks are the same, which moments belong
+together.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Comparison:
         return f"{self.results[-1].before.recording.name} → {self.results[-1].after.recording.name}"
 
     def columns(self, base: Sequence[int], stacks: int) -> list[Column]:
-        """``identity`` u32 per stack of the report plus one: equal for stacks that are the same code; 0 for those of other snapshots.
+        """``identity`` u32 per stack of the report plus one: equal for stacks that are the same code; 0 for those of
+        other snapshots.
 
         ``base``: number of each snapshot's first stack; ``stacks``: of all snapshots together.
         """
@@ -54,7 +57,9 @@ class Comparison:
 
     @property
     def manifest(self) -> dict[str, object]:
-        """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are the page's."""
+        """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are
+        the page's.
+        """
         result = self.results[-1]
         first = sum(len(snapshot.devices) for snapshot in self.snapshots[:-1])
         here, there = result.before.devices, result.after.devices
@@ -77,7 +82,9 @@ class Comparison:
 
     @property
     def headline(self) -> list[str]:
-        """A sentence per device: its peaks, and what grew most; which devices are of one side alone; of a series also how much from one to the next."""
+        """A sentence per device: its peaks, and what grew most; which devices are of one side alone; of a series also
+        how much from one to the next.
+        """
         result = self.results[-1]
         lines = [] if result.devices else ["The two snapshots have no device in common."]
         for side, devices in (("earlier", result.only_before), ("later", result.only_after)):
@@ -101,19 +108,33 @@ class Comparison:
 
     @property
     def tables(self) -> list[DiffTable]:
-        """For the static summary: per device what changed at the peaks, by category and by function, and the segments."""
+        """For the static summary: per device what changed at the peaks, by category and by function, and the
+        segments.
+        """
         tables = []
         for device in self.results[-1].devices:
             name = device_name(device.before.kind, device.before.device)
             for what, frame in (("category", device.categories[0]), ("function", device.functions[0])):
                 rows = [
-                    (bytes_text(r["bytes_before"]), bytes_text(r["bytes_after"]), signed(r["delta"]), r["change"], r["name"] or "no frames")
+                    (
+                        bytes_text(r["bytes_before"]),
+                        bytes_text(r["bytes_after"]),
+                        signed(r["delta"]),
+                        r["change"],
+                        r["name"] or "no frames",
+                    )
                     for r in frame.rows(named=True)
                     if r["change"] != "same"
                 ][:ROWS]
                 tables.append(DiffTable(f"{name}, at the peaks, by {what}", rows))
             segments = [
-                (f"{r['before']:,}", f"{r['after']:,}", signed((r["after"] - r["before"]) * r["size"]), "", f"{bytes_text(r['size'])} {r['segment_type']} {r['pool']} stream {r['stream']}")
+                (
+                    f"{r['before']:,}",
+                    f"{r['after']:,}",
+                    signed((r["after"] - r["before"]) * r["size"]),
+                    "",
+                    f"{bytes_text(r['size'])} {r['segment_type']} {r['pool']} stream {r['stream']}",
+                )
                 for r in device.segments.rows(named=True)
                 if r["before"] != r["after"]
             ][:ROWS]

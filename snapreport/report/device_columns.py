@@ -46,13 +46,19 @@ class _Names:
 
 
 def device_tables(
-    snapshot: Snapshot, number: int, device: int, *, prefix: str, stack_base: int, add: Callable[[str, list[Column]], None]
+    snapshot: Snapshot,
+    number: int,
+    device: int,
+    *,
+    prefix: str,
+    stack_base: int,
+    add: Callable[[str, list[Column]], None],
 ) -> DeviceTables:
     """What the file holds of ``device`` of ``snapshot``, the ``number``-th of the report.
 
     ``prefix`` begins every column's name; ``stack_base`` is added to stack numbers (stack 0 of every snapshot is the
-    empty one). ``add`` takes the name of a section and columns of it, as soon as they are made: the earlier, the less of
-    them is held at a time.
+    empty one). ``add`` takes the name of a section and columns of it, as soon as they are made: the earlier, the less
+    of them is held at a time.
     """
     timeline = snapshot.timeline(device)
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
@@ -77,7 +83,8 @@ def device_tables(
     origin = timeline.allocations["origin"].cast(pl.String)
     stats = dict(timeline.stats)
     stats["top_stacks_at_peak"] = [
-        {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base} for row in timeline.top_stacks
+        {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base}
+        for row in timeline.top_stacks
     ]
     manifest = {
         "snapshot": number,
@@ -161,7 +168,9 @@ def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[st
     columns.add("metadata", names["metadata"].index(table["user_metadata"]), "u32")
 
 
-def _add_other_events(columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int) -> list[str]:
+def _add_other_events(
+    columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int
+) -> list[str]:
     """Segment operations, oom, snapshots, unknown actions: every event that is no end of an allocation."""
     rows = timeline.other_events
     table = timeline.events[rows]

@@ -28,7 +28,9 @@ def diff_text(result: SnapshotDiff) -> str:
         if steps:
             most = max(steps, key=lambda moment: abs(moment.after_bytes - moment.before_bytes))
             lines.append(f"  of {len(steps)} common steps the most: {_moment(most)}")
-        lines += _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
+        lines += (
+            _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
+        )
     return "\n".join(lines)
 
 
@@ -39,8 +41,14 @@ def signed(value: int) -> str:
 
 def _moment(moment: Moment) -> str:
     change = moment.after_bytes - moment.before_bytes
-    share = f", {'+' if change > 0 else '-'}{share_text(abs(change), moment.before_bytes)}" if change and moment.before_bytes else ""
-    return f"{moment.name}: {bytes_text(moment.before_bytes)} → {bytes_text(moment.after_bytes)} ({signed(change)}{share})"
+    share = (
+        f", {'+' if change > 0 else '-'}{share_text(abs(change), moment.before_bytes)}"
+        if change and moment.before_bytes
+        else ""
+    )
+    return (
+        f"{moment.name}: {bytes_text(moment.before_bytes)} → {bytes_text(moment.after_bytes)} ({signed(change)}{share})"
+    )
 
 
 def _rows(heading: str, table: pl.DataFrame) -> list[str]:
@@ -60,10 +68,15 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
     lines = ["  at the peak, by stack (innermost frames first):"]
     for row in changed.rows(named=True):
         recording, stack = (
-            (result.after.recording, row["stack_after"]) if row["stack_after"] is not None else (result.before.recording, row["stack_before"])
+            (result.after.recording, row["stack_after"])
+            if row["stack_after"] is not None
+            else (result.before.recording, row["stack_before"])
         )
         frames = recording.frames[recording.stack(stack)].select("name", "filename", "line").rows()
-        words = " ← ".join(f"{name} {filename.rsplit('/', 1)[-1]}:{line}" for name, filename, line in frames[:3]) or "no frames"
+        words = (
+            " ← ".join(f"{name} {filename.rsplit('/', 1)[-1]}:{line}" for name, filename, line in frames[:3])
+            or "no frames"
+        )
         lines.append(f"    {signed(row['delta']):>11}  {row['change']:<8}  {words}")
     return lines
 
@@ -72,12 +85,18 @@ def series_text(rows: Sequence[dict[str, Any]]) -> str:
     """A line per snapshot of the series, and the growth from one to the next."""
     lines = []
     for row in rows:
-        lines.append(f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one snapshot to the next (median, allocated at the end)")
+        lines.append(
+            f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one snapshot to the next (median, allocated at the end)"
+        )
         width = max(map(len, row["files"]))
         lines += [
             f"  {name:<{width}}  peak {bytes_text(peak):>10}  end {bytes_text(end):>10}  reserved {bytes_text(reserved):>10}"
             for name, peak, end, reserved in zip(
-                row["files"], row["peak_allocated_bytes"], row["end_allocated_bytes"], row["end_reserved_bytes"], strict=True
+                row["files"],
+                row["peak_allocated_bytes"],
+                row["end_allocated_bytes"],
+                row["end_reserved_bytes"],
+                strict=True,
             )
         ]
     return "\n".join(lines)

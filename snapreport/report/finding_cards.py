@@ -25,9 +25,10 @@ _SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
 
 @dataclass(frozen=True)
 class FindingCard:
-    """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that shows it;
-    ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak, its steps;
-    ``rank``: see :func:`rank`."""
+    """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that
+    shows it; ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak,
+    its steps; ``rank``: see :func:`rank`.
+    """
 
     severity: str
     label: str
@@ -56,9 +57,9 @@ def finding_cards(
 ) -> list[FindingCard]:
     """Cards of one snapshot's findings, in their order; the same advice for several devices is one.
 
-    ``index``: the page's index of each device; ``told``: what findings rest on that is said once for all; ``names``: of the
-    devices, where there are several; ``file``: said before each title where a report holds several; ``stack_base``: the
-    page's number of the snapshot's first stack.
+    ``index``: the page's index of each device; ``told``: what findings rest on that is said once for all; ``names``: of
+    the devices, where there are several; ``file``: said before each title where a report holds several; ``stack_base``:
+    the page's number of the snapshot's first stack.
     """
     advice: dict[str, list[Finding]] = {}
     for finding in found:
@@ -94,7 +95,9 @@ def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
     """The same advice for other devices."""
     if not same:
         return []
-    parts = [names.get(f.device, "") + (f" (at most {bytes_text(f.bytes)})" if f.evidence["memory"] else "") for f in same]
+    parts = [
+        names.get(f.device, "") + (f" (at most {bytes_text(f.bytes)})" if f.evidence["memory"] else "") for f in same
+    ]
     return [f"The same holds for {told_list(parts)}."]
 
 
@@ -105,13 +108,15 @@ def _staircase(values: Sequence[int]) -> Markup:
         return Markup()
     width, top = 120 / len(values), max(values)
     path = "".join(f"V{27 - 26 * value / top:.4g}H{width * (k + 1):.4g}" for k, value in enumerate(values))
-    return Markup('<svg class="stairs" viewBox="0 0 120 28" role="img" aria-label="{}"><path d="M0 27{}"/></svg>').format(
-        "least live bytes of each step, rising", Markup(path)
-    )
+    return Markup(
+        '<svg class="stairs" viewBox="0 0 120 28" role="img" aria-label="{}"><path d="M0 27{}"/></svg>'
+    ).format("least live bytes of each step, rising", Markup(path))
 
 
 def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
-    """The page's hash for a finding: see ``static/src/app/hash.ts``. ``device`` and the stacks of its query are the page's."""
+    """The page's hash for a finding: see ``static/src/app/hash.ts``. ``device`` and the stacks of its query are the
+    page's.
+    """
     link = finding.link
     parts = [f"view={link.get('view', 'timeline')}", f"device={device}"]
     if link.get("at") is not None:

@@ -11,11 +11,15 @@ from snapreport.report.markdown import code_cell, escape
 
 SCHEMA = "snapreport-check/1"
 # XML 1.0 cannot hold these even escaped; names in a snapshot may.
-_NOT_XML = {code: None for code in (*range(0x00, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0xFFFE, 0xFFFF, *range(0xD800, 0xE000))}
+_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535, *range(55296, 57344)))
 
 
 def check_json(checks: Sequence[Check]) -> dict[str, Any]:
-    return {"schema": SCHEMA, "passed": all(check.passed for check in checks), "checks": [check.to_json() for check in checks]}
+    return {
+        "schema": SCHEMA,
+        "passed": all(check.passed for check in checks),
+        "checks": [check.to_json() for check in checks],
+    }
 
 
 def check_text(checks: Sequence[Check]) -> str:
@@ -32,7 +36,9 @@ def check_text(checks: Sequence[Check]) -> str:
 def check_markdown(checks: Sequence[Check]) -> str:
     """A section for a job's summary page: a verdict, a row per check, and the evidence of those that failed."""
     failed = [check for check in checks if not check.passed]
-    verdict = f"{len(failed)} of {len(checks)} memory checks failed" if failed else f"All {len(checks)} memory checks passed"
+    verdict = (
+        f"{len(failed)} of {len(checks)} memory checks failed" if failed else f"All {len(checks)} memory checks passed"
+    )
     lines = [f"## {verdict}", "", "| | Rule | File | What was found |", "|---|---|---|---|"]
     lines += [
         f"| {'✅' if check.passed else '❌'} | {code_cell(check.rule)} | {code_cell(check.file)} | {escape(check.message)} |"
@@ -48,13 +54,21 @@ def check_markdown(checks: Sequence[Check]) -> str:
 def check_junit(checks: Sequence[Check]) -> str:
     """JUnit XML: a test case per check, in one suite."""
     failed = sum(not check.passed for check in checks)
-    suite = ElementTree.Element("testsuite", name="snapreport", tests=str(len(checks)), failures=str(failed), errors="0", skipped="0")
+    suite = ElementTree.Element(
+        "testsuite", name="snapreport", tests=str(len(checks)), failures=str(failed), errors="0", skipped="0"
+    )
     for check in checks:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=_xml(f"snapreport.{check.file}"), name=_xml(f"{check.rule} {check.device}"), time="0"
+            suite,
+            "testcase",
+            classname=_xml(f"snapreport.{check.file}"),
+            name=_xml(f"{check.rule} {check.device}"),
+            time="0",
         )
         if not check.passed:
-            failure = ElementTree.SubElement(case, "failure", message=_xml(check.message), type=_xml(check.rule.split()[0]))
+            failure = ElementTree.SubElement(
+                case, "failure", message=_xml(check.message), type=_xml(check.rule.split()[0])
+            )
             failure.text = _xml("\n".join([check.message, *check.evidence]))
     root = ElementTree.Element("testsuites")
     root.append(suite)

@@ -1,8 +1,8 @@
 """What a report can do without, in the order in which it goes when a size limit asks for it.
 
-The stored picture goes first, since the page makes it from the columns. Then go columns, those first that tell least. What
-stays always: every allocation with its size, birth, end, stack and category, and so every total, the peak, and the stacks
-that hold it.
+The stored picture goes first, since the page makes it from the columns. Then go columns, those first that tell least.
+What stays always: every allocation with its size, birth, end, stack and category, and so every total, the peak, and the
+stacks that hold it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from snapreport.words import size_text
 class Part:
     """Something that can be left out. ``words``: what it is, for readers.
 
-    ``sections``: sections that go, by the end of their name. ``columns``: columns whose values become 0, by their name without
-    the device. ``keys``: the device's manifest entries that go with them, and what they become.
+    ``sections``: sections that go, by the end of their name. ``columns``: columns whose values become 0, by their name
+    without the device. ``keys``: the device's manifest entries that go with them, and what they become.
     """
 
     words: str
@@ -61,7 +61,9 @@ class LeftOut:
         head = encoded[0]
         if head.name.partition(".")[2] not in self._columns:
             return encoded
-        return [Encoded(head.name, head.dtype, head.count, "n", "c" if head.count else "v", varints_of_zero(head.count))]
+        return [
+            Encoded(head.name, head.dtype, head.count, "n", "c" if head.count else "v", varints_of_zero(head.count))
+        ]
 
     def device(self, manifest: dict[str, object]) -> dict[str, object]:
         """A device's entry that says what is missing of it: ``left_out``, names of columns and sections."""

@@ -40,13 +40,17 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
             "form-action 'none'",
         )
     )
-    text = _environment().get_template("report.html.j2").render(
-        summary=summary,
-        payload=payload,
-        policy=policy,
-        style=Markup(style),
-        code={name: Markup(_code(file)) for name, file in CODE.items()},
-        boot=Markup(boot),
+    text = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            payload=payload,
+            policy=policy,
+            style=Markup(style),
+            code={name: Markup(_code(file)) for name, file in CODE.items()},
+            boot=Markup(boot),
+        )
     )
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode("utf-8")
 
@@ -91,7 +95,9 @@ def _built(name: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise SnapshotError(f"{name}: the page's application is not built; install the package, or run node static/build.mjs") from None
+        raise SnapshotError(
+            f"{name}: the page's application is not built; install the package, or run node static/build.mjs"
+        ) from None
 
 
 @cache

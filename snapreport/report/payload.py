@@ -33,7 +33,9 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Payload:
-    """``prime``: u32le length of the shared text and its brotli stream, as text, or ""; ``blobs``: name to text, ``main`` first."""
+    """``prime``: u32le length of the shared text and its brotli stream, as text, or ""; ``blobs``: name to text,
+    ``main`` first.
+    """
 
     prime: str
     blobs: dict[str, str]

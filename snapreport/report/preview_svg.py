@@ -11,7 +11,9 @@ WIDTH, HEIGHT = 600, 120
 COLUMNS = 150
 
 
-def preview_svg(allocated: npt.NDArray[np.int64], reserved: npt.NDArray[np.int64], peak: int, ooms: list[int]) -> Markup:
+def preview_svg(
+    allocated: npt.NDArray[np.int64], reserved: npt.NDArray[np.int64], peak: int, ooms: list[int]
+) -> Markup:
     """SVG of a device's curves.
 
     ``allocated``, ``reserved``: int64[P] by s = position + 1; ``peak``: s of the peak; ``ooms``: s of out-of-memory

@@ -1,8 +1,8 @@
 """Lines of source around the lines that frames name, for a report that is asked to hold them (``--source DIR``).
 
-Never by default: a report is passed on, and a program's text may not be. Only regular files that lie under one of the folders
-are read, wherever links point, and of these only text. A frame's file is found by the end of its path: recorded and read
-on different machines, the beginning differs.
+Never by default: a report is passed on, and a program's text may not be. Only regular files that lie under one of the
+folders are read, wherever links point, and of these only text. A frame's file is found by the end of its path: recorded
+and read on different machines, the beginning differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ MAX_FILE_BYTES = 4 << 20  # of one file; programs are smaller, tables and genera
 MAX_TEXT = 4 << 20  # characters in a report
 MAX_LINE = 500  # characters of a line
 MAX_SEARCHED = 200_000  # files under all folders
-_SKIPPED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".tox", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_SKIPPED = {
+    ".git",
+    ".hg",
+    ".svn",
+    "__pycache__",
+    "node_modules",
+    ".tox",
+    ".venv",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 
 Parts = tuple[str, ...]
 
@@ -47,7 +58,9 @@ class SourceLines:
             return ""
         lines = sum(len(texts) for stretches in self.files.values() for _, texts in stretches)
         more = ", not all of them: they would take too much room" if self.cut else ""
-        return f"this report holds {plural(lines, 'line')} of source of {plural(len(self.files), 'file')} (--source){more}"
+        return (
+            f"this report holds {plural(lines, 'line')} of source of {plural(len(self.files), 'file')} (--source){more}"
+        )
 
 
 def source_lines(frames: Sequence[pl.DataFrame], folders: Sequence[str | os.PathLike[str]]) -> SourceLines:
@@ -58,7 +71,9 @@ def source_lines(frames: Sequence[pl.DataFrame], folders: Sequence[str | os.Path
     found = SourceLines()
     if not folders:
         return found
-    named = pl.concat([table.select("filename", "line", "name") for table in frames]).filter(pl.col("line") > 0).unique()
+    named = (
+        pl.concat([table.select("filename", "line", "name") for table in frames]).filter(pl.col("line") > 0).unique()
+    )
     by_file = named.group_by("filename").agg("line", "name").sort("filename")
     wanted = {name: parts for name in by_file["filename"].to_list() if (parts := _parts(name))}
     candidates = _candidates(folders, {parts[-1] for parts in wanted.values()})
@@ -132,7 +147,9 @@ def _is_readable(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES
 
 
-def _text_of(parts: Parts, candidates: dict[str, list[_File]], lines: list[int], functions: list[str]) -> list[str] | None:
+def _text_of(
+    parts: Parts, candidates: dict[str, list[_File]], lines: list[int], functions: list[str]
+) -> list[str] | None:
     """The lines of the file that a recorded path means; None where none or several fit equally well."""
     ranked = []
     for file in candidates.get(parts[-1], []) if parts else []:
@@ -170,7 +187,9 @@ def _read(path: Path) -> list[str] | None:
 
 
 def _defines(texts: list[str], functions: list[str]) -> bool:
-    """Whether the functions of all frames are defined in a Python file; those without a name of their own count as there."""
+    """Whether the functions of all frames are defined in a Python file; those without a name of their own count as
+    there.
+    """
     defined = {found[1] for text in texts if (found := re.match(r"\s*(?:async\s+)?def\s+(\w+)", text))}
     plain = {name.rsplit(".", 1)[-1] for name in functions if re.fullmatch(r"[\w.]+", name)}
     return plain <= defined
@@ -183,4 +202,6 @@ def _stretches(texts: list[str], lines: np.ndarray) -> list[list[object]]:
     apart = np.append(True, begins[1:] > ends[:-1] + 1)
     first = begins[apart]
     last = ends[np.append(np.flatnonzero(apart)[1:] - 1, len(lines) - 1)]
-    return [[a, [text[:MAX_LINE] for text in texts[a - 1 : b]]] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+    return [
+        [a, [text[:MAX_LINE] for text in texts[a - 1 : b]]] for a, b in zip(first.tolist(), last.tolist(), strict=True)
+    ]

@@ -1,4 +1,5 @@
-"""A device's steps and annotated spans as entries of the manifest: the page keeps room for them before it reads any column.
+"""A device's steps and annotated spans as entries of the manifest: the page keeps room for them before it reads any
+column.
 
 Read by ``static/src/steps``. Nothing is written where there is nothing.
 """
@@ -72,7 +73,10 @@ _WORDS = {
     "untimed": ("annotation has no time", "annotations have no time"),
     "unknown_stage": ("annotation is neither a start nor an end", "annotations are neither starts nor ends"),
     "outside": ("annotated span lies outside the trace", "annotated spans lie outside the trace"),
-    "without_allocation": ("annotation names memory that is not allocated", "annotations name memory that is not allocated"),
+    "without_allocation": (
+        "annotation names memory that is not allocated",
+        "annotations name memory that is not allocated",
+    ),
 }
 
 

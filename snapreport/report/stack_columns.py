@@ -1,10 +1,10 @@
 """Frames and stacks as columns: strings once, frames as numbers, stacks as a trie, and its frames as posting lists.
 
 Stacks are numbered so that neighbours share their outer frames (see ``reading``): each stores only how many it shares
-and how many follow. What follows are the *nodes* of the trie, in order, each a frame under its caller; on a trace of 8,507
-events with stacks of 100 frames they are 1,500 instead of 25,000. The frame of each is not stored node by node but
-frame by frame, as the list of its nodes: that is what a search reads, and it tells the same. On ten real snapshots it takes
-between 10 % fewer and 5 % more bytes than frames by node did, where both together would take 4 to 23 % more.
+and how many follow. What follows are the *nodes* of the trie, in order, each a frame under its caller; on a trace of
+8,507 events with stacks of 100 frames they are 1,500 instead of 25,000. The frame of each is not stored node by node
+but frame by frame, as the list of its nodes: that is what a search reads, and it tells the same. On ten real snapshots
+it takes between 10 % fewer and 5 % more bytes than frames by node did, where both together would take 4 to 23 % more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
 
     Frames are numbered as they first appear, so the first nodes of their lists ascend. Of F frames and M nodes,
     ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the frame
-    before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one before.
+    before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one
+    before.
     """
     lcps, lengths, sequences, frames, base = [], [], [], [], []
     seen = total = 0
@@ -52,7 +53,11 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         sequences.append(sequence + seen)
         frames.append(recording.frames)
         seen += len(recording.frames)
-    table = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={"filename": str, "line": int, "name": str})
+    table = (
+        pl.concat(frames, how="diagonal")
+        if frames
+        else pl.DataFrame(schema={"filename": str, "line": int, "name": str})
+    )
     sequence = np.concatenate(sequences) if sequences else np.zeros(0, np.int64)
     order, numbers = _numbered_by_appearance(sequence, len(table))
     nodes, first, gaps = _postings(numbers, len(table))
@@ -75,7 +80,9 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
     extra = [name for name in table.columns if name.startswith("fx_")]
     if extra:
         rows = table.with_row_index("frame").filter(pl.any_horizontal(pl.col(extra).is_not_null()))
-        values = {str(row["frame"]): {k: row[k] for k in extra if row[k] is not None} for row in rows.iter_rows(named=True)}
+        values = {
+            str(row["frame"]): {k: row[k] for k in extra if row[k] is not None} for row in rows.iter_rows(named=True)
+        }
         columns.append(Column("frame_fx", values, "json"))
     return StackColumns(columns, base)
 

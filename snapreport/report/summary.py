@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.peak import has_history
 from snapreport.findings.run import findings
+from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.report.attribution import Breakdown, breakdowns, in_words
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.span_columns import broken_sentence
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import LIBRARY
+from snapreport.words import bytes_text, count_text, device_name, plural, share_text
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3
@@ -48,8 +48,9 @@ class StackLine:
 
 @dataclass(frozen=True)
 class Card:
-    """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak is made of, in
-    sentences, and ``parts`` in tables; ``preview``: empty where nothing moves."""
+    """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak is made of,
+    in sentences, and ``parts`` in tables; ``preview``: empty where nothing moves.
+    """
 
     name: str
     cells: list[str]
@@ -86,7 +87,9 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     for snapshot in snapshots:
         recording = snapshot.recording
         summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
-        summary.settings += [(key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)]
+        summary.settings += [
+            (key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)
+        ]
         summary.notes += _notes(recording.notes)
         flags = recorded_flags(recording)
         frames = recording.frames.select("name", "filename", "line").rows()
@@ -138,7 +141,9 @@ def _worth_telling(key: str, value: object) -> bool:
 def _notes(notes: dict[str, object]) -> list[str]:
     lines = []
     for key, value in notes.items():
-        told = ", ".join(f"{name} ({count})" for name, count in value.items()) if isinstance(value, dict) else str(value)
+        told = (
+            ", ".join(f"{name} ({count})" for name, count in value.items()) if isinstance(value, dict) else str(value)
+        )
         if value:
             lines.append(f"{key.replace('_', ' ')}: {told}")
     return lines
@@ -150,7 +155,12 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
 
 
 def _card(
-    snapshot: Snapshot, timeline: DeviceTimeline, name: str, frames: list[tuple], flags: np.ndarray, peak: Finding | None
+    snapshot: Snapshot,
+    timeline: DeviceTimeline,
+    name: str,
+    frames: list[tuple],
+    flags: np.ndarray,
+    peak: Finding | None,
 ) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     doubts, unknown, trust = _trust(timeline)
@@ -169,7 +179,9 @@ def _card(
     ]
     preview = Markup()
     if len(timeline.events) > 1:
-        preview = preview_svg(allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events])
+        preview = preview_svg(
+            allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events]
+        )
     # Without a moving peak it is the final state, and the headline has said it.
     told = [f"{peak.title}.", *peak.detail] if peak and timeline.peak_event >= 0 else []
     told += [line for line in (in_words(peak) if peak else "",) if line]
@@ -190,10 +202,13 @@ def _stack_line(
     words = [_frame(*frames[telling[at]]) for at in shown]
     # A gap in the chain of callers is shown as one.
     text = "".join(
-        word if not place else (" ← " if shown[place] == shown[place - 1] + 1 else " ← … ") + word for place, word in enumerate(words)
+        word if not place else (" ← " if shown[place] == shown[place - 1] + 1 else " ← … ") + word
+        for place, word in enumerate(words)
     )
     own = next((word for at, word in zip(shown, words, strict=True) if not _LIBRARY.search(frames[telling[at]][1])), "")
-    return StackLine(bytes_text(size), share_text(size, peak), count, text, own or "".join(words[:1]), len(ids) - len(shown))
+    return StackLine(
+        bytes_text(size), share_text(size, peak), count, text, own or "".join(words[:1]), len(ids) - len(shown)
+    )
 
 
 def _telling(ids: list[int], flags: np.ndarray) -> list[int]:
@@ -240,7 +255,9 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
     difference = timeline.reconciliation_bytes
     if difference:
         more = "more" if difference > 0 else "less"
-        doubts.append(f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off by that.")
+        doubts.append(
+            f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off by that."
+        )
     else:
         trust.append("The replay reconciles with the final blocks to the byte.")
     if not has_history(timeline):
@@ -248,11 +265,15 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
     else:
         before = int((timeline.allocations["alloc_event"] < 0).sum())
         if before:
-            trust.append(f"{plural(before, 'allocation')} of {bytes_text(int(timeline.allocated[0]))} from before the trace.")
+            trust.append(
+                f"{plural(before, 'allocation')} of {bytes_text(int(timeline.allocated[0]))} from before the trace."
+            )
     broken = broken_sentence(timeline.annotated.broken)
     if broken:
         unknown.append(broken)
     if timeline.peak_bytes and timeline.peak_stackless_bytes:
         share = share_text(timeline.peak_stackless_bytes, timeline.peak_bytes)
-        (doubts if timeline.peak_stackless_bytes * 10 > timeline.peak_bytes else trust).append(f"{share} of the peak has no frames.")
+        (doubts if timeline.peak_stackless_bytes * 10 > timeline.peak_bytes else trust).append(
+            f"{share} of the peak has no frames."
+        )
     return doubts, unknown, trust

@@ -24,17 +24,28 @@ def ticket_markdown(snapshot: Snapshot) -> str:
     """One section per device with data."""
     lines = [f"## Memory of {code_cell(snapshot.recording.name)}", ""]
     found = findings(snapshot)
-    devices = [t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()]
+    devices = [
+        t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()
+    ]
     if not devices:
         return "\n".join([*lines, "No events and no memory were recorded.", ""])
-    lines += ["| Device | Peak allocated | Peak reserved | At the end | Events | Allocations | OOMs |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| Device | Peak allocated | Peak reserved | At the end | Events | Allocations | OOMs |",
+        "|---|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| {device_name(t.kind, t.device)} | {bytes_text(t.peak_bytes)} | {bytes_text(int(t.reserved.max()))} | {bytes_text(int(t.allocated[-1]))} "
         f"| {count_text(len(t.events))} | {count_text(len(t.allocations))} | {len(t.oom_events)} |"
         for t in devices
     ]
     for timeline in devices:
-        lines += ["", f"### {device_name(timeline.kind, timeline.device)}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
+        lines += [
+            "",
+            f"### {device_name(timeline.kind, timeline.device)}",
+            "",
+            f"`{_chart(timeline.allocated)}` allocated over the events",
+            "",
+        ]
         here = sorted((f for f in found if f.device == timeline.device), key=rank)
         lines += _finding_lines(here)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f)]

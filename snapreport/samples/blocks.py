@@ -48,8 +48,20 @@ class Block:
     """
 
     __slots__ = (
-        "address", "size", "requested", "pool", "stream", "previous", "next", "allocated", "mapped", "uses", "events",
-        "frames", "segment_frames", "expandable",
+        "address",
+        "allocated",
+        "events",
+        "expandable",
+        "frames",
+        "mapped",
+        "next",
+        "pool",
+        "previous",
+        "requested",
+        "segment_frames",
+        "size",
+        "stream",
+        "uses",
     )  # fmt: skip
 
     def __init__(self, address: int, size: int, pool: BlockPool, stream: int) -> None:

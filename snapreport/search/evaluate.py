@@ -1,6 +1,7 @@
 """Which allocations a query matches. Every term is a mask over whole columns: strings → frames → stacks → allocations.
 
-The page's twin is ``static/src/search/evaluate.ts``; the tests hold both against a third evaluation, written row by row.
+The page's twin is ``static/src/search/evaluate.ts``; the tests hold both against a third evaluation, written row by
+row.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ class Searcher:
 
 
 def _between(values: np.ndarray, test: Range) -> np.ndarray:
-    """bool for each value; NaN is in no range."""
+    """Bool for each value; NaN is in no range."""
     inside = ~np.isnan(values)
     if test.low is not None:
         inside = inside & (values >= test.low)

@@ -1,4 +1,5 @@
-"""The fields of the query language, and how the value of each is read. The page's twin is ``static/src/search/fields.ts``.
+"""The fields of the query language, and how the value of each is read. The page's twin is
+``static/src/search/fields.ts``.
 
 Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
 """
@@ -54,7 +55,9 @@ _US = {"": 1.0, "ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1
 
 @dataclass(frozen=True)
 class Range:
-    """Whole numbers from ``low`` to ``high``, both included; None: no bound. ``unit``: "events" or "us" of a lifetime."""
+    """Whole numbers from ``low`` to ``high``, both included; None: no bound. ``unit``: "events" or "us" of a
+    lifetime.
+    """
 
     low: int | None
     high: int | None

@@ -1,5 +1,5 @@
-"""The query language: text in, a tree of terms out. The page's twin is ``static/src/search/grammar.ts``; both give the same
-trees and the same errors, and the tests compare them.
+"""The query language: text in, a tree of terms out. The page's twin is ``static/src/search/grammar.ts``; both give the
+same trees and the same errors, and the tests compare them.
 
     query = [any]
     any   = all {"OR" all}                        OR binds less than AND
@@ -7,9 +7,9 @@ trees and the same errors, and the tests compare them.
     term  = "-" term | "(" any ")" | field op value | word | "quoted words"
     op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
 
-``OR`` and ``AND`` are operators in capitals only. Inside quotes nothing is special, and ``""`` stands for one quote. A "("
-opens a group at the beginning of a term alone; inside a word it takes everything up to its ")" into the word, so that
-``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
+``OR`` and ``AND`` are operators in capitals only. Inside quotes nothing is special, and ``""`` stands for one quote. A
+"(" opens a group at the beginning of a term alone; inside a word it takes everything up to its ")" into the word, so
+that ``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ class _Parser:
             if op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)]):
                 return None
             known = ", ".join(FIELDS)
-            raise QueryError(f'there is no field "{found[1]}" (put a word into quotes); fields are {known}', start, len(found[1]))
+            raise QueryError(
+                f'there is no field "{found[1]}" (put a word into quotes); fields are {known}', start, len(found[1])
+            )
         self.at = value_at
         if is_quoted := self.text.startswith('"', value_at):
             value = self._quoted()
@@ -205,7 +207,7 @@ class _Parser:
         return at
 
     def _operator(self) -> str:
-        """"OR" or "AND" where one stands here, else ""."""
+        """ "OR" or "AND" where one stands here, else ""."""
         for name in ("OR", "AND"):
             end = self.at + len(name)
             if self.text.startswith(name, self.at) and (end == len(self.text) or self.text[end] in BLANKS + "()"):

@@ -13,7 +13,8 @@ TOP = 10
 
 
 def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
-    """The matches on one device: how many, their bytes, what of them is live at the peak, and the stacks that made most.
+    """The matches on one device: how many, their bytes, what of them is live at the peak, and the stacks that made
+    most.
 
     A device's entry ``matches`` in ``snapreport stats --query TEXT --json``.
     """
@@ -68,7 +69,11 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
     ]  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        lines.append("  ".join([row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]).rstrip())
+        lines.append(
+            "  ".join(
+                [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
+            ).rstrip()
+        )
     for d in devices:
         lines += [f"{_name(d)}: {note}" for note in d["matches"]["notes"]]
     for d in devices:
@@ -78,7 +83,9 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
         for top in d["matches"]["top_stacks"]:
             frame = next((f for f in top["frames"] if f["filename"].endswith(".py")), (top["frames"] or [None])[0])
             place = f"{frame['filename']}:{frame['line']} {frame['name']}" if frame else "no frames"
-            lines.append(f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  {place}")
+            lines.append(
+                f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  {place}"
+            )
     return "\n".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""A snapshot that answers queries: what ``snapreport.load`` gives. What a query needs is imported with the first one."""
+"""A snapshot that answers queries: what ``snapreport.load`` gives. What a query needs is imported with the first
+one.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Snapshot(build.Snapshot):
         for number in devices:
             mask = self.searcher(number).find(text).mask
             rows = self.allocations(number).filter(mask)
-            frames.append(rows.insert_column(0, pl.Series("device", [number], dtype=pl.Int64).new_from_index(0, len(rows))))
+            frames.append(
+                rows.insert_column(0, pl.Series("device", [number], dtype=pl.Int64).new_from_index(0, len(rows)))
+            )
         return pl.concat(frames) if frames else pl.DataFrame()
 
     def stats(self, query: str | None = None) -> dict[str, Any]:
@@ -55,7 +59,9 @@ class Snapshot(build.Snapshot):
             return file
         from snapreport.search.matches import device_matches
 
-        devices = [{**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]]
+        devices = [
+            {**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]
+        ]
         return {**file, "devices": devices}
 
     def searcher(self, device: int) -> Searcher:

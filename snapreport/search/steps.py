@@ -1,4 +1,6 @@
-"""Steps and annotated spans as queries mean them: by event, without times. The page's twin is ``static/src/search/steps.ts``."""
+"""Steps and annotated spans as queries mean them: by event, without times. The page's twin is
+``static/src/search/steps.ts``.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ NO_NAME = "no step and no annotation of this device has such a name"
 
 
 def positions_within(timeline: DeviceTimeline, test: Range | Text) -> np.ndarray:
-    """bool for each position s = event + 1: its event lies in a step, or in a span, that a test means.
+    """Bool for each position s = event + 1: its event lies in a step, or in a span, that a test means.
 
     A range means steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans).
     """
     tables = [timeline.steps] if isinstance(test, Range) else [timeline.steps, timeline.annotated.spans]
-    opened = np.zeros(len(timeline.events) + 2, np.int64)  # spans that open at each position less those that are over there
+    opened = np.zeros(
+        len(timeline.events) + 2, np.int64
+    )  # spans that open at each position less those that are over there
     for table in tables:
         if isinstance(test, Range):
             hit = np.fromiter((in_range(number, test) for number in table["step"].to_list()), bool, len(table))

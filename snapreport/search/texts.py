@@ -10,7 +10,9 @@ from snapreport.search.fields import Text, fold
 
 
 class Folded:
-    """A text column as its distinct values, folded, and the number of its value for each row; null is the empty text."""
+    """A text column as its distinct values, folded, and the number of its value for each row; null is the empty
+    text.
+    """
 
     def __init__(self, column: pl.Series) -> None:
         distinct = column.unique(maintain_order=True)
@@ -22,7 +24,7 @@ class Folded:
             self.codes = column.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
 
     def having(self, parts: tuple[str, ...]) -> np.ndarray:
-        """bool for each row: its text holds the parts in this order; without parts, it is not empty."""
+        """Bool for each row: its text holds the parts in this order; without parts, it is not empty."""
         hits = np.fromiter((holds(value, parts) for value in self.values), bool, len(self.values))
         return hits[self.codes] if len(hits) else np.zeros(0, bool)
 

@@ -2,11 +2,13 @@
 
 Three things in a snapshot name spans:
 
-* ``external_annotations``: START and END of ``record_function`` regions, with a time. Those of one name and device are paired
+* ``external_annotations``: START and END of ``record_function`` regions, with a time. Those of one name and device are
+  paired
   like brackets. A pair need not be whole: the recorder keeps the latest annotations only, and a program may end inside
   a region. A start without an end runs to the end of the trace, an end without a start from its beginning.
 * ``user_defined`` events of torch 2.4: the same inside the trace, with the stage and the name as their one frame.
-* ``annotate`` events: what became known of a live allocation after its birth. The span is from there to the allocation's end;
+* ``annotate`` events: what became known of a live allocation after its birth. The span is from there to the
+  allocation's end;
   spans of the same text that touch become one.
 
 A span covers the events from the first at or after its start to the last at or before its end.
@@ -35,13 +37,15 @@ SPANS_SCHEMA = {
 class Annotated:
     """The spans of one device.
 
-    spans: a row per span, in order of their starts, those that contain others first: ``name`` String, ``kind`` Enum(region,
-      memory), ``first_event``, ``last_event`` Int32 (first - 1 where nothing happened inside), ``depth`` Int32 (0: the outermost;
-      spans of one depth do not overlap), ``start_us``, ``end_us`` Int64 null (the recorder's clock), ``starts``, ``ends`` Boolean
-      (false: the other half of the pair is not recorded, the span is taken to begin or end with the trace).
+    spans: a row per span, in order of their starts, those that contain others first: ``name`` String, ``kind``
+    Enum(region,
+      memory), ``first_event``, ``last_event`` Int32 (first - 1 where nothing happened inside), ``depth`` Int32 (0: the
+      outermost; spans of one depth do not overlap), ``start_us``, ``end_us`` Int64 null (the recorder's clock),
+      ``starts``, ``ends`` Boolean (false: the other half of the pair is not recorded, the span is taken to begin or end
+      with the trace).
     broken: what could not be made use of, by what it lacks: ``unpaired_starts``, ``unpaired_ends``, ``untimed``,
-      ``unknown_stage``, ``outside`` (over before the trace began or begun after it ended), ``without_allocation``; only those
-      that occur.
+      ``unknown_stage``, ``outside`` (over before the trace began or begun after it ended), ``without_allocation``; only
+      those that occur.
     """
 
     spans: pl.DataFrame
@@ -84,9 +88,12 @@ def _occur(events: pl.DataFrame, *actions: str) -> bool:
     return bool(np.isin(events["action"].to_physical().to_numpy(), [ACTIONS.index(action) for action in actions]).any())
 
 
-def _boundaries(recording: Recording, device: int | None, events: pl.DataFrame, clock: np.ndarray | None) -> pl.DataFrame:
-    """``name``, ``stage``, ``when`` (µs, else the event; null: not known), ``first``, ``after``: as a start, the first event inside;
-    as an end, the first event after it. In recorded order."""
+def _boundaries(
+    recording: Recording, device: int | None, events: pl.DataFrame, clock: np.ndarray | None
+) -> pl.DataFrame:
+    """``name``, ``stage``, ``when`` (µs, else the event; null: not known), ``first``, ``after``: as a start, the first
+    event inside; as an end, the first event after it. In recorded order.
+    """
     given = recording.annotations
     if device is not None:
         given = given.filter(pl.col("device") == device)
@@ -169,8 +176,8 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
 def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(start, end) rows of each pair of brackets, -1 for the half that is missing. Rows are in order of time.
 
-    Within a group an end closes the latest start that is open. Whole columns: the depth of each bracket is a running sum
-    that never goes below zero, and brackets of one depth alternate, an end after its start.
+    Within a group an end closes the latest start that is open. Whole columns: the depth of each bracket is a running
+    sum that never goes below zero, and brackets of one depth alternate, an end after its start.
     """
     order = np.argsort(group, kind="stable")
     group, is_start = group[order], is_start[order]
@@ -192,7 +199,9 @@ def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, 
     by_level = matched[np.lexsort((matched, level[matched], number[matched]))]
     opens = is_start[by_level]
     same = np.zeros(len(by_level), bool)
-    same[:-1] = (number[by_level[1:]] == number[by_level[:-1]]) & (level[by_level[1:]] == level[by_level[:-1]]) & ~opens[1:]
+    same[:-1] = (
+        (number[by_level[1:]] == number[by_level[:-1]]) & (level[by_level[1:]] == level[by_level[:-1]]) & ~opens[1:]
+    )
     start = by_level[opens]
     end = np.where(same, np.roll(by_level, -1), -1)[opens]
     lonely = np.flatnonzero(lowered)
@@ -258,7 +267,9 @@ def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray |
 
 
 def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event whose address an allocation lives at, in order."""
+    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event whose address an allocation lives at, in
+    order.
+    """
     said = (
         events.with_row_index("event")
         .filter(events["action"].to_physical() == _ANNOTATE)

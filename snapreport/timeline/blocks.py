@@ -1,8 +1,8 @@
 """What the allocator really reserved for each allocation: its block, and the segment that the block is cut from.
 
-A trace holds the bytes that were asked for. The block is at least that, rounded up; and where a free range is taken whose
-remainder is too small to be split off, the block is the whole range. A free range always begins where its block begins
-and ends at the next block in use or at the segment's end, because free neighbours are joined; so the block of an
+A trace holds the bytes that were asked for. The block is at least that, rounded up; and where a free range is taken
+whose remainder is too small to be split off, the block is the whole range. A free range always begins where its block
+begins and ends at the next block in use or at the segment's end, because free neighbours are joined; so the block of an
 allocation follows from who lives behind it at its birth.
 """
 
@@ -34,8 +34,10 @@ class Blocks:
     source: UInt8 index into ``SOURCES``. *known*: the final state tells. *replayed*: it follows from the trace.
     *assumed*: rounded from the request, as it would be but for a remainder of at most 1 MiB that was not split off: the
     block is from before the trace, or in a segment that the record does not know.
-    pending_from: Int32, the position from which its free is pending: its free_requested_event; -1 where that was before the
-      trace (the trace shows only the completion, or the final state only the waiting block); ``NEVER`` where there is none.
+    pending_from: Int32, the position from which its free is pending: its free_requested_event; -1 where that was before
+    the
+      trace (the trace shows only the completion, or the final state only the waiting block); ``NEVER`` where there is
+      none.
     segments: see :func:`segment_history`.
     """
 
@@ -57,8 +59,8 @@ def blocks_of(
 ) -> Blocks:
     """The blocks of a device's allocations.
 
-    segments: the record's segment history, where it was made before. ids: Int64, ascending, the allocations to work out, all
-    without it. ``trust_final`` False works all blocks out, also those that the final state tells.
+    segments: the record's segment history, where it was made before. ids: Int64, ascending, the allocations to work
+    out, all without it. ``trust_final`` False works all blocks out, also those that the final state tells.
     """
     rules = allocator_rules(settings)
     segments = segment_history(record) if segments is None else segments
@@ -92,7 +94,9 @@ def _final_sizes(record: DeviceRecord, allocations: pl.DataFrame) -> tuple[np.nd
     return rows, blocks["size"].to_numpy()
 
 
-def _final_blocks(record: DeviceRecord, allocations: pl.DataFrame, states: Sequence[str]) -> tuple[np.ndarray, pl.DataFrame]:
+def _final_blocks(
+    record: DeviceRecord, allocations: pl.DataFrame, states: Sequence[str]
+) -> tuple[np.ndarray, pl.DataFrame]:
     """(rows of allocations that are blocks of one of ``states`` in the final state, those blocks)."""
     active = record.blocks.filter(pl.col("state").is_in(states))
     live = np.flatnonzero(allocations["free_event"].to_numpy() < 0)
@@ -107,7 +111,9 @@ def _final_blocks(record: DeviceRecord, allocations: pl.DataFrame, states: Seque
 
 
 class _Replay:
-    """The columns of one device's allocations (``every``) and segments, and what the allocator made of those of ``ids``."""
+    """The columns of one device's allocations (``every``) and segments, and what the allocator made of those of
+    ``ids``.
+    """
 
     def __init__(
         self, is_host: bool, rules: AllocatorRules, allocations: pl.DataFrame, segments: pl.DataFrame, ids: np.ndarray
@@ -145,11 +151,17 @@ class _Replay:
     def _host_sizes(self, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pinned memory: a block is a segment, a power of two where the segment is not known."""
         power = np.exp2(np.ceil(np.log2(np.maximum(self._requested, 1)))).astype(np.int64)
-        size = np.where(placed, (self._ends[self.segment] - self._address).astype(np.int64), power) if len(self._ends) else power
+        size = (
+            np.where(placed, (self._ends[self.segment] - self._address).astype(np.int64), power)
+            if len(self._ends)
+            else power
+        )
         return size, ~placed
 
     def _keep_remainders(self, size: np.ndarray, rows: np.ndarray, uncut: np.ndarray, assumed: np.ndarray) -> None:
-        """Add to the blocks of ``rows`` the remainders that were not split off. ``uncut``: those never split, of any size."""
+        """Add to the blocks of ``rows`` the remainders that were not split off. ``uncut``: those never split, of any
+        size.
+        """
         if not len(rows):
             return
         lives = Lifetimes(*self._every)
@@ -168,7 +180,13 @@ class _Replay:
         self._from_later_births(lives, size, rows[older], behind[older], reach[older], assumed)
 
     def _from_later_births(
-        self, lives: Lifetimes, size: np.ndarray, rows: np.ndarray, behind: np.ndarray, reach: np.ndarray, assumed: np.ndarray
+        self,
+        lives: Lifetimes,
+        size: np.ndarray,
+        rows: np.ndarray,
+        behind: np.ndarray,
+        reach: np.ndarray,
+        assumed: np.ndarray,
     ) -> None:
         freed = np.where(self._freed[rows] < 0, np.iinfo(np.int32).max, self._freed[rows])
         first = lives.first_born_from(behind, reach, freed)

@@ -31,7 +31,8 @@ class DeviceTimeline:
     """What one device's memory did.
 
     events: the recording's, row = event index.
-    allocations: a row per lifetime in birth order; ``id`` (= row) Int32, ``addr`` UInt64, ``size`` Int64 bytes requested,
+    allocations: a row per lifetime in birth order; ``id`` (= row) Int32, ``addr`` UInt64, ``size`` Int64 bytes
+    requested,
       ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
       ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none), ``category`` Enum, ``origin``
       Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event).
@@ -71,7 +72,9 @@ class DeviceTimeline:
         return blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history)
 
     def blocks_at(self, position: int) -> Blocks:
-        """:attr:`blocks` of what is live at a position, in order of their ids: a third of the time, as long as not all are there."""
+        """:attr:`blocks` of what is live at a position, in order of their ids: a third of the time, as long as not all
+        are there.
+        """
         ids = live_ids(self, position)
         if "blocks" in self.__dict__:
             every = self.blocks
@@ -95,7 +98,9 @@ class DeviceTimeline:
 
     @cached_property
     def stacks_at_peak(self) -> pl.DataFrame:
-        """``stack`` Int32, ``bytes`` Int64, ``count``: what is live at the peak, most bytes first, then lowest stack."""
+        """``stack`` Int32, ``bytes`` Int64, ``count``: what is live at the peak, most bytes first, then lowest
+        stack.
+        """
         return stacks_at(self.allocations, self.peak_event)
 
     @property
@@ -154,11 +159,15 @@ class Snapshot:
         return self.timeline(device).allocations
 
     def steps(self, device: int) -> pl.DataFrame:
-        """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``, ``source``."""
+        """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``,
+        ``source``.
+        """
         return self.timeline(device).steps
 
     def spans(self, device: int) -> pl.DataFrame:
-        """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``, ``starts``, ``ends``."""
+        """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``,
+        ``starts``, ``ends``.
+        """
         return self.timeline(device).annotated.spans
 
     def timeline(self, device: int) -> DeviceTimeline:

@@ -1,4 +1,6 @@
-"""What each allocation is for: by the stack that made it, then by how long it lived. The rules are data, ``categories.toml``."""
+"""What each allocation is for: by the stack that made it, then by how long it lived. The rules are data,
+``categories.toml``.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +66,17 @@ _RULE_KEYS = {"file", "function", "category", "short", "short_lived_events"}
 
 
 def parse_rules(text: str) -> Rules:
-    """Rules from the text of a TOML file like ``categories.toml``. Raises ValueError that says what is wrong, and where."""
+    """Rules from the text of a TOML file like ``categories.toml``. Raises ValueError that says what is wrong, and
+    where.
+    """
     data = tomllib.loads(text)
     if unknown := sorted(data.keys() - {"short_lived_events", "rule", "freed"}):
         raise ValueError(f"{unknown[0]}: no such setting; there are short_lived_events, rule and freed")
     if not data.get("rule") and not data.get("freed"):
         raise ValueError("no [[rule]] in it")
-    default = _events(data, "short_lived_events") if "short_lived_events" in data else default_rules().short_lived_events
+    default = (
+        _events(data, "short_lived_events") if "short_lived_events" in data else default_rules().short_lived_events
+    )
     return Rules(default, _rules(data, "rule"), _rules(data, "freed"))
 
 
@@ -123,7 +129,9 @@ def _pattern(row: dict[str, Any], key: str) -> re.Pattern[str]:
 
 
 def load_rules(path: str | os.PathLike[str]) -> Rules:
-    """A user's rules, which are asked before the built-in ones. Raises :class:`SnapshotError` for a file that is none."""
+    """A user's rules, which are asked before the built-in ones. Raises :class:`SnapshotError` for a file that is
+    none.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -144,8 +152,8 @@ def default_rules() -> Rules:
 class StackCategories:
     """What the rules say of each stack.
 
-    long: UInt8 category; short: of what lives at most ``events`` (Int32) events; freed: of what is unknown by these and was
-    freed by the stack.
+    long: UInt8 category; short: of what lives at most ``events`` (Int32) events; freed: of what is unknown by these and
+    was freed by the stack.
     """
 
     long: np.ndarray
@@ -184,7 +192,9 @@ def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
     for number, rule in reversed(list(enumerate(rules))):
         in_file, in_function = rule.file.search, rule.function.search
         hit = np.fromiter(
-            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)), bool, len(files)
+            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
+            bool,
+            len(files),
         )
         result[of_stack[hit[recording.stack_frames]]] = number
     return result
@@ -195,8 +205,9 @@ def categorise(
 ) -> pl.Series:
     """Enum(``CATEGORIES``) for each allocation.
 
-    stack, free_stack: ids, 0 where not known. lifetime: events lived, 0 or less where birth or death is not in the trace.
-    own: the snapshot's own ``category`` texts, null where there are none; those that name none of ours count as unknown.
+    stack, free_stack: ids, 0 where not known. lifetime: events lived, 0 or less where birth or death is not in the
+    trace. own: the snapshot's own ``category`` texts, null where there are none; those that name none of ours count as
+    unknown.
     """
     is_short = (lifetime > 0) & (lifetime <= by_stack.events[stack])
     codes = np.where(is_short, by_stack.short[stack], by_stack.long[stack])

@@ -34,9 +34,10 @@ class Timeline(Protocol):
 class Fragmentation:
     """Int64 bytes at every position, as the timeline's curves: index s is position s - 1.
 
-    rounding: of blocks beyond what was asked for. wholly_free: segments (mapped ranges) with no block in use. inactive_split:
-    holes in the other segments. The three add up to reserved less allocated; pending frees count as allocated. In a
-    contradictory record (sizes overlap, or blocks lie outside all segments) inactive_split may be below zero.
+    rounding: of blocks beyond what was asked for. wholly_free: segments (mapped ranges) with no block in use.
+    inactive_split: holes in the other segments. The three add up to reserved less allocated; pending frees count as
+    allocated. In a contradictory record (sizes overlap, or blocks lie outside all segments) inactive_split may be below
+    zero.
     """
 
     rounding: np.ndarray
@@ -54,7 +55,9 @@ class Parts:
 
 
 def parts_at(timeline: Timeline, position: int) -> Parts:
-    """What the curves have at ``position`` (-1 … events - 1), without making them: 3 ms of 300,000 allocations, not 130."""
+    """What the curves have at ``position`` (-1 … events - 1), without making them: 3 ms of 300,000 allocations, not
+    130.
+    """
     live = live_ids(timeline, position)
     rounding = int((timeline.blocks_at(position).size - timeline.allocations["size"].to_numpy()[live]).sum())
     wholly_free = wholly_free_at(timeline, position)
@@ -63,7 +66,9 @@ def parts_at(timeline: Timeline, position: int) -> Parts:
 
 
 def wholly_free_at(timeline: Timeline, position: int) -> int:
-    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which are what is dear: 0.1 s of 300,000."""
+    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which are what is dear: 0.1 s of
+    300,000.
+    """
     segments = timeline.segment_history
     made, gone = segments["alloc_event"].to_numpy(), segments["free_event"].to_numpy()
     rows = np.flatnonzero((made <= position) & ((gone < 0) | (gone > position)))
@@ -114,7 +119,8 @@ def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray
     fixed = np.flatnonzero(~expandable)
     made, gone, size = (table[c].to_numpy()[fixed] for c in ("alloc_event", "free_event", "size"))
     made, ended = made.astype(np.int64), gone >= 0
-    # Per segment: it begins (free), blocks begin and end in it, it ends. Then the first and the last counts of each run.
+    # Per segment: it begins (free), blocks begin and end in it, it ends. Then the first and the last counts of each
+    # run.
     frees = freed >= 0
     segment = np.concatenate((fixed, row, row[frees], fixed[ended]))
     at = np.concatenate((made, born, freed[frees], gone[ended])).astype(np.int64) + 1
@@ -165,7 +171,10 @@ def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.nda
     changes = np.unique(np.concatenate((made, gone[gone < len(step)])))
     cuts = np.searchsorted(when, changes, "left")
     by_made, by_gone = np.argsort(made, kind="stable"), np.argsort(gone, kind="stable")
-    made_until, gone_until = np.searchsorted(made[by_made], changes, "right"), np.searchsorted(gone[by_gone], changes, "right")
+    made_until, gone_until = (
+        np.searchsorted(made[by_made], changes, "right"),
+        np.searchsorted(gone[by_gone], changes, "right"),
+    )
     current = np.zeros(0, np.int64)
     counts = np.zeros(0, np.int64)
     previous, free_before = (0, 0), 0
@@ -195,7 +204,9 @@ def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.nda
 
 
 def _carried(start: np.ndarray, stop: np.ndarray, old: np.ndarray, counts: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Blocks in use in each range of ``fresh``: those of the ``old`` ranges it has swallowed; -1 where one was cut with some in it."""
+    """Blocks in use in each range of ``fresh``: those of the ``old`` ranges it has swallowed; -1 where one was cut with
+    some in it.
+    """
     result = np.zeros(len(fresh), np.int64)
     begin, last = start[old], stop[old]
     for i, row in enumerate(fresh.tolist()):

@@ -134,7 +134,9 @@ def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
 
 
 def _pending_requests(ghost_address: np.ndarray, runs: _Runs, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(request event of each ghost or -1, which runs are thereby ghosts). ``is_open``: runs of requests only, at the end."""
+    """(request event of each ghost or -1, which runs are thereby ghosts). ``is_open``: runs of requests only, at the
+    end.
+    """
     request = np.full(len(ghost_address), -1, np.int32)
     is_pending = np.zeros(len(is_open), bool)
     candidates = np.flatnonzero(is_open)  # one at most for an address, and in order of address

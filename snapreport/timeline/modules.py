@@ -41,7 +41,10 @@ class ModulePaths:
 
     def of(self, stacks: Sequence[int]) -> list[str]:
         """Of each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" where no module is seen."""
-        return [ARROW.join(map(self._place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist())) for s in stacks]
+        return [
+            ARROW.join(map(self._place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist()))
+            for s in stacks
+        ]
 
     def _place(self, row: int) -> str:
         return f"{self._files[row].rsplit('/', 1)[-1]}:{self._lines[row]}"

@@ -8,7 +8,9 @@ from snapreport.ordering import stable_order
 
 
 def ends_of(address: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """UInt64 addresses behind things of ``size`` bytes; what a broken record puts beyond 64 bits ends at the last one."""
+    """UInt64 addresses behind things of ``size`` bytes; what a broken record puts beyond 64 bits ends at the last
+    one.
+    """
     end = address + size.astype(np.uint64)
     return np.where(end < address, np.uint64(2**64 - 1), end)
 
@@ -47,7 +49,8 @@ class Lifetimes:
         return np.where(live, self._row[found], -1)
 
     def next_from(self, address: np.ndarray, position: np.ndarray, limit: np.ndarray) -> np.ndarray:
-        """Row of the live one with the lowest address from ``address`` up to and with ``limit``; -1 where there is none.
+        """Row of the live one with the lowest address from ``address`` up to and with ``limit``; -1 where there is
+        none.
 
         Walks over the addresses that were ever used, all queries at once; those that have their answer drop out.
         """
@@ -63,7 +66,8 @@ class Lifetimes:
         return self._walk(order, start, position[order], np.full(len(start), -1), -1)
 
     def first_born_from(self, address: np.ndarray, limit: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """Row of the lowest address from ``address`` to ``limit`` at which something was born in the trace, before event ``before``.
+        """Row of the lowest address from ``address`` to ``limit`` at which something was born in the trace, before
+        event ``before``.
 
         -1 where there is none.
         """
@@ -80,8 +84,12 @@ class Lifetimes:
             asking = asking[~hit & (rank[asking] < stop[asking])]
         return result
 
-    def _walk(self, asking: np.ndarray, rank: np.ndarray, position: np.ndarray, stop: np.ndarray, step: int) -> np.ndarray:
-        """``asking``: the queries in order of address, in which a search finds its way in memory that it has just seen."""
+    def _walk(
+        self, asking: np.ndarray, rank: np.ndarray, position: np.ndarray, stop: np.ndarray, step: int
+    ) -> np.ndarray:
+        """``asking``: the queries in order of address, in which a search finds its way in memory that it has just
+        seen.
+        """
         result = np.full(len(rank), -1, np.int64)
         valid = np.flatnonzero(rank != stop if step < 0 else rank < stop)
         asking, rank, position, stop = asking[valid], rank[valid], position[valid], stop[valid]

@@ -51,13 +51,20 @@ def own_frames(recording: Recording) -> np.ndarray:
 
 @once
 def own_functions(recording: Recording) -> pl.Series:
-    """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they move.
+    """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they
+    move.
 
     C++ functions go by their name alone, without arguments and what they return.
     """
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
     file = pl.col("filename").str.replace_all("\\", "/", literal=True).str.split("/").list.last()
-    plain = pl.col("name").str.replace_all("(anonymous namespace)::", "", literal=True).str.replace(r"[(<].*$", "").str.split(" ").list.last()
+    plain = (
+        pl.col("name")
+        .str.replace_all("(anonymous namespace)::", "", literal=True)
+        .str.replace(r"[(<].*$", "")
+        .str.split(" ")
+        .list.last()
+    )
     native = pl.when(plain == "").then(pl.col("name")).otherwise(plain)
     names = recording.frames.select(
         n=pl.when(python).then(pl.concat_str([pl.col("name"), file], separator=" ")).otherwise(native)

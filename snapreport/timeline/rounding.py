@@ -1,4 +1,6 @@
-"""How PyTorch's caching allocator rounds a request and when it splits a block: the rules of c10/cuda/CUDACachingAllocator.cpp."""
+"""How PyTorch's caching allocator rounds a request and when it splits a block: the rules of
+c10/cuda/CUDACachingAllocator.cpp.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,11 @@ from typing import Any
 import numpy as np
 
 MIN_BLOCK = 512  # every block's size is a multiple of it
-SMALL_SIZE = 1 << 20  # the greatest rounded request that the small pool serves; what is split off in the large pool is greater
-# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of these also all that is beyond.
+SMALL_SIZE = (
+    1 << 20
+)  # the greatest rounded request that the small pool serves; what is split off in the large pool is greater
+# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of these also all that is
+# beyond.
 _INTERVALS = 16
 
 
@@ -19,8 +24,8 @@ class AllocatorRules:
     """What the recorded settings say of rounding and splitting.
 
     divisions: for requests below 2 MiB, from 2, 4, 8 … MiB on: into how many steps a power of two is divided (0: no
-    rounding but to 512 bytes). max_split_size: blocks are not split for requests of so many bytes or more; None: no limit.
-    expandable: whether expandable segments were switched on when the snapshot was taken.
+    rounding but to 512 bytes). max_split_size: blocks are not split for requests of so many bytes or more; None: no
+    limit. expandable: whether expandable segments were switched on when the snapshot was taken.
     """
 
     divisions: tuple[int, ...] = (0,) * _INTERVALS

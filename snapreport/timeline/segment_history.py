@@ -1,7 +1,7 @@
 """Which segments there were, and when: from the final segments and the trace's segment events.
 
-A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped; what
-a snapshot calls its segments are the contiguous mapped ranges, so here a range that grows or shrinks is a new row.
+A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped;
+what a snapshot calls its segments are the contiguous mapped ranges, so here a range that grows or shrinks is a new row.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.D
     ])  # fmt: skip
 
 
-def _rows(source: pl.DataFrame, address: str, size: str, begin: np.ndarray, end: np.ndarray, *, expandable: bool) -> pl.DataFrame:
+def _rows(
+    source: pl.DataFrame, address: str, size: str, begin: np.ndarray, end: np.ndarray, *, expandable: bool
+) -> pl.DataFrame:
     kind = pl.col("segment_type") if "segment_type" in source.columns else pl.lit(None, pl.String)
     return source.select(
         address=pl.col(address).fill_null(0),
@@ -153,7 +155,9 @@ def _mapped(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.
     """Rows of mapped ranges. A loop, but over segment events alone: each was a call of the driver, so they are few."""
     state = _Mapped()
     final = record.segments.filter(pl.col("is_expandable"))
-    for address, size, stream, pool, kind in final.select("address", "total_size", "stream", "pool", "segment_type").iter_rows():
+    for address, size, stream, pool, kind in final.select(
+        "address", "total_size", "stream", "pool", "segment_type"
+    ).iter_rows():
         state.put(address, _Range(address + size, stream, pool, kind, -1))
     columns = record.events[events].select("addr", "size", "stream", pl.col("pool").cast(pl.String)).rows()
     for event, (address, size, stream, pool) in zip(events[::-1].tolist(), columns[::-1], strict=True):

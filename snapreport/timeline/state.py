@@ -1,4 +1,6 @@
-"""The allocator's state at one position: its segments, and in each of them the blocks and the free holes between them."""
+"""The allocator's state at one position: its segments, and in each of them the blocks and the free holes between
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ class Timeline(Protocol):
 class State:
     """One device's memory at one position.
 
-    segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64 bytes,
+    segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64
+    bytes,
       ``stream`` Int64, ``pool``, ``segment_type`` String null, ``expandable`` Boolean, ``blocks`` UInt32 in use,
-      ``requested``, ``used``, ``pending``, ``free`` Int64: bytes asked for, of all blocks in use, of those of them whose
-      free is pending, and in holes; ``largest_free`` Int64, the largest hole.
+      ``requested``, ``used``, ``pending``, ``free`` Int64: bytes asked for, of all blocks in use, of those of them
+      whose free is pending, and in holes; ``largest_free`` Int64, the largest hole.
     blocks: a row per block or hole by address: ``segment`` Int32 row of ``segments`` (-1: in none that is known),
-      ``address`` UInt64, ``size``, ``requested`` Int64 (holes: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id (holes: -1).
+      ``address`` UInt64, ``size``, ``requested`` Int64 (holes: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id
+      (holes: -1).
     """
 
     position: int
@@ -112,7 +116,8 @@ def _holes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(segment, address, bytes) of what lies between the blocks of each segment, before the first and behind the last.
 
-    Counted from each segment's start, so that blocks of a contradictory record, which may overlap, leave no negative holes.
+    Counted from each segment's start, so that blocks of a contradictory record, which may overlap, leave no negative
+    holes.
     """
     placed = segment >= 0
     row = segment[placed]

@@ -88,7 +88,9 @@ def _frames(recording: Recording, stack: int) -> list[dict[str, Any]]:
 
 
 def stats_table(files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:
-    """The numbers of each file as a table for people, a column for each device that has any. ``bytes_text``: a size in words."""
+    """The numbers of each file as a table for people, a column for each device that has any. ``bytes_text``: a size in
+    words.
+    """
     return "\n\n".join(_file_table(file, bytes_text) for file in files)
 
 
@@ -101,7 +103,10 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
         return "\n".join([*lines, "no allocations, no events, no segments"])
     keys = [key for key in devices[0] if key not in ("device", "kind", "top_stacks_at_peak")]
     rows = [["", *(f"{d['kind']}:{d['device']}" if d["kind"] != "host" else "host" for d in devices)]]
-    rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key], bytes_text) for d in devices)] for key in keys]
+    rows += [
+        [key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key], bytes_text) for d in devices)]
+        for key in keys
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]

@@ -29,10 +29,11 @@ def _rules() -> dict[str, list[dict[str, Any]]]:
 
 
 def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """The steps of a device: ``step`` Int64 (its number), ``name`` String, ``first_event``, ``last_event`` Int32, ``source`` Enum.
+    """The steps of a device: ``step`` Int64 (its number), ``name`` String, ``first_event``, ``last_event`` Int32,
+    ``source`` Enum.
 
-    Ascending, without overlap; no row where nothing tells of steps. ``events``: the device's; ``spans``: its annotated ones
-    (see ``annotations.py``). Where these know no step, those of other devices do: the program is one.
+    Ascending, without overlap; no row where nothing tells of steps. ``events``: the device's; ``spans``: its annotated
+    ones (see ``annotations.py``). Where these know no step, those of other devices do: the program is one.
     """
     if not len(events):
         return _table([], [], [], [], "annotation")
@@ -135,7 +136,9 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     for rule in _rules()["stack"]:
         in_file, in_function = re.compile(rule["file"]).search, re.compile(rule["function"]).search
         hit = np.fromiter(
-            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)), bool, len(files)
+            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
+            bool,
+            len(files),
         )
         of_optimizer = np.zeros(len(recording.stack_offsets) - 1, bool)
         of_optimizer[of_stack[hit[recording.stack_frames]]] = True
@@ -155,8 +158,9 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFrame:
-    """Steps by their last events, ascending. What is allocated after them is a step that was not finished, or, where it is
-    little, what the last one does after its optimizer (logging, say)."""
+    """Steps by their last events, ascending. What is allocated after them is a step that was not finished, or, where it
+    is little, what the last one does after its optimizer (logging, say).
+    """
     last = last[last >= 0]
     if not len(last):
         return _table([], [], [], [], source)

@@ -17,7 +17,12 @@ const candidates = {
 function columns(count) {
   let seed = 1
   const random = () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648
-  const step = Array.from({ length: 4000 }, () => [random() * 60, random() < 0.7 ? random() * 12 : random() * 20000, random() * 2 ** 26, random() * 2 ** 20])
+  const step = Array.from({ length: 4000 }, () => [
+    random() * 60,
+    random() < 0.7 ? random() * 12 : random() * 20000,
+    random() * 2 ** 26,
+    random() * 2 ** 20,
+  ])
   const bytes = []
   for (const column of [0, 1, 2, 3]) {
     for (let i = 0; i < count; i++) {
@@ -31,14 +36,25 @@ function columns(count) {
 
 const inputs = [120_000, 1_200_000].map((count) => {
   const plain = columns(count)
-  return { plain, packed: brotliCompressSync(plain, { params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 24 } }) }
+  return {
+    plain,
+    packed: brotliCompressSync(plain, {
+      params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_LGWIN]: 24 },
+    }),
+  }
 })
 
 for (const [name, contents] of Object.entries(candidates)) {
   try {
     const result = await build({
       stdin: { contents, resolveDir: join(dirname(fileURLToPath(import.meta.url)), '..') },
-      bundle: true, minify: true, format: 'iife', write: false, charset: 'ascii', loader: { '.wasm': 'binary' }, logLevel: 'silent',
+      bundle: true,
+      minify: true,
+      format: 'iife',
+      write: false,
+      charset: 'ascii',
+      loader: { '.wasm': 'binary' },
+      logLevel: 'silent',
     })
     const text = result.outputFiles[0].text
     ;(0, eval)(text)

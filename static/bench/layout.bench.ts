@@ -9,7 +9,14 @@ import { encodeBlob } from '../test/encode'
 import { random, randomDevice, trainingDevice } from '../test/trace'
 
 const events = Number(process.argv[2] ?? 3_000_000)
-const shape = { events, older: 500, stacks: 3000, alloc: 0.5, size: (r: () => number) => Math.ceil(r() ** 12 * 2e8), times: true }
+const shape = {
+  events,
+  older: 500,
+  stacks: 3000,
+  alloc: 0.5,
+  size: (r: () => number) => Math.ceil(r() ** 12 * 2e8),
+  times: true,
+}
 const d = process.argv[3] === 'random' ? randomDevice(shape, 1) : trainingDevice(events, 400, 1)
 console.log(`${d.N} allocations, ${d.n} events`)
 
@@ -28,7 +35,20 @@ for (const axis of ['event', 'time'] as const) {
       const key: TileKey = { device: 0, axis, level, tile, yLevel, yTile: yLevel }
       const [mesh, first] = timed(() => layOutTile(source, key))
       const times = [1, 2, 3].map(() => timed(() => layOutTile(source, key))[1])
-      console.log(axis, 'level', level, 'y', yLevel, 'quads', mesh.quads, 'coarsened', mesh.coarsened, first.toFixed(1), Math.min(...times).toFixed(1), 'ms')
+      console.log(
+        axis,
+        'level',
+        level,
+        'y',
+        yLevel,
+        'quads',
+        mesh.quads,
+        'coarsened',
+        mesh.coarsened,
+        first.toFixed(1),
+        Math.min(...times).toFixed(1),
+        'ms',
+      )
     }
   }
 }
@@ -37,12 +57,24 @@ const picks = Array.from({ length: 50 }, () => timed(() => pick(d, Math.floor(r(
 const offsets = Array.from({ length: 50 }, () => timed(() => offsetOf(d, d.N - 10, d.P - 1))[1])
 const samples = layOutTile(source, { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }).samples
 const paths = Array.from({ length: 10 }, () => timed(() => path(d, Math.floor(d.N / 2), samples))[1])
-console.log('pick', Math.max(...picks).toFixed(1), 'offsetOf', Math.max(...offsets).toFixed(1), 'path', Math.max(...paths).toFixed(1), 'ms at most')
+console.log(
+  'pick',
+  Math.max(...picks).toFixed(1),
+  'offsetOf',
+  Math.max(...offsets).toFixed(1),
+  'path',
+  Math.max(...paths).toFixed(1),
+  'ms at most',
+)
 
 const N = Math.min(d.N, 300_000)
 const bytes = encodeBlob([
   { name: 'alloc', dtype: 'i32', values: d.allocEvent.subarray(d.info.ghosts, N), transform: 'Dz' },
-  { name: 'lifetime', dtype: 'u32', values: d.freeEvent.subarray(0, N).map((e, i) => (e < 0 ? 0 : e - d.allocEvent[i])) },
+  {
+    name: 'lifetime',
+    dtype: 'u32',
+    values: d.freeEvent.subarray(0, N).map((e, i) => (e < 0 ? 0 : e - d.allocEvent[i])),
+  },
   { name: 'requested', dtype: 'i32', values: new Int32Array(N).map((_, i) => (i % 3) - 1) },
   { name: 'size', dtype: 'f64', values: d.size.subarray(0, N), layout: 'u' },
   { name: 'lo', dtype: 'u32', values: d.addrLo.subarray(0, N), layout: 'u' },

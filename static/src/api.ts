@@ -89,7 +89,11 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const index = indexOf(client, device)
       if (typeof query !== 'string') throw new TypeError('a query is a text')
       parse(query) // before anything is read for it
-      const [data, stacks] = await Promise.all([client.device(index), client.stacks(), asksForTimes(query) && client.times(index)])
+      const [data, stacks] = await Promise.all([
+        client.device(index),
+        client.stacks(),
+        asksForTimes(query) && client.times(index),
+      ])
       const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query)
       const ids: number[] = []
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
@@ -157,18 +161,22 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
   const out = { ...patch }
   if (patch.device !== undefined) out.device = indexOf(client, patch.device)
   for (const key of ['x', 'y'] as const) if (patch[key] !== undefined) out[key] = range(key, patch[key])
-  if (patch.axis !== undefined && patch.axis !== 'event' && patch.axis !== 'time') throw new TypeError(`axis is "event" or "time", not "${patch.axis}"`)
+  if (patch.axis !== undefined && patch.axis !== 'event' && patch.axis !== 'time')
+    throw new TypeError(`axis is "event" or "time", not "${patch.axis}"`)
   if (patch.query !== undefined) {
     if (typeof patch.query !== 'string') throw new TypeError('a query is a text')
     parse(patch.query)
   }
   if (patch.at !== undefined && patch.at !== null && !(Number.isInteger(patch.at) && patch.at >= -1)) {
-    throw new RangeError(`at is an event, -1 for before the first, or null for the peak, not ${JSON.stringify(patch.at)}`)
+    throw new RangeError(
+      `at is an event, -1 for before the first, or null for the peak, not ${JSON.stringify(patch.at)}`,
+    )
   }
   if (patch.select === -1) out.select = null
   if (typeof patch.select === 'number' && patch.select >= 0) {
     const info = client.devices[out.device ?? -1]
-    if (!Number.isInteger(patch.select) || (info && patch.select >= info.allocations)) throw new RangeError(`there is no allocation ${patch.select}`)
+    if (!Number.isInteger(patch.select) || (info && patch.select >= info.allocations))
+      throw new RangeError(`there is no allocation ${patch.select}`)
   }
   return out
 }
@@ -176,6 +184,7 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
 /** Two ascending numbers; one event or byte when they are the same. */
 function range(key: string, value: unknown): [number, number] {
   const [a, b] = Array.isArray(value) ? value : []
-  if (!Number.isFinite(a) || !Number.isFinite(b) || a > b) throw new RangeError(`${key} is two ascending numbers, not ${JSON.stringify(value)}`)
+  if (!Number.isFinite(a) || !Number.isFinite(b) || a > b)
+    throw new RangeError(`${key} is two ascending numbers, not ${JSON.stringify(value)}`)
   return a === b ? [a, a + 1] : [a, b]
 }

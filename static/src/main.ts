@@ -30,6 +30,7 @@ function startPage(): void {
 /** The blobs lie in the page as inert script elements, read where they are: nothing is kept twice. */
 function blobTexts(): BlobTexts {
   const elements = new Map<string, Element>()
-  for (const element of document.querySelectorAll('script[data-blob]:not([data-blob="application"])')) elements.set(element.getAttribute('data-blob')!, element)
+  for (const element of document.querySelectorAll('script[data-blob]:not([data-blob="application"])'))
+    elements.set(element.getAttribute('data-blob')!, element)
   return { names: () => [...elements.keys()], text: (name) => elements.get(name)?.textContent ?? undefined }
 }

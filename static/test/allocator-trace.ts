@@ -85,8 +85,21 @@ export function allocatorTrace(wish: TraceWish, seed: number): MadeTrace {
     return found
   }
   const grow = (size: number, small: boolean): { segment: TrueSegment; block: TrueBlock } => {
-    const length = small ? 2 * MIB : wish.expandable ? Math.ceil(size / (20 * MIB)) * 20 * MIB : size < 10 * MIB ? 20 * MIB : Math.ceil(size / (2 * MIB)) * 2 * MIB
-    const last = segments.find((segment) => segment.expandable && segment.small === small && !segments.some((next) => next !== segment && next.address >= segment.address && next.address < segment.address + 2 ** 36))
+    const length = small
+      ? 2 * MIB
+      : wish.expandable
+        ? Math.ceil(size / (20 * MIB)) * 20 * MIB
+        : size < 10 * MIB
+          ? 20 * MIB
+          : Math.ceil(size / (2 * MIB)) * 2 * MIB
+    const last = segments.find(
+      (segment) =>
+        segment.expandable &&
+        segment.small === small &&
+        !segments.some(
+          (next) => next !== segment && next.address >= segment.address && next.address < segment.address + 2 ** 36,
+        ),
+    )
     if (wish.expandable && last) {
       const block = { address: last.address + last.size, size: length, id: -1 }
       last.blocks.push(block)
@@ -95,7 +108,13 @@ export function allocatorTrace(wish: TraceWish, seed: number): MadeTrace {
       other(2, block.address, length)
       return { segment: last, block: last.blocks[last.blocks.length - 1] }
     }
-    const segment: TrueSegment = { address: nextAddress, size: length, small, expandable: wish.expandable, blocks: [{ address: nextAddress, size: length, id: -1 }] }
+    const segment: TrueSegment = {
+      address: nextAddress,
+      size: length,
+      small,
+      expandable: wish.expandable,
+      blocks: [{ address: nextAddress, size: length, id: -1 }],
+    }
     nextAddress += wish.expandable ? 2 ** 37 : r() < 0.5 ? length : length + 4 * MIB
     segments.push(segment)
     other(wish.expandable ? 2 : 0, segment.address, length)
@@ -137,19 +156,31 @@ export function allocatorTrace(wish: TraceWish, seed: number): MadeTrace {
     const choice = r()
     if (choice < 0.004) giveBack()
     if (clock >= wish.events) break
-    if (live.length === 0 || choice < 0.53) alloc(r() < 0.5 ? Math.ceil(r() * 1.2 * MIB) : Math.ceil(r() ** 3 * 60 * MIB))
+    if (live.length === 0 || choice < 0.53)
+      alloc(r() < 0.5 ? Math.ceil(r() * 1.2 * MIB) : Math.ceil(r() ** 3 * 60 * MIB))
     else free(Math.floor(r() * live.length))
   }
-  return { ...columnsOf(lives, others, segments, wish, states), settings: { expandable_segments: wish.expandable, max_split_size: maxSplit === Infinity ? -1 : maxSplit } }
+  return {
+    ...columnsOf(lives, others, segments, wish, states),
+    settings: { expandable_segments: wish.expandable, max_split_size: maxSplit === Infinity ? -1 : maxSplit },
+  }
 }
 
-function columnsOf(lives: Lifetime[], others: { event: number; action: number; address: number; size: number }[], segments: TrueSegment[], wish: TraceWish, states: TrueSegment[][]): { data: DeviceData; states: TrueSegment[][] } {
+function columnsOf(
+  lives: Lifetime[],
+  others: { event: number; action: number; address: number; size: number }[],
+  segments: TrueSegment[],
+  wish: TraceWish,
+  states: TrueSegment[][],
+): { data: DeviceData; states: TrueSegment[][] } {
   const n = wish.events
   const P = n + 1
   // What was over before the recorder started is not known; ids are renumbered in the states as well.
   const known = lives.map((life, id) => ({ ...life, id })).filter(({ end }) => end > 0)
   const renumber = new Map(known.map(({ id }, index) => [id, index]))
-  for (const state of states) for (const segment of state) for (const block of segment.blocks) block.id = block.id < 0 ? -1 : renumber.get(block.id)!
+  for (const state of states)
+    for (const segment of state)
+      for (const block of segment.blocks) block.id = block.id < 0 ? -1 : renumber.get(block.id)!
   const N = known.length
   const start = Int32Array.from(known, (life) => life.start)
   const end = Int32Array.from(known, (life) => Math.min(P, life.end))
@@ -168,23 +199,54 @@ function columnsOf(lives: Lifetime[], others: { event: number; action: number; a
   }
   const small16 = (count: number): Uint16Array => new Uint16Array(count)
   const data = {
-    info: info({ events: n, allocations: N, actions: ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap'], streams: ['', '0'], pools: ['', '(0, 0)'] }),
-    n, P, N, size, start, end,
+    info: info({
+      events: n,
+      allocations: N,
+      actions: ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap'],
+      streams: ['', '0'],
+      pools: ['', '(0, 0)'],
+    }),
+    n,
+    P,
+    N,
+    size,
+    start,
+    end,
     allocEvent: start.map((s) => s - 1),
     freeRequestedEvent: end.map((s) => (s === P ? -1 : s - 1)),
     freeEvent: end.map((s) => (s === P ? -1 : s - 1)),
-    addrHi: Uint32Array.from(known, (life) => hi(life.address)), addrLo: Uint32Array.from(known, (life) => lo(life.address)),
-    stream: small16(N), pool: small16(N), stack: zeros, freeStack: zeros, category: new Uint8Array(N), context: zeros, metadata: zeros,
-    allocated: allocatedCurve(start, end, size, P), reserved, timeUs: null, clockUs: null,
+    addrHi: Uint32Array.from(known, (life) => hi(life.address)),
+    addrLo: Uint32Array.from(known, (life) => lo(life.address)),
+    stream: small16(N),
+    pool: small16(N),
+    stack: zeros,
+    freeStack: zeros,
+    category: new Uint8Array(N),
+    context: zeros,
+    metadata: zeros,
+    allocated: allocatedCurve(start, end, size, P),
+    reserved,
+    timeUs: null,
+    clockUs: null,
     other: {
-      event: Int32Array.from(others, (row) => row.event), action: Uint8Array.from(others, (row) => row.action), size: Float64Array.from(others, (row) => row.size),
-      addrHi: Uint32Array.from(others, (row) => hi(row.address)), addrLo: Uint32Array.from(others, (row) => lo(row.address)),
-      stack: new Uint32Array(others.length), stream: small16(others.length), free: new Float64Array(others.length).fill(NaN),
+      event: Int32Array.from(others, (row) => row.event),
+      action: Uint8Array.from(others, (row) => row.action),
+      size: Float64Array.from(others, (row) => row.size),
+      addrHi: Uint32Array.from(others, (row) => hi(row.address)),
+      addrLo: Uint32Array.from(others, (row) => lo(row.address)),
+      stack: new Uint32Array(others.length),
+      stream: small16(others.length),
+      free: new Float64Array(others.length).fill(NaN),
     },
     segments: {
-      addrHi: Uint32Array.from(final, (segment) => hi(segment.address)), addrLo: Uint32Array.from(final, (segment) => lo(segment.address)),
-      size: Float64Array.from(final, (segment) => segment.size), stream: small16(final.length), pool: small16(final.length),
-      large: Uint8Array.from(final, (segment) => Number(!segment.small)), expandable: Uint8Array.from(final, (segment) => Number(segment.expandable)), stack: new Uint32Array(final.length),
+      addrHi: Uint32Array.from(final, (segment) => hi(segment.address)),
+      addrLo: Uint32Array.from(final, (segment) => lo(segment.address)),
+      size: Float64Array.from(final, (segment) => segment.size),
+      stream: small16(final.length),
+      pool: small16(final.length),
+      large: Uint8Array.from(final, (segment) => Number(!segment.small)),
+      expandable: Uint8Array.from(final, (segment) => Number(segment.expandable)),
+      stack: new Uint32Array(final.length),
     },
   } as DeviceData
   return { data, states }

@@ -18,7 +18,9 @@ const WISHES: TraceWish[] = [
   { events: 900, before: 500, expandable: true, keepStates: true },
   { events: 1200, before: 0, expandable: false, maxSplit: 30 * MIB, keepStates: true },
 ]
-const TRACES = WISHES.flatMap((wish, i) => [1, 2, 3].map((seed) => ({ wish, trace: allocatorTrace(wish, 10 * i + seed) })))
+const TRACES = WISHES.flatMap((wish, i) =>
+  [1, 2, 3].map((seed) => ({ wish, trace: allocatorTrace(wish, 10 * i + seed) })),
+)
 
 /** The state as the little allocator writes its own. */
 function shown(replay: Replay, position: number): unknown[] {
@@ -27,16 +29,23 @@ function shown(replay: Replay, position: number): unknown[] {
     address: replay.space.text(state.start[i]),
     size: state.end[i] - state.start[i],
     blocks: Array.from({ length: state.first[i + 1] - state.first[i] }, (_, k) => state.first[i] + k).map((block) => ({
-      address: replay.space.text(state.blockStart[block]), size: state.blockEnd[block] - state.blockStart[block], id: state.blockId[block],
+      address: replay.space.text(state.blockStart[block]),
+      size: state.blockEnd[block] - state.blockStart[block],
+      id: state.blockId[block],
     })),
   }))
 }
 
 function truth(segments: TrueSegment[]): unknown[] {
   const text = (address: number): string => '0x' + address.toString(16)
-  return segments.slice().sort((a, b) => a.address - b.address).map(({ address, size, blocks }) => ({
-    address: text(address), size, blocks: blocks.map((block) => ({ address: text(block.address), size: block.size, id: block.id })),
-  }))
+  return segments
+    .slice()
+    .sort((a, b) => a.address - b.address)
+    .map(({ address, size, blocks }) => ({
+      address: text(address),
+      size,
+      blocks: blocks.map((block) => ({ address: text(block.address), size: block.size, id: block.id })),
+    }))
 }
 
 const replayed = ({ data, settings }: MadeTrace): Replay => replayOf(data, settings)
@@ -46,7 +55,11 @@ test('segments and blocks at any position are those of an allocator that kept th
     if (wish.before > 0 && !wish.expandable) continue // remainders kept before the trace: told apart below
     const replay = replayed(trace)
     for (let position = 0; position < trace.data.P; position += 7) {
-      assert.deepEqual(shown(replay, position), truth(trace.states[position]), `position ${position} of ${JSON.stringify(wish)}`)
+      assert.deepEqual(
+        shown(replay, position),
+        truth(trace.states[position]),
+        `position ${position} of ${JSON.stringify(wish)}`,
+      )
     }
   }
 })
@@ -59,7 +72,10 @@ test('blocks from before the trace are right or said to be assumed', () => {
       for (const { blocks } of state) {
         for (const { id, size } of blocks) {
           if (id < 0 || replay.block[id] === size) continue
-          assert.ok(replay.assumed[id] && trace.data.start[id] === 0 && size - replay.block[id] <= MIB, `allocation ${id}`)
+          assert.ok(
+            replay.assumed[id] && trace.data.start[id] === 0 && size - replay.block[id] <= MIB,
+            `allocation ${id}`,
+          )
         }
       }
     }
@@ -122,16 +138,28 @@ test('a set tells its next and previous members', () => {
 
 test('requests are rounded as the settings say', () => {
   const plain = rulesOf(undefined, 'cuda')
-  assert.deepEqual([0, 1, 512, 513, 3 * MIB + 1].map((size) => roundedSize(plain, size)), [512, 512, 512, 1024, 3 * MIB + 512])
+  assert.deepEqual(
+    [0, 1, 512, 513, 3 * MIB + 1].map((size) => roundedSize(plain, size)),
+    [512, 512, 512, 1024, 3 * MIB + 512],
+  )
   const divided = rulesOf({ roundup_power2_divisions: { 1: 4, 1024: 8 }, max_split_size: -1 }, 'cuda')
-  assert.deepEqual([1200, 2000, 5000, 1.2 * MIB, 1030 * MIB, 1300 * MIB].map((size) => roundedSize(divided, Math.floor(size))),
-    [1536, 2048, 5120, 1.25 * MIB, 1152 * MIB, 1408 * MIB])
-  assert.deepEqual([1000, 1024, 5000].map((size) => roundedSize(rulesOf({}, 'host'), size)), [1024, 1024, 8192])
+  assert.deepEqual(
+    [1200, 2000, 5000, 1.2 * MIB, 1030 * MIB, 1300 * MIB].map((size) => roundedSize(divided, Math.floor(size))),
+    [1536, 2048, 5120, 1.25 * MIB, 1152 * MIB, 1408 * MIB],
+  )
+  assert.deepEqual(
+    [1000, 1024, 5000].map((size) => roundedSize(rulesOf({}, 'host'), size)),
+    [1024, 1024, 8192],
+  )
 })
 
 test('what lies in no known segment is shown apart and counted', () => {
   const { data, settings } = allocatorTrace(WISHES[0], 77)
-  const none = { ...data, segments: { ...data.segments, size: new Float64Array(0) }, other: { ...data.other, event: new Int32Array(0) } }
+  const none = {
+    ...data,
+    segments: { ...data.segments, size: new Float64Array(0) },
+    other: { ...data.other, event: new Int32Array(0) },
+  }
   const replay = replayOf(none, settings)
   const state = stateAt(replay, none.P - 1)
   assert.ok(state.totals.outside > 0 && state.row.every((row) => row === -1))
@@ -140,7 +168,9 @@ test('what lies in no known segment is shown apart and counted', () => {
 })
 
 test('addresses beside the map over time are those of their places, in sight and apart', () => {
-  for (const { trace: { data, settings } } of TRACES) {
+  for (const {
+    trace: { data, settings },
+  } of TRACES) {
     const axis = addressAxisOf(replayOf(data, settings))
     const r = random(data.N)
     for (let round = 0; round < 40; round++) {
@@ -149,10 +179,15 @@ test('addresses beside the map over time are those of their places, in sight and
       const room = (to - from) / 25
       const ticks = ticksOf(axis, [from, to], room)
       const places = ticks.map(({ place }) => place).sort((a, b) => a - b)
-      assert.ok(places.every((place, i) => place >= from && place <= to && (i === 0 || place - places[i - 1] >= room * 0.999)))
-      for (const { place, address } of ticks) assert.ok(Math.abs(addressAt(axis, place + 0.25) - address) < 1, `${place} of ${axis.length}`)
+      assert.ok(
+        places.every((place, i) => place >= from && place <= to && (i === 0 || place - places[i - 1] >= room * 0.999)),
+      )
+      for (const { place, address } of ticks)
+        assert.ok(Math.abs(addressAt(axis, place + 0.25) - address) < 1, `${place} of ${axis.length}`)
       // A window that begins in a stretch and is full of it has several.
-      const inside = axis.start.findIndex((_, i) => axis.place[i] <= from && axis.place[i] + axis.end[i] - axis.start[i] >= to)
+      const inside = axis.start.findIndex(
+        (_, i) => axis.place[i] <= from && axis.place[i] + axis.end[i] - axis.start[i] >= to,
+      )
       if (inside >= 0) assert.ok(ticks.length >= 2)
     }
   }

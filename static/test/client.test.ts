@@ -12,7 +12,10 @@ import { layOutTile } from '../src/layout/tile'
 import { reportOf } from './report'
 import { randomDevice, trainingDevice } from './trace'
 
-const device = randomDevice({ events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9), times: true }, 11)
+const device = randomDevice(
+  { events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9), times: true },
+  11,
+)
 
 /** Without a script no worker can be made: everything runs here. */
 function open(stored: number[] = []): Promise<DataClient> {
@@ -30,7 +33,18 @@ test('a device comes back as it was, both ways', async () => {
   assert.equal(await client.device(0), now)
   const later = await (await open()).device(0)
   assert.deepEqual(columnsOf(later), columnsOf(now))
-  for (const name of ['size', 'start', 'end', 'allocEvent', 'freeEvent', 'freeRequestedEvent', 'stack', 'category', 'addrLo', 'allocated'] as const) {
+  for (const name of [
+    'size',
+    'start',
+    'end',
+    'allocEvent',
+    'freeEvent',
+    'freeRequestedEvent',
+    'stack',
+    'category',
+    'addrLo',
+    'allocated',
+  ] as const) {
     assert.deepEqual(now[name], device[name], name)
   }
   assert.deepEqual(now.timeUs, Uint32Array.from(device.timeUs!))
@@ -115,7 +129,18 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
   return {
     patches,
     setView: async (patch) => void patches.push(patch),
-    getView: () => ({ device: 0, view: 'timeline', x: [0, 1], y: [0, 1], axis: 'event', select: null, query: '', at: null, colour: 'stack', options: {} }),
+    getView: () => ({
+      device: 0,
+      view: 'timeline',
+      x: [0, 1],
+      y: [0, 1],
+      axis: 'event',
+      select: null,
+      query: '',
+      at: null,
+      colour: 'stack',
+      options: {},
+    }),
     drawn: () => ({ level: 0, triangles: 2, exact: true, tiles: 1, pending: 0 }),
     ready: Promise.resolve(),
     testContextLoss: () => {},
@@ -126,7 +151,10 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
 test('window.snapreport answers exactly and refuses what is wrong', async () => {
   const target: { snapreport?: PublicApi } = {}
   const controller = fakeController()
-  const api = installApi(target, open().then((client) => ({ client, controller })))
+  const api = installApi(
+    target,
+    open().then((client) => ({ client, controller })),
+  )
   assert.equal(target.snapreport, api)
   assert.throws(() => api.devices(), /still opening/)
   await api.ready
@@ -152,7 +180,16 @@ test('window.snapreport answers exactly and refuses what is wrong', async () => 
   assert.deepEqual(api.stats(3).top_stacks_at_peak[0].frames, [{ filename: '</script><b>.py', line: 0, name: 'f1' }])
   await api.setView({ device: 3, x: [5, 5], select: -1 })
   assert.deepEqual(controller.patches, [{ device: 0, x: [5, 6], select: null }])
-  for (const bad of [{ device: 9 }, { x: [3, 1] }, { y: ['a', 2] }, { color: 1 }, { axis: 'z' }, { device: 3, select: 1e9 }, { query: 'size>' }, { query: 1 }]) {
+  for (const bad of [
+    { device: 9 },
+    { x: [3, 1] },
+    { y: ['a', 2] },
+    { color: 1 },
+    { axis: 'z' },
+    { device: 3, select: 1e9 },
+    { query: 'size>' },
+    { query: 1 },
+  ]) {
     await assert.rejects(api.setView(bad as never), JSON.stringify(bad))
   }
   const large = await api.search(3, 'size>1KiB')

@@ -19,14 +19,29 @@ import { oracleSpans } from './oracle'
 import { reportOf } from './report'
 import { random, randomDevice } from './trace'
 
-const CATEGORIES = ['unknown', 'parameter', 'gradient', 'optimizer state', 'activation', 'temporary', 'input', 'communication']
+const CATEGORIES = [
+  'unknown',
+  'parameter',
+  'gradient',
+  'optimizer state',
+  'activation',
+  'temporary',
+  'input',
+  'communication',
+]
 const STACKS = { count: 60, frames: () => [], top: () => null } as unknown as Stacks
 
 function device(events: number, seed: number): DeviceData {
   const d = randomDevice({ events, older: 50, stacks: 50, alloc: 0.52, size: (r) => Math.ceil(r() ** 9 * 3e9) }, seed)
   const r = random(seed)
   const pick = (length: number): Uint8Array => Uint8Array.from({ length: d.N }, () => Math.floor(r() * length))
-  Object.assign(d.info, { streams: ['', '0', '7'], pools: ['', '(0, 0)', '(1, 20)'], categories: CATEGORIES, ghosts: 20, freed: 30 })
+  Object.assign(d.info, {
+    streams: ['', '0', '7'],
+    pools: ['', '(0, 0)', '(1, 20)'],
+    categories: CATEGORIES,
+    ghosts: 20,
+    freed: 30,
+  })
   return Object.assign(d, { stream: pick(3), pool: pick(3), category: pick(8) })
 }
 
@@ -45,7 +60,8 @@ test("an entry's query matches what has its key, and nothing else", () => {
           continue
         }
         const { mask } = evaluateQuery(d, STACKS, d.info, query)
-        for (let id = 0; id < d.N; id++) assert.equal(mask[id] === 1, colouring.keys[id] === used, `${query}: ${id}, ${d.size[id]} B`)
+        for (let id = 0; id < d.N; id++)
+          assert.equal(mask[id] === 1, colouring.keys[id] === used, `${query}: ${id}, ${d.size[id]} B`)
       }
     }
   }
@@ -59,15 +75,26 @@ test('size classes are powers of two, ages powers of ten', () => {
     return colouring.nameOf(colouring.keys[0])
   }
   assert.deepEqual([0, 511, 512, 1023, 1024, 2 ** 20, 2 ** 21 - 1, 2 ** 30 - 1, 2 ** 30, 2 ** 40].map(nameOf), [
-    '< 512 B', '< 512 B', '512 B to 1 KiB', '512 B to 1 KiB', '1 KiB to 2 KiB', '1 MiB to 2 MiB', '1 MiB to 2 MiB', '512 MiB to 1 GiB', '≥ 1 GiB', '≥ 1 GiB',
+    '< 512 B',
+    '< 512 B',
+    '512 B to 1 KiB',
+    '512 B to 1 KiB',
+    '1 KiB to 2 KiB',
+    '1 MiB to 2 MiB',
+    '1 MiB to 2 MiB',
+    '512 MiB to 1 GiB',
+    '≥ 1 GiB',
+    '≥ 1 GiB',
   ])
   const ageOf = (start: number, end: number): string => {
     const one = { ...d, N: 1, start: Int32Array.of(start), end: Int32Array.of(end) }
     const colouring = makeColouring(one, STACKS, 'age', false)
     return colouring.nameOf(colouring.keys[0])
   }
-  assert.deepEqual([ageOf(3, 12), ageOf(3, 13), ageOf(0, 100), ageOf(0, d.P - 1), ageOf(0, d.P)],
-    ['under 10 events', '10 to 99 events', '100 to 999 events', '100 to 999 events', 'the whole trace'])
+  assert.deepEqual(
+    [ageOf(3, 12), ageOf(3, 13), ageOf(0, 100), ageOf(0, d.P - 1), ageOf(0, d.P)],
+    ['under 10 events', '10 to 99 events', '100 to 999 events', '100 to 999 events', 'the whole trace'],
+  )
 })
 
 test('what is held at a moment is the sum over what is live', () => {
@@ -77,13 +104,20 @@ test('what is held at a moment is the sum over what is live', () => {
     for (const position of [0, 1, 700, d.info.peakEvent + 1, d.P - 1]) {
       const bytes = new Map<number, number>()
       for (let id = 0; id < d.N; id++) {
-        if (d.start[id] <= position && position < d.end[id]) bytes.set(colouring.keys[id], (bytes.get(colouring.keys[id]) ?? 0) + d.size[id])
+        if (d.start[id] <= position && position < d.end[id])
+          bytes.set(colouring.keys[id], (bytes.get(colouring.keys[id]) ?? 0) + d.size[id])
       }
       const held = heldAt(d, colouring, position)
       for (const used of keysUsed(colouring)) assert.equal(held.bytes[used], bytes.get(used) ?? 0)
-      assert.equal(held.bytes.reduce((a, b) => a + b, 0), d.allocated[position])
+      assert.equal(
+        held.bytes.reduce((a, b) => a + b, 0),
+        d.allocated[position],
+      )
       const order = byBytes(keysUsed(colouring), held).map((used) => held.bytes[used])
-      assert.deepEqual(order, [...order].sort((a, b) => b - a))
+      assert.deepEqual(
+        order,
+        [...order].sort((a, b) => b - a),
+      )
     }
   }
 })
@@ -94,14 +128,22 @@ test('bands are named by the heaviest key, and by a match where they hold one', 
   let merged = 0
   for (const by of ['category', 'size', 'stack'] as const) {
     const { keys } = makeColouring(d, STACKS, by, false)
-    for (const bandKeys of [{ version: 1, keys, matched: false }, { version: 2, keys: keys.map((k, id) => 2 * k + mask[id]), matched: true }]) {
+    for (const bandKeys of [
+      { version: 1, keys, matched: false },
+      { version: 2, keys: keys.map((k, id) => 2 * k + mask[id]), matched: true },
+    ]) {
       const lives = { ...d, clockUs: null, bandKeys }
       for (const level of [0, 1]) {
         const { s } = tileSamples(d, { ...key, level })
         const tolerance = rowHeight(gridOf(d, 'event'), 0)
         const spans = tileSpans(lives, s, tolerance)
         const rows = Array.from({ length: spans.count }, (_, i) => ({
-          first: spans.first[i], length: spans.length[i], rep: spans.rep[i], stack: spans.stack[i], members: spans.members[i], bytes: spans.bytes[i],
+          first: spans.first[i],
+          length: spans.length[i],
+          rep: spans.rep[i],
+          stack: spans.stack[i],
+          members: spans.members[i],
+          bytes: spans.bytes[i],
         }))
         assert.deepEqual(rows, oracleSpans(lives, s, tolerance))
         if (bandKeys.matched) merged += rows.filter(({ stack, members }) => stack & 1 && members > 1).length
@@ -156,7 +198,14 @@ class CountingStage extends TileStage {
 
 test('a picture stays until the one in new keys is painted, and is never painted in colours of others', () => {
   const stage = new CountingStage(1e9)
-  const source = (version: number): QuadSource => ({ quads: 15, rects: new Float32Array(60), xSpan: 1, ySpan: 1, version, keyOf: () => 0 })
+  const source = (version: number): QuadSource => ({
+    quads: 15,
+    rects: new Float32Array(60),
+    xSpan: 1,
+    ySpan: 1,
+    version,
+    keyOf: () => 0,
+  })
   stage.add('a', source(0), 8, 8, 1)
   stage.paint(['a'], Infinity)
   const old = stage.picture('a')
@@ -177,9 +226,21 @@ type Rgb = readonly [number, number, number]
 
 /** Full loss of one kind of cone, on linear light (Viénot, Brettel and Mollon 1999). */
 const VISIONS: Record<string, readonly (readonly number[])[]> = {
-  all: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-  'no long cones': [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
-  'no middle cones': [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+  all: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  'no long cones': [
+    [0.11238, 0.88762, 0],
+    [0.11238, 0.88762, 0],
+    [0.00401, -0.00401, 1],
+  ],
+  'no middle cones': [
+    [0.29275, 0.70725, 0],
+    [0.29275, 0.70725, 0],
+    [-0.02234, 0.02234, 1],
+  ],
 }
 
 function lab(rgb: Rgb, vision: readonly (readonly number[])[]): number[] {
@@ -188,7 +249,11 @@ function lab(rgb: Rgb, vision: readonly (readonly number[])[]): number[] {
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b)
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b)
-  return [0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s, 1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s, 0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s]
+  return [
+    0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
+    1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
+    0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
+  ]
 }
 
 test('categories can be told apart with any kind of colour vision, and classes climb in lightness', () => {
@@ -198,7 +263,10 @@ test('categories can be told apart with any kind of colour vision, and classes c
       for (let i = 0; i < labs.length; i++) {
         for (let j = 0; j < i; j++) {
           const distance = Math.hypot(...labs[i].map((part, k) => part - labs[j][k]))
-          assert.ok(distance > 0.09, `${CATEGORIES[i]} and ${CATEGORIES[j]} are ${distance.toFixed(3)} apart: ${vision}, ${dark ? 'dark' : 'light'}`)
+          assert.ok(
+            distance > 0.09,
+            `${CATEGORIES[i]} and ${CATEGORIES[j]} are ${distance.toFixed(3)} apart: ${vision}, ${dark ? 'dark' : 'light'}`,
+          )
         }
       }
     }
@@ -210,7 +278,10 @@ test('categories can be told apart with any kind of colour vision, and classes c
 
 test('names of C++ functions are told by their ends, others as they are', () => {
   const cases = [
-    ['torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)', 'DivBackward0::apply'],
+    [
+      'torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)',
+      'DivBackward0::apply',
+    ],
     ['at::Tensor at::_sum_to<c10::SymInt>(at::Tensor, c10::ArrayRef<c10::SymInt>, bool)', 'at::_sum_to'],
     ['at::native::(anonymous namespace)::fill(at::Tensor&)  Fill.cpp:12', 'native::fill  Fill.cpp:12'],
     ['std::function<void ()>::operator()() const', 'function::operator'],

@@ -21,7 +21,15 @@ test('base 85 gives the bytes back, for every length', () => {
 
 test('damaged base 85 is refused', () => {
   const text = encodeBase85(Uint8Array.of(1, 2, 3, 4, 5))
-  for (const bad of ['', '8', text.slice(0, -1), text.slice(0, 3) + '<' + text.slice(4), text.slice(0, 3) + 'é' + text.slice(4), '0}}}}}', '1']) {
+  for (const bad of [
+    '',
+    '8',
+    text.slice(0, -1),
+    text.slice(0, 3) + '<' + text.slice(4),
+    text.slice(0, 3) + 'é' + text.slice(4),
+    '0}}}}}',
+    '1',
+  ]) {
     assert.throws(() => decodeBase85(bad), /damaged/, JSON.stringify(bad))
   }
 })
@@ -35,12 +43,24 @@ test('every type, transform and layout comes back', () => {
       for (const layout of ['v', 'p', 'c', 'u'] as const) {
         if (layout === 'c' && transform[0] !== 'n') continue
         const signed = transform.endsWith('z') && (dtype === 'i32' || dtype === 'f64')
-        let values = Array.from({ length: 300 }, () => Math.floor(r() ** 8 * TOP[dtype]) * (signed && r() < 0.5 ? -1 : 1) || 0)
+        let values = Array.from(
+          { length: 300 },
+          () => Math.floor(r() ** 8 * TOP[dtype]) * (signed && r() < 0.5 ? -1 : 1) || 0,
+        )
         // Unsigned deltas need ascending (and convex) values.
         if (transform === 'd' || transform === 'D') values = Array.from({ length: 14 }, (_, i) => i * i)
         if (layout === 'c') values.fill(values[7])
-        const blob = new DecodedBlob(encodeBlob([{ name: 'before', dtype: 'u8', values: [1] }, { name: 'x', dtype, values, transform, layout }]))
-        assert.deepEqual(Array.from((blob as never as Record<string, (n: string) => ArrayLike<number>>)[dtype]('x')), values, `${dtype} ${transform} ${layout}`)
+        const blob = new DecodedBlob(
+          encodeBlob([
+            { name: 'before', dtype: 'u8', values: [1] },
+            { name: 'x', dtype, values, transform, layout },
+          ]),
+        )
+        assert.deepEqual(
+          Array.from((blob as never as Record<string, (n: string) => ArrayLike<number>>)[dtype]('x')),
+          values,
+          `${dtype} ${transform} ${layout}`,
+        )
       }
     }
   }
@@ -55,7 +75,17 @@ test('a blob says what is wrong with it', () => {
 })
 
 test('the bundled brotli decoder reads what brotli writes, static dictionary included', () => {
-  const text = encodeText([{ name: 's', dtype: 'json', values: ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'] }], {}, 11)
+  const text = encodeText(
+    [
+      {
+        name: 's',
+        dtype: 'json',
+        values: ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'],
+      },
+    ],
+    {},
+    11,
+  )
   const blob = new DecodedBlob(brotliNow(decodeBase85(text)))
   assert.deepEqual(blob.json('s'), ['the quick brown fox of the United States government', 'snapshot \u2028 </script>'])
 })
@@ -119,7 +149,14 @@ test('stacks come out of front coding innermost first', () => {
   )
   const stacks = readStacks(blob)
   const names = (s: number) => stacks.frames(s).map((f) => f.name)
-  assert.deepEqual([0, 1, 2, 3, 4, 5].map(names), [[], ['a'], ['b', 'a'], ['_PyEval_EvalFrameDefault', 'b', 'a'], ['d', 'a'], ['d']])
+  assert.deepEqual([0, 1, 2, 3, 4, 5].map(names), [
+    [],
+    ['a'],
+    ['b', 'a'],
+    ['_PyEval_EvalFrameDefault', 'b', 'a'],
+    ['d', 'a'],
+    ['d'],
+  ])
   assert.deepEqual([...stacks.trie.postings.begins], [0, 1, 2, 3, 5])
   assert.deepEqual([...stacks.trie.postings.nodes], [0, 1, 2, 3, 4])
   assert.equal(stacks.top(0), null)

@@ -12,7 +12,9 @@ export interface TestColumn {
   layout?: 'v' | 'p' | 'c' | 'u'
 }
 
-const ALPHABET = Array.from({ length: 0x7f - 0x21 }, (_, i) => String.fromCharCode(0x21 + i)).filter((c) => !'"&\'<>\\`~-'.includes(c))
+const ALPHABET = Array.from({ length: 0x7f - 0x21 }, (_, i) => String.fromCharCode(0x21 + i)).filter(
+  (c) => !'"&\'<>\\`~-'.includes(c),
+)
 
 export function encodeBase85(bytes: Uint8Array): string {
   const pad = (4 - (bytes.length % 4)) % 4
@@ -89,5 +91,7 @@ export function encodeBlob(columns: TestColumn[], meta: object = {}): Uint8Array
 }
 
 export function encodeText(columns: TestColumn[], meta: object = {}, quality = 5): string {
-  return encodeBase85(brotliCompressSync(encodeBlob(columns, meta), { params: { [constants.BROTLI_PARAM_QUALITY]: quality } }))
+  return encodeBase85(
+    brotliCompressSync(encodeBlob(columns, meta), { params: { [constants.BROTLI_PARAM_QUALITY]: quality } }),
+  )
 }

@@ -24,7 +24,12 @@ interface Made {
 function randomStacks(count: number, deep: number, r: () => number): Made {
   const pick = (below: number): number => Math.floor(r() * below)
   const frames: Frame[] = Array.from({ length: 24 }, (_, i) => ({
-    name: `f${i >> 1}`, filename: `m${(i >> 1) % 3}.py`, line: 10 + (i % 2), noise: i % 11 === 0, python: true, library: false,
+    name: `f${i >> 1}`,
+    filename: `m${(i >> 1) % 3}.py`,
+    line: 10 + (i % 2),
+    noise: i % 11 === 0,
+    python: true,
+    library: false,
   }))
   const frameOf: number[] = []
   const caller: number[] = []
@@ -48,12 +53,19 @@ function randomStacks(count: number, deep: number, r: () => number): Made {
   return {
     stacks,
     trie: {
-      frameOf: Int32Array.from(frameOf), postings: postingsOf(frameOf, frames.length), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
+      frameOf: Int32Array.from(frameOf),
+      postings: postingsOf(frameOf, frames.length),
+      caller: Int32Array.from(caller),
+      leaf: Int32Array.from(leaf),
       frames: {
-        names, filenames, name: Uint32Array.from(frames, (f) => names.indexOf(f.name)),
-        file: Uint32Array.from(frames, (f) => filenames.indexOf(f.filename)), line: Int32Array.from(frames, (f) => f.line),
+        names,
+        filenames,
+        name: Uint32Array.from(frames, (f) => names.indexOf(f.name)),
+        file: Uint32Array.from(frames, (f) => filenames.indexOf(f.filename)),
+        line: Int32Array.from(frames, (f) => f.line),
       },
-      isNoise: (frame) => frames[frame].noise, frame: (frame) => frames[frame],
+      isNoise: (frame) => frames[frame].noise,
+      frame: (frame) => frames[frame],
     },
   }
 }
@@ -63,13 +75,19 @@ function randomData(allocations: number, stacks: number, r: () => number): Devic
   const n = 100
   const start = Int32Array.from({ length: allocations }, () => pick(n))
   return {
-    N: allocations, n, P: n + 1, start, end: start.map((s) => s + 1 + pick(n - s)),
-    size: Float64Array.from({ length: allocations }, () => pick(1e6)), stack: Uint32Array.from({ length: allocations }, () => pick(stacks)),
+    N: allocations,
+    n,
+    P: n + 1,
+    start,
+    end: start.map((s) => s + 1 + pick(n - s)),
+    size: Float64Array.from({ length: allocations }, () => pick(1e6)),
+    stack: Uint32Array.from({ length: allocations }, () => pick(stacks)),
     clockUs: Float64Array.from({ length: n }, (_, i) => 10 * i),
   } as unknown as DeviceData
 }
 
-const label = (f: Frame, { merge }: PathOptions): string => (merge === 'line' ? `${f.name} (${f.filename}:${f.line})` : `${f.name} (${f.filename})`)
+const label = (f: Frame, { merge }: PathOptions): string =>
+  merge === 'line' ? `${f.name} (${f.filename}:${f.line})` : `${f.name} (${f.filename})`
 
 /** The path of a stack by the book, root of the tree first. */
 function pathOf(stack: Frame[], options: PathOptions): string[] {
@@ -95,7 +113,9 @@ function* cases(): Generator<{ made: Made; data: DeviceData; options: PathOption
 
 /** The path of a cell in words; null for cells that stand for no frame. */
 function pathOfCell(tree: FlameTree, cell: Cell, made: Made): string[] {
-  return Array.from({ length: cell.depth }, (_, depth) => label(made.trie.frame(tree.paths.frameOfKey[tree.key(cell.low, depth)]), tree.paths.options))
+  return Array.from({ length: cell.depth }, (_, depth) =>
+    label(made.trie.frame(tree.paths.frameOfKey[tree.key(cell.low, depth)]), tree.paths.options),
+  )
 }
 
 test('paths are sorted, whole, and say what neighbours share', () => {
@@ -103,7 +123,9 @@ test('paths are sorted, whole, and say what neighbours share', () => {
     let before: string[] = []
     const seen = new Set<number>()
     for (let row = 0; row < paths.rows; row++) {
-      const path = Array.from({ length: paths.length(row) }, (_, depth) => label(made.trie.frame(paths.frameOfKey[paths.key(row, depth)]), options))
+      const path = Array.from({ length: paths.length(row) }, (_, depth) =>
+        label(made.trie.frame(paths.frameOfKey[paths.key(row, depth)]), options),
+      )
       assert.deepEqual(path, pathOf(made.stacks[paths.stack[row]], options))
       let common = 0
       while (common < Math.min(before.length, path.length) && before[common] === path[common]) common++
@@ -138,11 +160,23 @@ test('every node weighs what the allocations under it weigh, at any moment and o
       for (let id = 0; id < data.N; id++) {
         const { size, start, end, stack } = data
         const events = end[id] - 1 - Math.max(0, start[id] - 1)
-        const times = measure === 'growth' ? +live(id, position) - +live(id, since)
-          : measure.startsWith('alloc') ? +(start[id] > 0) : +live(id, position)
+        const times =
+          measure === 'growth'
+            ? +live(id, position) - +live(id, since)
+            : measure.startsWith('alloc')
+              ? +(start[id] > 0)
+              : +live(id, position)
         // The clock stops with the last event; one event takes 10 µs.
         const span = Math.min(events, data.n - 1 - Math.max(0, start[id] - 1)) * 10e-6
-        const each = { live: size[id], events: size[id] * events, seconds: size[id] * span, count: 1, allocated: size[id], allocations: 1, growth: size[id] }
+        const each = {
+          live: size[id],
+          events: size[id] * events,
+          seconds: size[id] * span,
+          count: 1,
+          allocated: size[id],
+          allocations: 1,
+          growth: size[id],
+        }
         if (times === 0) continue
         const amount = times * each[measure]
         gains.set(stack[id], (gains.get(stack[id]) ?? 0) + amount)
@@ -150,11 +184,16 @@ test('every node weighs what the allocations under it weigh, at any moment and o
         for (let depth = 0; depth <= path.length; depth++) {
           const key = path.slice(0, depth).join(';')
           const node = expected.get(key) ?? { value: 0, count: 0, matched: 0 }
-          expected.set(key, { value: node.value + amount, count: node.count + times, matched: node.matched + (mask[id] ? amount : 0) })
+          expected.set(key, {
+            value: node.value + amount,
+            count: node.count + times,
+            matched: node.matched + (mask[id] ? amount : 0),
+          })
         }
       }
       const { cells } = layoutFlame(tree, tree.top, { chains: 'none', open: [], least: 0 })
-      const close = (a: number, b: number): void => assert.ok(Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b)), `${measure}: ${a}, not ${b}`)
+      const close = (a: number, b: number): void =>
+        assert.ok(Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b)), `${measure}: ${a}, not ${b}`)
       for (const cell of cells) {
         if (cell.kind !== 'frame' && cell.kind !== 'all') continue
         const node = expected.get(pathOfCell(tree, cell, made).join(';')) ?? { value: 0, count: 0, matched: 0 }
@@ -164,8 +203,14 @@ test('every node weighs what the allocations under it weigh, at any moment and o
       }
       if (measure === 'growth') {
         const changes = [...gains.values()]
-        assert.equal(cells[0].value, changes.filter((c) => c > 0).reduce((a, b) => a + b, 0))
-        assert.equal(cells[0].loss, changes.filter((c) => c < 0).reduce((a, b) => a - b, 0))
+        assert.equal(
+          cells[0].value,
+          changes.filter((c) => c > 0).reduce((a, b) => a + b, 0),
+        )
+        assert.equal(
+          cells[0].loss,
+          changes.filter((c) => c < 0).reduce((a, b) => a - b, 0),
+        )
       }
       const frames = [...expected].filter(([key, { value, count }]) => key !== '' && (value !== 0 || count !== 0))
       assert.ok(cells.filter((cell) => cell.kind === 'frame').length >= frames.length)
@@ -195,7 +240,10 @@ test('a layout loses nothing, whatever is folded, focused or narrow', () => {
           }
           assert.equal(from, cells[at].from + weightOf(cells[at]))
           for (const key of ['value', 'loss', 'count'] as const) {
-            assert.equal(cells.slice(first, end).reduce((sum, cell) => sum + cell[key], 0), cells[at][key])
+            assert.equal(
+              cells.slice(first, end).reduce((sum, cell) => sum + cell[key], 0),
+              cells[at][key],
+            )
           }
           const middle = cells[at].from + weightOf(cells[at]) / 2
           if (weightOf(cells[at]) > 0) assert.equal(cellAt(layout, cells[at].row, middle), at)
@@ -207,14 +255,24 @@ test('a layout loses nothing, whatever is folded, focused or narrow', () => {
 })
 
 test('chains fold into one cell, and open one by one', () => {
-  const frames = (names: string): Frame[] => Array.from(names, (name) => ({ name, filename: 'm.py', line: 1, noise: false, python: true, library: false }))
+  const frames = (names: string): Frame[] =>
+    Array.from(names, (name) => ({ name, filename: 'm.py', line: 1, noise: false, python: true, library: false }))
   const stacks = ['abcdef', 'abcdeg', 'abx'].map(frames)
   const trie = trieOf(stacks)
   const paths = new Paths(trie, Int32Array.of(0, 1, 2), { root: 'root', merge: 'function', noise: false })
-  const data = { ...randomData(0, 1, random(1)), N: 3, start: Int32Array.of(1, 1, 1), end: Int32Array.of(9, 9, 9), size: Float64Array.of(5, 3, 2), stack: Uint32Array.of(0, 1, 2) }
+  const data = {
+    ...randomData(0, 1, random(1)),
+    N: 3,
+    start: Int32Array.of(1, 1, 1),
+    end: Int32Array.of(9, 9, 9),
+    size: Float64Array.of(5, 3, 2),
+    stack: Uint32Array.of(0, 1, 2),
+  }
   const tree = new FlameTree(paths, weigh(data, 3, 'live', 4, 0, null))
   const words = (open: { low: number; high: number; depth: number }[], chains: 'none' | 'outer' | 'all'): string =>
-    layoutFlame(tree, tree.top, { chains, open, least: 0 }).cells.map((c) => `${c.kind[0]}${c.frames > 1 ? c.frames : ''}${c.depth}:${c.value}`).join(' ')
+    layoutFlame(tree, tree.top, { chains, open, least: 0 })
+      .cells.map((c) => `${c.kind[0]}${c.frames > 1 ? c.frames : ''}${c.depth}:${c.value}`)
+      .join(' ')
   assert.equal(words([], 'none'), 'a0:10 f1:10 f2:10 f3:8 f3:2 f4:8 f5:8 f6:5 f6:3')
   assert.equal(words([], 'outer'), 'a0:10 f1:10 f2:10 f3:8 f3:2 f4:8 f5:8 f6:5 f6:3', 'one frame is no chain')
   assert.equal(words([], 'all'), 'a0:10 f1:10 f2:10 c24:8 f3:2 f5:8 f6:5 f6:3')
@@ -233,7 +291,13 @@ test('folded text and speedscope hold each path once, outermost first', () => {
       expected.set(path, (expected.get(path) ?? 0) + data.size[id])
     }
     const lines = foldedText(tree, tree.top, names).split('\n').slice(0, -1)
-    assert.deepEqual(lines, [...expected].filter(([, size]) => size > 0).map(([path, size]) => `${path} ${size}`).sort())
+    assert.deepEqual(
+      lines,
+      [...expected]
+        .filter(([, size]) => size > 0)
+        .map(([path, size]) => `${path} ${size}`)
+        .sort(),
+    )
     const { profiles, shared } = JSON.parse(speedscopeJson(tree, tree.top, names, 'x'))
     assert.equal(profiles[0].endValue, tree.sum(0, tree.rows).value)
     assert.ok(profiles[0].samples.flat().every((i: number) => i < shared.frames.length))
@@ -274,13 +338,20 @@ test('arrows stay in the picture and go where they point', () => {
 })
 
 test('text is cut to its room, and read on every colour', () => {
-  const ctx = { measureText: (text: string) => ({ width: Array.from(text).reduce((sum, c) => sum + (c > '\u00ff' && c !== '…' ? 12 : 7), 0) }) as TextMetrics }
+  const ctx = {
+    measureText: (text: string) =>
+      ({ width: Array.from(text).reduce((sum, c) => sum + (c > '\u00ff' && c !== '…' ? 12 : 7), 0) }) as TextMetrics,
+  }
   assert.equal(clip(ctx, 'forward', 49, 7), 'forward')
   assert.equal(clip(ctx, 'forward', 48, 7), 'forwa…')
   assert.equal(clip(ctx, '漢字漢字', 40, 7), '漢字…')
   assert.equal(clip(ctx, 'forward', 12, 7), '')
   const light = (text: string): number => {
-    const [r, g, b] = text.match(/\d+/g)!.map((byte) => (Number(byte) / 255 <= 0.04045 ? Number(byte) / 255 / 12.92 : ((Number(byte) / 255 + 0.055) / 1.055) ** 2.4))
+    const [r, g, b] = text
+      .match(/\d+/g)!
+      .map((byte) =>
+        Number(byte) / 255 <= 0.04045 ? Number(byte) / 255 / 12.92 : ((Number(byte) / 255 + 0.055) / 1.055) ** 2.4,
+      )
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
   }
   for (const dark of [false, true]) {
@@ -292,7 +363,8 @@ test('text is cut to its room, and read on every colour', () => {
       assert.ok((a + 0.05) / (b + 0.05) >= 4.5, `${ground}`)
     }
   }
-  const origin = (filename: string, name = 'f'): string => originOf({ filename, name, line: 1, noise: false, python: true, library: false })
+  const origin = (filename: string, name = 'f'): string =>
+    originOf({ filename, name, line: 1, noise: false, python: true, library: false })
   assert.equal(origin('/x/lib/python3.11/site-packages/torch/nn/functional.py'), 'torch')
   assert.equal(origin('/usr/lib/python3.11/runpy.py'), 'python')
   assert.equal(origin('/home/me/train.py'), '/home/me/train.py')
@@ -304,16 +376,28 @@ function trieOf(stacks: Frame[][]): StackTrie {
   const frameOf: number[] = []
   const caller: number[] = []
   const frames: Frame[] = []
-  const leaf = stacks.map((stack) => stack.reduce((above, frame) => {
-    frames.push(frame)
-    frameOf.push(frames.length - 1)
-    caller.push(above)
-    return frameOf.length - 1
-  }, -1))
+  const leaf = stacks.map((stack) =>
+    stack.reduce((above, frame) => {
+      frames.push(frame)
+      frameOf.push(frames.length - 1)
+      caller.push(above)
+      return frameOf.length - 1
+    }, -1),
+  )
   const names = [...new Set(frames.map((f) => f.name))]
   return {
-    frameOf: Int32Array.from(frameOf), postings: postingsOf(frameOf, frames.length), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf),
-    frames: { names, filenames: ['m.py'], name: Uint32Array.from(frames, (f) => names.indexOf(f.name)), file: new Uint32Array(frames.length), line: new Int32Array(frames.length).fill(1) },
-    isNoise: () => false, frame: (frame) => frames[frame],
+    frameOf: Int32Array.from(frameOf),
+    postings: postingsOf(frameOf, frames.length),
+    caller: Int32Array.from(caller),
+    leaf: Int32Array.from(leaf),
+    frames: {
+      names,
+      filenames: ['m.py'],
+      name: Uint32Array.from(frames, (f) => names.indexOf(f.name)),
+      file: new Uint32Array(frames.length),
+      line: new Int32Array(frames.length).fill(1),
+    },
+    isNoise: () => false,
+    frame: (frame) => frames[frame],
   }
 }

@@ -12,12 +12,21 @@ import { random, randomDevice, type TraceShape } from './trace'
 const SHAPES: TraceShape[] = [
   { events: 700, older: 40, stacks: 5, alloc: 0.55, size: (r) => Math.floor(r() ** 8 * 1e9), times: true },
   { events: 3000, older: 0, stacks: 3, alloc: 0.5, size: () => 512, times: true },
-  { events: 4200, older: 200, stacks: 50, alloc: 0.52, size: (r) => (r() < 0.1 ? 0 : Math.ceil(r() ** 20 * 1e11)), times: true },
+  {
+    events: 4200,
+    older: 200,
+    stacks: 50,
+    alloc: 0.52,
+    size: (r) => (r() < 0.1 ? 0 : Math.ceil(r() ** 20 * 1e11)),
+    times: true,
+  },
   { events: 1, older: 0, stacks: 1, alloc: 1, size: () => 7, times: true },
   { events: 0, older: 3, stacks: 1, alloc: 0, size: () => 1000 },
   { events: 0, older: 0, stacks: 1, alloc: 0, size: () => 1000 },
 ]
-const DEVICES = SHAPES.flatMap((shape, i) => (shape.events > 1000 ? [1] : [1, 2, 3]).map((seed) => randomDevice(shape, 100 * i + seed)))
+const DEVICES = SHAPES.flatMap((shape, i) =>
+  (shape.events > 1000 ? [1] : [1, 2, 3]).map((seed) => randomDevice(shape, 100 * i + seed)),
+)
 
 function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
   for (const axis of d.clockUs ? (['event', 'time'] as const) : (['event'] as const)) {
@@ -33,7 +42,14 @@ function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
 }
 
 const rowsOf = (s: Spans) =>
-  Array.from({ length: s.count }, (_, i) => ({ first: s.first[i], length: s.length[i], rep: s.rep[i], stack: s.stack[i], members: s.members[i], bytes: s.bytes[i] }))
+  Array.from({ length: s.count }, (_, i) => ({
+    first: s.first[i],
+    length: s.length[i],
+    rep: s.rep[i],
+    stack: s.stack[i],
+    members: s.members[i],
+    bytes: s.bytes[i],
+  }))
 
 test('spans are those of the description', () => {
   for (const d of DEVICES) {
@@ -52,7 +68,8 @@ test("every column's spans sum to what is allocated there, and its sample is the
       const { s, exact } = tileSamples(d, key)
       const sums = new Float64Array(s.length)
       const spans = tileSpans(d, s, rowHeight(grid, key.yLevel))
-      for (let i = 0; i < spans.count; i++) for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
+      for (let i = 0; i < spans.count; i++)
+        for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
       const width = columnWidth(grid, key.level)
       const begin = key.tile * COLUMNS * width
       const before = (t: number) => {
@@ -107,7 +124,8 @@ test('a mesh lies where the spans do, to half a row, and stored spans give the s
         assert.ok(Math.abs(yb - Math.min(top, 2 * mesh.ySpan)) <= 2 * error(top), `${yb} ${top}`)
         assert.ok(high - low <= row + error(high), `${high} ${low}`)
       }
-      if (key.yLevel === 0) for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
+      if (key.yLevel === 0)
+        for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
       if (key.yLevel === 0 && key.axis === 'event') {
         const stored = meshStored(d.info, key, tileSpans(d, mesh.samples, row))
         assert.deepEqual({ ...stored, samples: 0 }, { ...mesh, samples: 0 })
@@ -132,18 +150,27 @@ test('y tiles together hold what the whole height holds', () => {
       }
     }
     const spans = tileSpans(d, s, rowHeight(grid, yLevel))
-    const expected = new Set(rowsOf(spans).filter((span) => span.bytes > 0).map((span) => span.rep))
+    const expected = new Set(
+      rowsOf(spans)
+        .filter((span) => span.bytes > 0)
+        .map((span) => span.rep),
+    )
     assert.deepEqual([...seen].sort(), [...expected].sort())
   }
 })
 
 test('a tile with too many quads is coarsened, says so, and keeps every byte', () => {
   const d = randomDevice({ events: 20000, older: 10, stacks: 9, alloc: 0.51, size: (r) => Math.ceil(r() * 4096) }, 5)
-  const mesh = layOutTile({ ...d.info, ...d }, { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }, 3000)
+  const mesh = layOutTile(
+    { ...d.info, ...d },
+    { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 },
+    3000,
+  )
   assert.ok(mesh.quads <= 3000 && mesh.coarsened > 0)
   const covered = new Float64Array(mesh.samples.length)
   const width = mesh.xSpan / COLUMNS
-  for (let q = 0; q < mesh.quads; q++) for (let c = mesh.rects[4 * q] / width; c < mesh.rects[4 * q + 1] / width; c++) covered[c] += mesh.bytes[q]
+  for (let q = 0; q < mesh.quads; q++)
+    for (let c = mesh.rects[4 * q] / width; c < mesh.rects[4 * q + 1] / width; c++) covered[c] += mesh.bytes[q]
   for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
 })
 
@@ -158,7 +185,8 @@ test('pick, liveAt, offsetOf and path agree with counting', () => {
       let top = 0
       const expected = live.find((id) => (top += d.size[id]) > byte) ?? -1
       assert.equal(pick(d, s, byte), expected)
-      if (expected >= 0) assert.ok(offsetOf(d, expected, s) <= byte && byte < offsetOf(d, expected, s) + d.size[expected])
+      if (expected >= 0)
+        assert.ok(offsetOf(d, expected, s) <= byte && byte < offsetOf(d, expected, s) + d.size[expected])
     }
     assert.equal(pick(d, 0, -1), -1)
     assert.equal(pick(d, 0, NaN), -1)
@@ -166,7 +194,10 @@ test('pick, liveAt, offsetOf and path agree with counting', () => {
       const { s } = tileSamples(d, key)
       for (let i = 0; i < 3 && d.N > 0; i++) {
         const id = Math.floor(r() * d.N)
-        assert.deepEqual([...path(d, id, s)], Array.from(s, (at) => offsetOf(d, id, at)))
+        assert.deepEqual(
+          [...path(d, id, s)],
+          Array.from(s, (at) => offsetOf(d, id, at)),
+        )
       }
     }
   }

@@ -47,7 +47,14 @@ export function oracleSpans(l: Lifetimes, samples: Int32Array, tolerance: number
     for (const [g, inside] of members) {
       const span = { first: c, length: 1, ...heaviest(l, inside) }
       const last = runs[g].at(-1)
-      if (last && last.first + last.length === c && last.rep === span.rep && last.members === span.members && last.bytes === span.bytes) last.length++
+      if (
+        last &&
+        last.first + last.length === c &&
+        last.rep === span.rep &&
+        last.members === span.members &&
+        last.bytes === span.bytes
+      )
+        last.length++
       else runs[g].push(span)
     }
   })
@@ -60,5 +67,10 @@ function heaviest(l: Lifetimes, ids: number[]): { rep: number; stack: number; me
   const isAhead = (key: number): number => (l.bandKeys?.matched ? key % 2 : 0)
   for (const id of ids) held.set(keys[id], (held.get(keys[id]) ?? 0) + l.size[id])
   const stack = [...held.keys()].sort((a, b) => isAhead(b) - isAhead(a) || held.get(b)! - held.get(a)! || a - b)[0]
-  return { rep: ids.find((id) => keys[id] === stack)!, stack, members: ids.length, bytes: ids.reduce((sum, id) => sum + l.size[id], 0) }
+  return {
+    rep: ids.find((id) => keys[id] === stack)!,
+    stack,
+    members: ids.length,
+    bytes: ids.reduce((sum, id) => sum + l.size[id], 0),
+  }
 }

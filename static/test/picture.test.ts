@@ -8,7 +8,16 @@ import type { State } from '../src/ui/state'
 import { RangeMax } from '../src/views/timeline/range-max'
 
 const GRID: Grid = {
-  x0: -1, y0: 0, width: 1024 * 64, height: 1 << 30, xEnd: 50_000, yEnd: 1 << 30, maxLevel: 6, maxYLevel: 20, columns: 1024, rows: 1024,
+  x0: -1,
+  y0: 0,
+  width: 1024 * 64,
+  height: 1 << 30,
+  xEnd: 50_000,
+  yEnd: 1 << 30,
+  maxLevel: 6,
+  maxYLevel: 20,
+  columns: 1024,
+  rows: 1024,
 }
 
 function random(seed: number): () => number {
@@ -39,7 +48,10 @@ test('as long as the coarsest tile is there, every place of a window shows somet
       for (const { address, region } of over) {
         assert.ok(isReady(address), 'shows a tile that is not finished')
         const own = regionOf(GRID, address)
-        assert.ok(region.x0 >= own.x0 && region.x1 <= own.x1 && region.y0 >= own.y0 && region.y1 <= own.y1, 'shows more than the tile holds')
+        assert.ok(
+          region.x0 >= own.x0 && region.x1 <= own.x1 && region.y0 >= own.y0 && region.y1 <= own.y1,
+          'shows more than the tile holds',
+        )
       }
     }
   }
@@ -66,10 +78,32 @@ test('RangeMax finds the first greatest value of any range', () => {
 })
 
 test('a view survives its address, and nonsense in an address is passed over', () => {
-  const start: State = { device: 0, view: 'timeline', axis: 'event', x: null, y: null, select: null, query: '', at: null, colour: 'stack', options: {}, theme: 'system', noise: false }
+  const start: State = {
+    device: 0,
+    view: 'timeline',
+    axis: 'event',
+    x: null,
+    y: null,
+    select: null,
+    query: '',
+    at: null,
+    colour: 'stack',
+    options: {},
+    theme: 'system',
+    noise: false,
+  }
   assert.equal(writeHash(start, start), '')
   const state: State = {
-    ...start, device: 2, view: 'summary', axis: 'time', x: [-1, 22.5], y: [0, 2 ** 40], select: 0, query: 'file:"a b" size>1MiB&x=1', theme: 'dark', noise: true,
+    ...start,
+    device: 2,
+    view: 'summary',
+    axis: 'time',
+    x: [-1, 22.5],
+    y: [0, 2 ** 40],
+    select: 0,
+    query: 'file:"a b" size>1MiB&x=1',
+    theme: 'dark',
+    noise: true,
   }
   assert.deepEqual(readHash(writeHash(state, start), start, 3), state)
   assert.deepEqual(readHash('#device=9&x=5..2&y=a..b&select=-4&view=none&theme=pink&%', start, 3), start)

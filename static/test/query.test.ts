@@ -16,11 +16,14 @@ import { info, random, randomDevice } from './trace'
 test('the string index finds what a look at every string finds', () => {
   const r = random(4)
   const letters = [...'abcAB01_:/.<>()é日\u{1f525} ']
-  const word = (most: number): string => Array.from({ length: Math.floor(r() * most) }, () => letters[Math.floor(r() * letters.length)]).join('')
+  const word = (most: number): string =>
+    Array.from({ length: Math.floor(r() * most) }, () => letters[Math.floor(r() * letters.length)]).join('')
   const strings = ['', 'a', 'ab', 'abc', ...Array.from({ length: 900 }, () => word(14))]
   const index = new StringIndex(strings)
   for (let i = 0; i < 600; i++) {
-    const parts = Array.from({ length: 1 + Math.floor(r() * 2) }, () => word(5).toLowerCase()).filter((part) => part !== '')
+    const parts = Array.from({ length: 1 + Math.floor(r() * 2) }, () => word(5).toLowerCase()).filter(
+      (part) => part !== '',
+    )
     const want = strings.map((text) => Number(holds(text.toLowerCase(), parts)))
     assert.deepEqual([...index.having(parts)], want, JSON.stringify(parts))
   }
@@ -29,18 +32,35 @@ test('the string index finds what a look at every string finds', () => {
 
 /** Stacks 0: none, 1: a.py f, 2: a.py f called by b.py g, 3: b.py g. */
 const trie: StackTrie = {
-  frameOf: Int32Array.of(0, 1, 0), postings: postingsOf([0, 1, 0], 2), caller: Int32Array.of(-1, -1, 1), leaf: Int32Array.of(-1, 0, 2, 1),
-  frames: { filenames: ['lib/a.py', 'b.py'], names: ['f', 'Gee'], name: Uint32Array.of(0, 1), file: Uint32Array.of(0, 1), line: Int32Array.of(3, 12) },
+  frameOf: Int32Array.of(0, 1, 0),
+  postings: postingsOf([0, 1, 0], 2),
+  caller: Int32Array.of(-1, -1, 1),
+  leaf: Int32Array.of(-1, 0, 2, 1),
+  frames: {
+    filenames: ['lib/a.py', 'b.py'],
+    names: ['f', 'Gee'],
+    name: Uint32Array.of(0, 1),
+    file: Uint32Array.of(0, 1),
+    line: Int32Array.of(3, 12),
+  },
   isNoise: () => false,
-  frame: () => { throw new Error('not needed') },
+  frame: () => {
+    throw new Error('not needed')
+  },
 }
 const stacks = { count: 4, trie } as unknown as Stacks
 
 test('a query tells whether it needs times', () => {
   const needy = ['time>1ms', 'time:1ms..2ms size>1', '-time<3', 'adam OR (size>1MiB lifetime>2ms)', 'lifetime:1us..9us']
   const others = ['', 'adam', '"time>1ms"', 'lifetime>100', 'size>1 -live:peak', 'event:1..2', 'time>', '(']
-  assert.deepEqual(needy.map(asksForTimes), needy.map(() => true))
-  assert.deepEqual(others.map(asksForTimes), others.map(() => false))
+  assert.deepEqual(
+    needy.map(asksForTimes),
+    needy.map(() => true),
+  )
+  assert.deepEqual(
+    others.map(asksForTimes),
+    others.map(() => false),
+  )
 })
 
 test('a frame names every stack that holds it', () => {
@@ -69,30 +89,66 @@ test('stacks by frame, file, function, place and line equal a walk along every s
       postings: postingsOf(frameOf, frames),
       caller: Int32Array.from({ length: nodes }, (_, node) => pick(node + 1) - 1),
       leaf: Int32Array.from(codes(1 + pick(300), nodes + 1), (node) => node - 1),
-      frames: { filenames, names, file: Uint32Array.from(codes(frames, files)), name: Uint32Array.from(codes(frames, files)), line: Int32Array.from(codes(frames, 9)) },
+      frames: {
+        filenames,
+        names,
+        file: Uint32Array.from(codes(frames, files)),
+        name: Uint32Array.from(codes(frames, files)),
+        line: Int32Array.from(codes(frames, 9)),
+      },
     }
     const { file, name, line } = some.frames
-    const walked = (is: (frame: number) => boolean): number[] => Array.from(some.leaf, (leaf) => {
-      for (let node = leaf; node >= 0; node = some.caller[node]) if (is(some.frameOf[node])) return 1
-      return 0
-    })
+    const walked = (is: (frame: number) => boolean): number[] =>
+      Array.from(some.leaf, (leaf) => {
+        for (let node = leaf; node >= 0; node = some.caller[node]) if (is(some.frameOf[node])) return 1
+        return 0
+      })
     const postings = new FramePostings(some)
-    for (const wanted of [[pick(frames)], codes(pick(20), frames), Array.from({ length: frames }, (_, frame) => frame)]) {
-      assert.deepEqual([...postings.having(wanted)], walked((frame) => wanted.includes(frame)))
+    for (const wanted of [
+      [pick(frames)],
+      codes(pick(20), frames),
+      Array.from({ length: frames }, (_, frame) => frame),
+    ]) {
+      assert.deepEqual(
+        [...postings.having(wanted)],
+        walked((frame) => wanted.includes(frame)),
+      )
     }
     const texts = StackTexts.of({ count: some.leaf.length, trie: some } as unknown as Stacks)
-    const text = (part: string, place: { parts: string[]; line: number } | null = null): Text => ({ kind: 'text', parts: [part], place })
+    const text = (part: string, place: { parts: string[]; line: number } | null = null): Text => ({
+      kind: 'text',
+      parts: [part],
+      place,
+    })
     const part = String(pick(files))
-    assert.deepEqual([...texts.holding('file', text(part))], walked((frame) => filenames[file[frame]].includes(part)))
-    assert.deepEqual([...texts.holding('func', text(part))], walked((frame) => names[name[frame]].includes(part)))
-    assert.deepEqual([...texts.holding('either', text('none', { parts: [part], line: 4 }))], walked((frame) => filenames[file[frame]].includes(part) && line[frame] === 4))
-    assert.deepEqual([...texts.onLine(2, 3)], walked((frame) => line[frame] === 2 || line[frame] === 3))
-    assert.deepEqual(texts.distinct('func', part), names.filter((text) => text.includes(part)))
+    assert.deepEqual(
+      [...texts.holding('file', text(part))],
+      walked((frame) => filenames[file[frame]].includes(part)),
+    )
+    assert.deepEqual(
+      [...texts.holding('func', text(part))],
+      walked((frame) => names[name[frame]].includes(part)),
+    )
+    assert.deepEqual(
+      [...texts.holding('either', text('none', { parts: [part], line: 4 }))],
+      walked((frame) => filenames[file[frame]].includes(part) && line[frame] === 4),
+    )
+    assert.deepEqual(
+      [...texts.onLine(2, 3)],
+      walked((frame) => line[frame] === 2 || line[frame] === 3),
+    )
+    assert.deepEqual(
+      texts.distinct('func', part),
+      names.filter((text) => text.includes(part)),
+    )
   }
 })
 
 test('masks, counts and bytes equal a look at every allocation', () => {
-  const d = randomDevice({ events: 800, older: 20, stacks: 3, alloc: 0.55, size: (r) => Math.ceil(r() * 3000), times: true }, 3)
+  const d = randomDevice(
+    { events: 800, older: 20, stacks: 3, alloc: 0.55, size: (r) => Math.ceil(r() * 3000), times: true },
+    3,
+  )
   const device = { ...d.info, categories: ['unknown', 'parameter', 'gradient'], streams: ['7'], pools: ['(0, 1)'] }
   const peak = device.peakEvent + 1
   const cases: [string, (id: number) => boolean][] = [
@@ -111,21 +167,33 @@ test('masks, counts and bytes equal a look at every allocation', () => {
     ['device:0 device:cuda', () => true],
   ]
   for (const [query, is] of cases) {
-    const want = Array.from({ length: d.N }, (_, id) => is(id) && (!query.includes('traced') || d.start[id] > 0 || id >= device.ghosts + device.freed))
+    const want = Array.from(
+      { length: d.N },
+      (_, id) => is(id) && (!query.includes('traced') || d.start[id] > 0 || id >= device.ghosts + device.freed),
+    )
     const found = evaluateQuery(d, stacks, device, query)
     assert.deepEqual([...found.mask].map(Boolean), want, query)
     const ids = want.flatMap((hit, id) => (hit ? [id] : []))
     assert.equal(found.count, ids.length)
-    assert.equal(found.bytes, ids.reduce((sum, id) => sum + d.size[id], 0))
+    assert.equal(
+      found.bytes,
+      ids.reduce((sum, id) => sum + d.size[id], 0),
+    )
     const live = ids.filter((id) => d.start[id] <= peak && d.end[id] > peak)
-    assert.deepEqual(liveMatches(d, found.mask, peak), { count: live.length, bytes: live.reduce((sum, id) => sum + d.size[id], 0) })
+    assert.deepEqual(liveMatches(d, found.mask, peak), {
+      count: live.length,
+      bytes: live.reduce((sum, id) => sum + d.size[id], 0),
+    })
   }
 })
 
 test('what cannot match says why', () => {
   const d = randomDevice({ events: 50, older: 0, stacks: 3, alloc: 0.5, size: () => 1 }, 1)
   const untimed = info({ ...d.info, time0: null, stats: { oom_events: [] } as never, leftOut: ['addr_lo'] })
-  assert.deepEqual(evaluateQuery(d, stacks, untimed, 'time>1 OR live:oom').notes, ['this snapshot was recorded without times', 'no allocation failed for want of memory'])
+  assert.deepEqual(evaluateQuery(d, stacks, untimed, 'time>1 OR live:oom').notes, [
+    'this snapshot was recorded without times',
+    'no allocation failed for want of memory',
+  ])
   const { notes, count } = evaluateQuery(d, stacks, untimed, 'addr>0')
   assert.match(notes[0], /without addresses/)
   assert.equal(count, 0)
@@ -135,7 +203,8 @@ test('addresses are exact in all 64 bits', () => {
   const d = randomDevice({ events: 4, older: 2, stacks: 3, alloc: 0, size: () => 512 }, 1)
   d.addrHi = Uint32Array.of(0xffffffff, 0x7f12)
   d.addrLo = Uint32Array.of(0xfffffe00, 0)
-  const ids = (query: string): number[] => [...evaluateQuery(d, stacks, d.info, query).mask].flatMap((hit, id) => (hit ? [id] : []))
+  const ids = (query: string): number[] =>
+    [...evaluateQuery(d, stacks, d.info, query).mask].flatMap((hit, id) => (hit ? [id] : []))
   assert.deepEqual(ids('addr:0xffffffffffffffff'), [0])
   assert.deepEqual(ids('addr:18446744073709551103'), [])
   assert.deepEqual(ids('addr:0x7f12000001ff'), [1])
@@ -150,14 +219,23 @@ test('addresses are exact in all 64 bits', () => {
 function rawSpans(spans: readonly (readonly [string, number, number])[]): NonNullable<DeviceInfo['spans']> {
   const names = [...new Set(spans.map(([name]) => name))]
   return {
-    names, name: spans.map(([name]) => names.indexOf(name)), first: spans.map(([, first], i) => first - (i ? spans[i - 1][1] : 0)),
-    events: spans.map(([, first, last]) => last - first + 1), depth: spans.map(() => 0),
+    names,
+    name: spans.map(([name]) => names.indexOf(name)),
+    first: spans.map(([, first], i) => first - (i ? spans[i - 1][1] : 0)),
+    events: spans.map(([, first, last]) => last - first + 1),
+    depth: spans.map(() => 0),
   }
 }
 
 function rawSteps(steps: readonly (readonly [number, number, number])[]): NonNullable<DeviceInfo['steps']> {
   const { first, events } = rawSpans(steps.map(([, from, to]) => ['', from, to]))
-  return { source: 'annotation', names: steps.map(([number]) => `Step ${number}`), numbers: steps.map(([number]) => number), first, events }
+  return {
+    source: 'annotation',
+    names: steps.map(([number]) => `Step ${number}`),
+    numbers: steps.map(([number]) => number),
+    first,
+    events,
+  }
 }
 
 test('positions lie within spans of any kind, nested, overlapping, empty, and over the whole trace', () => {
@@ -166,30 +244,58 @@ test('positions lie within spans of any kind, nested, overlapping, empty, and ov
     const n = 1 + Math.floor(r() * 40)
     const spans = Array.from({ length: Math.floor(r() * 9) }, () => {
       const first = Math.floor(r() * n)
-      return ['Aa', 'ab', 'B'][Math.floor(r() * 3)] === 'B' ? ['B', first, first - 1] as const : ['Aa', first, Math.min(n - 1, first + Math.floor(r() * n))] as const
+      return ['Aa', 'ab', 'B'][Math.floor(r() * 3)] === 'B'
+        ? (['B', first, first - 1] as const)
+        : (['Aa', first, Math.min(n - 1, first + Math.floor(r() * n))] as const)
     }).sort((a, b) => a[1] - b[1])
-    const steps = [[3, 0, 0], [4, 1, n - 1]].slice(0, Math.floor(r() * 3)) as [number, number, number][]
+    const steps = [
+      [3, 0, 0],
+      [4, 1, n - 1],
+    ].slice(0, Math.floor(r() * 3)) as [number, number, number][]
     const device = info({ events: n, spans: rawSpans(spans), steps: rawSteps(steps) })
-    const all = [...spans.map(([name, ...ends]) => [name.toLowerCase(), ...ends] as const), ...steps.map(([number, ...ends]) => [`step ${number}`, ...ends] as const)]
+    const all = [
+      ...spans.map(([name, ...ends]) => [name.toLowerCase(), ...ends] as const),
+      ...steps.map(([number, ...ends]) => [`step ${number}`, ...ends] as const),
+    ]
     for (const part of ['a', 'b', 'step', '4']) {
       const { positions, whyNone } = positionsWithin(device, { kind: 'text', parts: [part], place: null })
       const meant = all.filter(([name]) => name.includes(part))
-      assert.deepEqual([...positions], Array.from({ length: n + 1 }, (_, s) => Number(meant.some(([, first, last]) => first <= s - 1 && s - 1 <= last))))
+      assert.deepEqual(
+        [...positions],
+        Array.from({ length: n + 1 }, (_, s) =>
+          Number(meant.some(([, first, last]) => first <= s - 1 && s - 1 <= last)),
+        ),
+      )
       assert.equal(whyNone === '', meant.length > 0)
     }
     const { positions } = positionsWithin(device, { kind: 'range', low: 4, high: null, unit: '' })
-    assert.deepEqual([...positions], Array.from({ length: n + 1 }, (_, s) => Number(steps.length > 1 && s >= 2)))
+    assert.deepEqual(
+      [...positions],
+      Array.from({ length: n + 1 }, (_, s) => Number(steps.length > 1 && s >= 2)),
+    )
   }
 })
 
 test('the query of a step finds its allocations and no others', () => {
   const d = randomDevice({ events: 400, older: 10, stacks: 3, alloc: 0.6, size: () => 1 }, 2)
   // Numbers may begin anew. One event alone has no query.
-  d.info.steps = rawSteps([[1, 0, 99], [2, 100, 180], [1, 190, 250], [7, 251, 251], [7, 252, 252], [9, 300, 399]])
+  d.info.steps = rawSteps([
+    [1, 0, 99],
+    [2, 100, 180],
+    [1, 190, 250],
+    [7, 251, 251],
+    [7, 252, 252],
+    [9, 300, 399],
+  ])
   const steps = stepsOf(d.info, d)!
   assert.deepEqual(stepQueries(steps), ['event:0..99', 'step:2', 'event:190..250', null, null, 'step:9'])
   for (const [at, query] of [OUTSIDE_STEPS, ...stepQueries(steps)].entries()) {
-    if (query !== null) assert.deepEqual([...evaluateQuery(d, stacks, d.info, query).mask], [...steps.of].map((step) => Number(step === at - 1)), query)
+    if (query !== null)
+      assert.deepEqual(
+        [...evaluateQuery(d, stacks, d.info, query).mask],
+        [...steps.of].map((step) => Number(step === at - 1)),
+        query,
+      )
   }
 })
 
@@ -198,7 +304,9 @@ test('steps that are not known are told, and no times are needed', () => {
   const untimed = info({ ...d.info, time0: null, leftOut: ['times'], spans: rawSpans([['forward', 0, 9]]) })
   const notes = (query: string, device = untimed): string[] => evaluateQuery(d, stacks, device, query).notes
   assert.deepEqual(notes('step:3'), ['no steps are known on this device'])
-  assert.deepEqual(notes('step:3', { ...untimed, steps: rawSteps([[1, 0, 9]]) }), ['no step of this device has such a number'])
+  assert.deepEqual(notes('step:3', { ...untimed, steps: rawSteps([[1, 0, 9]]) }), [
+    'no step of this device has such a number',
+  ])
   assert.deepEqual(notes('step:backward'), ['no step and no annotation of this device has such a name'])
   assert.deepEqual(notes('step:FORWARD'), [])
   assert.equal(evaluateQuery(d, stacks, untimed, 'step:forward').count, d.start.filter((s) => s <= 10).length)
@@ -206,7 +314,9 @@ test('steps that are not known are told, and no times are needed', () => {
 
 test('steps through matches are those of a sort, both ways and around', () => {
   const r = random(6)
-  const size = Float64Array.from({ length: 400 }, (_, i) => (i % 3 ? Math.floor(r() * 5) * 65536 : Math.floor(2 ** (r() * 53))))
+  const size = Float64Array.from({ length: 400 }, (_, i) =>
+    i % 3 ? Math.floor(r() * 5) * 65536 : Math.floor(2 ** (r() * 53)),
+  )
   const mask = Uint8Array.from(size, () => Number(r() < 0.8))
   const ids = [...mask.keys()].filter((id) => mask[id])
   const order = ids.sort((a, b) => size[b] - size[a] || a - b)
@@ -225,8 +335,16 @@ test('steps through matches are those of a sort, both ways and around', () => {
 })
 
 test('a bad query says where', () => {
-  for (const [query, position, length] of [['a size:big b', 7, 3], ['(a', 0, 1], ['a OR', 2, 2], ['é "x', 2, 2]] as const) {
-    assert.throws(() => parse(query), (error: QueryError) => error instanceof QueryError && error.position === position && error.length === length)
+  for (const [query, position, length] of [
+    ['a size:big b', 7, 3],
+    ['(a', 0, 1],
+    ['a OR', 2, 2],
+    ['é "x', 2, 2],
+  ] as const) {
+    assert.throws(
+      () => parse(query),
+      (error: QueryError) => error instanceof QueryError && error.position === position && error.length === length,
+    )
   }
 })
 
@@ -243,6 +361,9 @@ test('the word before the caret is what a suggestion replaces', () => {
   assert.deepEqual(at('(-cat|'), [2, 5])
   assert.deepEqual(at('(cat|)'), [1, 4])
   assert.deepEqual(at('file:"a b|'), [0, 9])
-  assert.deepEqual(suggest('conv cat', 8, null).map((s) => [s.insert, s.from, s.to]), [['category:', 5, 8]])
+  assert.deepEqual(
+    suggest('conv cat', 8, null).map((s) => [s.insert, s.from, s.to]),
+    [['category:', 5, 8]],
+  )
   assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 17)
 })

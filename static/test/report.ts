@@ -10,19 +10,49 @@ import { encodeText, type TestColumn } from './encode'
 export function reportOf(d: DeviceData, stored: number[] = []): Record<string, string> {
   const before = d.info.ghosts + d.info.freed
   const p = 'd0.'
-  const u = (name: string, values: ArrayLike<number>, dtype: TestColumn['dtype'] = 'u32', more = {}): TestColumn => ({ name: p + name, dtype, values, ...more })
+  const u = (name: string, values: ArrayLike<number>, dtype: TestColumn['dtype'] = 'u32', more = {}): TestColumn => ({
+    name: p + name,
+    dtype,
+    values,
+    ...more,
+  })
   const device: TestColumn[] = [
     u('alloc_event', d.allocEvent.subarray(before), 'i32', { transform: 'Dz' }),
-    u('lifetime', Array.from(d.freeEvent, (free, id) => (free < 0 ? 0 : free - d.allocEvent[id]))),
-    u('requested', Array.from(d.freeEvent, (free, id) => (d.freeRequestedEvent[id] < 0 ? 0 : free - d.freeRequestedEvent[id] + 1)), 'i32'),
+    u(
+      'lifetime',
+      Array.from(d.freeEvent, (free, id) => (free < 0 ? 0 : free - d.allocEvent[id])),
+    ),
+    u(
+      'requested',
+      Array.from(d.freeEvent, (free, id) => (d.freeRequestedEvent[id] < 0 ? 0 : free - d.freeRequestedEvent[id] + 1)),
+      'i32',
+    ),
     u('size', d.size, 'f64', { layout: 'u' }),
-    u('addr_hi', d.addrHi), u('addr_lo', d.addrLo, 'u32', { transform: 'dz', layout: 'p' }),
-    u('stream', d.stream, 'u16'), u('pool', d.pool, 'u16'), u('stack', d.stack, 'u32', { layout: 'p' }), u('free_stack', d.freeStack),
-    u('category', d.category, 'u8'), u('context', d.context), u('metadata', d.metadata),
-    u('other_event', [0, 1], 'i32'), u('other_action', [0, 1], 'u8'), u('other_size', [512, 1024], 'f64'), u('other_addr_hi', [0, 0]), u('other_addr_lo', [0, 0]),
-    u('other_stack', [0, 0]), u('other_stream', [0, 0], 'u16'), u('other_free', [0, 5], 'f64'),
-    u('seg_addr_hi', []), u('seg_addr_lo', []), u('seg_size', [], 'f64'), u('seg_stream', [], 'u16'), u('seg_pool', [], 'u16'),
-    u('seg_large', [], 'u8'), u('seg_expandable', [], 'u8'), u('seg_stack', []),
+    u('addr_hi', d.addrHi),
+    u('addr_lo', d.addrLo, 'u32', { transform: 'dz', layout: 'p' }),
+    u('stream', d.stream, 'u16'),
+    u('pool', d.pool, 'u16'),
+    u('stack', d.stack, 'u32', { layout: 'p' }),
+    u('free_stack', d.freeStack),
+    u('category', d.category, 'u8'),
+    u('context', d.context),
+    u('metadata', d.metadata),
+    u('other_event', [0, 1], 'i32'),
+    u('other_action', [0, 1], 'u8'),
+    u('other_size', [512, 1024], 'f64'),
+    u('other_addr_hi', [0, 0]),
+    u('other_addr_lo', [0, 0]),
+    u('other_stack', [0, 0]),
+    u('other_stream', [0, 0], 'u16'),
+    u('other_free', [0, 5], 'f64'),
+    u('seg_addr_hi', []),
+    u('seg_addr_lo', []),
+    u('seg_size', [], 'f64'),
+    u('seg_stream', [], 'u16'),
+    u('seg_pool', [], 'u16'),
+    u('seg_large', [], 'u8'),
+    u('seg_expandable', [], 'u8'),
+    u('seg_stack', []),
   ]
   const stacks = d.stack.reduce((most, stack) => Math.max(most, stack), 0) + 1
   const table: TestColumn[] = [
@@ -41,11 +71,17 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
   const tiles: TestColumn[] = stored.flatMap((level) => {
     const key = { device: 0, axis: 'event' as const, level, tile: 0, yLevel: 0, yTile: 0 }
     const spans = tileSpans(d, tileSamples(d, key).s, gridOf(d, 'event').tolerance)
-    const cut = (array: ArrayLike<number> & { subarray(a: number, b: number): ArrayLike<number> }) => array.subarray(0, spans.count)
+    const cut = (array: ArrayLike<number> & { subarray(a: number, b: number): ArrayLike<number> }) =>
+      array.subarray(0, spans.count)
     const t = `${level}.0.`
     return [
-      u(t + 'first', cut(spans.first), 'u16'), u(t + 'length', cut(spans.length), 'u16'), u(t + 'rep', cut(spans.rep)), u(t + 'stack', cut(spans.stack)),
-      u(t + 'category', cut(spans.category), 'u8'), u(t + 'count', cut(spans.members)), u(t + 'bytes', cut(spans.bytes), 'f64'),
+      u(t + 'first', cut(spans.first), 'u16'),
+      u(t + 'length', cut(spans.length), 'u16'),
+      u(t + 'rep', cut(spans.rep)),
+      u(t + 'stack', cut(spans.stack)),
+      u(t + 'category', cut(spans.category), 'u8'),
+      u(t + 'count', cut(spans.members)),
+      u(t + 'bytes', cut(spans.bytes), 'f64'),
     ]
   })
   const sections: Record<string, string> = { stacks: 'main', d0: 'd0' }
@@ -60,13 +96,35 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
   }
   const { info } = d
   const manifest = {
-    format: 1, title: 'test', sections, annotations: [], snapshots: [{ file: 'test.pickle', bytes: 1, settings: {}, notes: {} }],
-    devices: [{
-      snapshot: 0, device: 3, kind: 'cuda', section: 'd0', events: info.events, allocations: info.allocations, ghosts: info.ghosts, freed: info.freed,
-      start_reserved: 4096, time0: info.time0, peak_bytes: info.peakBytes, peak_event: info.peakEvent, levels: stored, actions: ['segment_alloc', 'oom'],
-      streams: ['', '18446744073709551615'], pools: [''], categories: info.categories, contexts: [''], metadata: [''],
-      stats: { peak_event: info.peakEvent, top_stacks_at_peak: [{ bytes: 1, count: 1, stack: 1 }] },
-    }],
+    format: 1,
+    title: 'test',
+    sections,
+    annotations: [],
+    snapshots: [{ file: 'test.pickle', bytes: 1, settings: {}, notes: {} }],
+    devices: [
+      {
+        snapshot: 0,
+        device: 3,
+        kind: 'cuda',
+        section: 'd0',
+        events: info.events,
+        allocations: info.allocations,
+        ghosts: info.ghosts,
+        freed: info.freed,
+        start_reserved: 4096,
+        time0: info.time0,
+        peak_bytes: info.peakBytes,
+        peak_event: info.peakEvent,
+        levels: stored,
+        actions: ['segment_alloc', 'oom'],
+        streams: ['', '18446744073709551615'],
+        pools: [''],
+        categories: info.categories,
+        contexts: [''],
+        metadata: [''],
+        stats: { peak_event: info.peakEvent, top_stacks_at_peak: [{ bytes: 1, count: 1, stack: 1 }] },
+      },
+    ],
   }
   blobs.main = encodeText(table, { manifest })
   return blobs

@@ -7,10 +7,22 @@ import { build } from 'esbuild'
 
 const here = dirname(fileURLToPath(import.meta.url))
 const outdir = join(here, '../node_modules/.cache/tests')
-const entryPoints = readdirSync(here).filter((name) => name.endsWith('.test.ts')).map((name) => join(here, name))
+const entryPoints = readdirSync(here)
+  .filter((name) => name.endsWith('.test.ts'))
+  .map((name) => join(here, name))
 rmSync(outdir, { recursive: true, force: true })
 mkdirSync(outdir, { recursive: true })
-await build({ entryPoints, outdir, bundle: true, platform: 'node', format: 'esm', target: 'node20', outExtension: { '.js': '.mjs' }, sourcemap: 'inline', logLevel: 'warning' })
+await build({
+  entryPoints,
+  outdir,
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node20',
+  outExtension: { '.js': '.mjs' },
+  sourcemap: 'inline',
+  logLevel: 'warning',
+})
 const files = entryPoints.map((name) => join(outdir, name.split(/[\\/]/).pop().replace(/\.ts$/, '.mjs')))
 const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', ...files], { stdio: 'inherit' })
 process.exit(status ?? 1)

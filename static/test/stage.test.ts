@@ -10,7 +10,14 @@ import { type Part, type QuadSource, type Surface, TileStage } from '../src/gl/t
 const RGBA = Uint8Array.from({ length: 4 * 256 }, (_, i) => (i % 4 === 0 ? i / 4 : i % 4 === 3 ? 255 : 0))
 
 function source(rects: number[], keys: number[], xSpan: number, ySpan: number): QuadSource {
-  return { quads: keys.length, rects: Float32Array.from(rects), xSpan, ySpan, version: 0, keyOf: (quad) => ((keys[quad] << 8) | 128) >>> 0 }
+  return {
+    quads: keys.length,
+    rects: Float32Array.from(rects),
+    xSpan,
+    ySpan,
+    version: 0,
+    keyOf: (quad) => ((keys[quad] << 8) | 128) >>> 0,
+  }
 }
 
 test('a pixel belongs to the quad that holds its middle, upper rows first, later quads over earlier ones', () => {
@@ -24,7 +31,12 @@ test('a pixel belongs to the quad that holds its middle, upper rows first, later
       const [x, y] = [next(110) - 5, next(2200) - 100]
       rects.push(x, x + next(50), y, y + next(300))
     }
-    const quads = source(rects, Array.from({ length: 30 }, (_, i) => i + 1), 100, 2000)
+    const quads = source(
+      rects,
+      Array.from({ length: 30 }, (_, i) => i + 1),
+      100,
+      2000,
+    )
     const words = new Uint32Array(width * height)
     fillQuads({ words, width, height }, RGBA, quads, 0, 30, 100)
     for (let row = 0; row < height; row++) {
@@ -82,11 +94,24 @@ class FakeStage extends TileStage {
 }
 
 test('a later stage takes over only when it is complete, and what was loaded is not asked for again', async () => {
-  const grid = { x0: 0, y0: 0, width: 4096, height: 4096, xEnd: 4096, yEnd: 4096, maxLevel: 2, maxYLevel: 0, columns: 1024, rows: 1024 }
+  const grid = {
+    x0: 0,
+    y0: 0,
+    width: 4096,
+    height: 4096,
+    xEnd: 4096,
+    yEnd: 4096,
+    maxLevel: 2,
+    maxYLevel: 0,
+    columns: 1024,
+    rows: 1024,
+  }
   const loads: string[] = []
   const id = (a: object): string => Object.values(a).join()
   const provider: TileProvider = {
-    grid, id, cancel: () => {},
+    grid,
+    id,
+    cancel: () => {},
     load: (address): Promise<TileSource> => {
       loads.push(id(address))
       return Promise.resolve({ ...source([], [], 4096, 4096), quads: 25, columns: 1024, exact: true })

@@ -32,13 +32,23 @@ test('every allocation is born in the step that holds its alloc event', () => {
   for (let seed = 1; seed <= 20; seed++) {
     const d = randomDevice({ events: 300, older: 5, stacks: 4, alloc: 0.6, size: bytes }, seed)
     const { first, last } = randomSteps(300, seed)
-    d.info.steps = { source: 'annotation', names: first.map((_, i) => `step ${i}`), numbers: first.map((_, i) => i), first: differences(first), events: first.map((a, i) => last[i] - a + 1) }
+    d.info.steps = {
+      source: 'annotation',
+      names: first.map((_, i) => `step ${i}`),
+      numbers: first.map((_, i) => i),
+      first: differences(first),
+      events: first.map((a, i) => last[i] - a + 1),
+    }
     const steps = stepsOf(d.info, d)!
     assert.deepEqual([...steps.first], first)
     assert.deepEqual([...steps.last], last)
     for (let id = 0; id < d.N; id++) {
       const event = d.start[id] - 1
-      assert.equal(steps.of[id], event < 0 ? -1 : first.findIndex((a, i) => a <= event && event <= last[i]), `allocation ${id} of seed ${seed}`)
+      assert.equal(
+        steps.of[id],
+        event < 0 ? -1 : first.findIndex((a, i) => a <= event && event <= last[i]),
+        `allocation ${id} of seed ${seed}`,
+      )
     }
     assert.equal(stepsOf(d.info, d), steps, 'worked out once')
   }
@@ -59,21 +69,34 @@ test('stretches of one text are runs, and nothing joins over a gap', () => {
 })
 
 const nested: RawSpans = {
-  names: ['step 0', 'forward', 'step 1'], name: [0, 1, 1, 2, 1], first: [0, 2, 3, 5, 1], events: [10, 3, 2, 10, 4], depth: [0, 1, 1, 0, 1],
+  names: ['step 0', 'forward', 'step 1'],
+  name: [0, 1, 1, 2, 1],
+  first: [0, 2, 3, 5, 1],
+  events: [10, 3, 2, 10, 4],
+  depth: [0, 1, 1, 0, 1],
 }
 
 test('spans lie in rows by their depth', () => {
   const tracks = tracksOf(info({ events: 20, spans: nested }), null)
-  assert.deepEqual(tracks.map((track) => [track.kind, [...track.first], [...track.last]]), [
-    ['annotation', [0, 10], [9, 19]],
-    ['annotation', [2, 5, 11], [4, 6, 14]],
-  ])
+  assert.deepEqual(
+    tracks.map((track) => [track.kind, [...track.first], [...track.last]]),
+    [
+      ['annotation', [0, 10], [9, 19]],
+      ['annotation', [2, 5, 11], [4, 6, 14]],
+    ],
+  )
 })
 
 test('spans that are the steps are shown once, and what was inside them moves up', () => {
   const steps = { source: 'annotation', names: ['step 0', 'step 1'], numbers: [0, 1], first: [0, 10], events: [10, 10] }
   const tracks = tracksOf(info({ events: 20, spans: nested, steps }), null)
-  assert.deepEqual(tracks.map((track) => [track.kind, [...track.first]]), [['step', [0, 10]], ['annotation', [2, 5, 11]]])
+  assert.deepEqual(
+    tracks.map((track) => [track.kind, [...track.first]]),
+    [
+      ['step', [0, 10]],
+      ['annotation', [2, 5, 11]],
+    ],
+  )
 })
 
 test('no span vanishes, however thin, and pieces do not overlap', () => {
@@ -81,7 +104,16 @@ test('no span vanishes, however thin, and pieces do not overlap', () => {
     const r = random(seed)
     const n = 4000
     const { first, last } = randomSteps(n, seed)
-    const d = { ...info({ events: n }), steps: { source: 'stack', names: first.map((_, i) => `${i}`), numbers: first.map((_, i) => i), first: differences(first), events: first.map((a, i) => last[i] - a + 1) } }
+    const d = {
+      ...info({ events: n }),
+      steps: {
+        source: 'stack',
+        names: first.map((_, i) => `${i}`),
+        numbers: first.map((_, i) => i),
+        first: differences(first),
+        events: first.map((a, i) => last[i] - a + 1),
+      },
+    }
     const [track] = tracksOf(d, null as DeviceData | null)
     const scale = eventScale(d)
     const x0 = seed % 3 ? Math.floor(r() * 3000) : -1
@@ -96,7 +128,8 @@ test('no span vanishes, however thin, and pieces do not overlap', () => {
       if (i > 0) assert.ok(piece.x0 >= pieces[i - 1].x0 && piece.from === pieces[i - 1].to + 1)
     })
     for (let span = 0; span < first.length; span++) {
-      if (last[span] + 1 > window.x0 && first[span] < window.x1) assert.ok(seen.has(span), `span ${span} of seed ${seed}`)
+      if (last[span] + 1 > window.x0 && first[span] < window.x1)
+        assert.ok(seen.has(span), `span ${span} of seed ${seed}`)
     }
     assert.ok(pieces.length <= width, 'no more pieces than pixels')
   }

@@ -13,7 +13,13 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
   const r = random(7)
   for (let round = 0; round < 60; round++) {
     const n = Math.floor(r() ** 2 * 3000)
-    const kinds = [() => Math.floor(r() * 5), () => (r() - 0.5) * 1e18, () => (r() < 0.2 ? NaN : r() * 100), () => -Math.floor(r() * 3), () => [0, -0, Infinity, -Infinity, 2 ** 53][Math.floor(r() * 5)]]
+    const kinds = [
+      () => Math.floor(r() * 5),
+      () => (r() - 0.5) * 1e18,
+      () => (r() < 0.2 ? NaN : r() * 100),
+      () => -Math.floor(r() * 3),
+      () => [0, -0, Infinity, -Infinity, 2 ** 53][Math.floor(r() * 5)],
+    ]
     const make = kinds[round % kinds.length]
     const values = Float64Array.from({ length: n }, make)
     const rows = Int32Array.from({ length: n }, (_, i) => 3 * i)
@@ -23,7 +29,10 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
         if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a - b
         return x === y ? a - b : (x < y ? -1 : 1) * (descending ? -1 : 1)
       })
-      assert.deepEqual(Array.from(ordered(rows, keysOf(values), descending)), expected.map((i) => 3 * i))
+      assert.deepEqual(
+        Array.from(ordered(rows, keysOf(values), descending)),
+        expected.map((i) => 3 * i),
+      )
     }
   }
   assert.deepEqual([...ranksOf(['b', 'a', '', 'b'])], [2, 1, 0, 2])
@@ -68,25 +77,49 @@ test('every row can be reached with a bar that is shorter than the rows', () => 
 })
 
 test('opened rows push the others down', () => {
-  const plan = new RowPlan(Int32Array.from([5, 2, 9]), [{ row: 9, ids: [1, 2], more: 0 }, { row: 5, ids: [7], more: 4 }, { row: 77, ids: [3], more: 0 }])
-  assert.equal(plan.count, 7)
-  assert.deepEqual(Array.from({ length: 7 }, (_, i) => plan.at(i)), [
-    { kind: 'row', row: 5 }, { kind: 'child', row: 5, id: 7 }, { kind: 'more', row: 5, count: 4 }, { kind: 'row', row: 2 },
-    { kind: 'row', row: 9 }, { kind: 'child', row: 9, id: 1 }, { kind: 'child', row: 9, id: 2 },
+  const plan = new RowPlan(Int32Array.from([5, 2, 9]), [
+    { row: 9, ids: [1, 2], more: 0 },
+    { row: 5, ids: [7], more: 4 },
+    { row: 77, ids: [3], more: 0 },
   ])
-  assert.deepEqual([5, 2, 9, 1].map((row) => plan.lineOf(row)), [0, 3, 4, -1])
+  assert.equal(plan.count, 7)
+  assert.deepEqual(
+    Array.from({ length: 7 }, (_, i) => plan.at(i)),
+    [
+      { kind: 'row', row: 5 },
+      { kind: 'child', row: 5, id: 7 },
+      { kind: 'more', row: 5, count: 4 },
+      { kind: 'row', row: 2 },
+      { kind: 'row', row: 9 },
+      { kind: 'child', row: 9, id: 1 },
+      { kind: 'child', row: 9, id: 2 },
+    ],
+  )
+  assert.deepEqual(
+    [5, 2, 9, 1].map((row) => plan.lineOf(row)),
+    [0, 3, 4, -1],
+  )
   assert.equal(plan.isOpen(5), true)
   assert.equal(plan.isOpen(2), false)
 })
 
 test('CSV fields are quoted where they must be', () => {
-  assert.equal(csvLine(['a', 'b,c', 'say "x"', 'two\nlines', null, 0, 1.5, ' edge ', '']), 'a,"b,c","say ""x""","two\nlines",,0,1.5," edge ",\r\n')
+  assert.equal(
+    csvLine(['a', 'b,c', 'say "x"', 'two\nlines', null, 0, 1.5, ' edge ', '']),
+    'a,"b,c","say ""x""","two\nlines",,0,1.5," edge ",\r\n',
+  )
   assert.equal(fileName('Run 7.pickle', 'cuda:0', '<b>'), 'run-7-pickle-cuda-0-b')
   assert.equal(fileName('…'), 'snapshot')
 })
 
 test('names become terms of a query', () => {
-  assert.deepEqual(['forward', 'a b', 'say "x"', '', 'x.py:1'].map(quoted), ['forward', '"a b"', '"say ""x"""', '""', '"x.py:1"'])
+  assert.deepEqual(['forward', 'a b', 'say "x"', '', 'x.py:1'].map(quoted), [
+    'forward',
+    '"a b"',
+    '"say ""x"""',
+    '""',
+    '"x.py:1"',
+  ])
 })
 
 test('events are put back in their order, each once', () => {
@@ -101,17 +134,31 @@ test('events are put back in their order, each once', () => {
     const id = allocationOf(index, e)
     assert.equal(`${index.names[index.action[e]]} ${id}`, seen.get(e) ?? 'free_requested -1')
   }
-  assert.equal(index.counts.reduce((a, b) => a + b), d.n)
+  assert.equal(
+    index.counts.reduce((a, b) => a + b),
+    d.n,
+  )
 })
 
 test('an alloc that ends an older lifetime is the row; duplicate requests and others keep their names', () => {
   const i32 = (...values: number[]) => Int32Array.from(values)
   const other = { event: i32(3, 4), action: Uint8Array.from([0, 1]) }
-  const base = { n: 5, P: 6, N: 2, start: i32(1, 3), end: i32(3, 6), freeRequestedEvent: i32(1, -1), other } as unknown as Parameters<typeof indexEvents>[1]
+  const base = {
+    n: 5,
+    P: 6,
+    N: 2,
+    start: i32(1, 3),
+    end: i32(3, 6),
+    freeRequestedEvent: i32(1, -1),
+    other,
+  } as unknown as Parameters<typeof indexEvents>[1]
   const index = indexEvents(info({ events: 5, actions: ['free_requested', 'weird'] }), base)
   assert.deepEqual([...index.kind], [ALLOC, REQUEST, ALLOC, OTHER, OTHER])
   assert.deepEqual([...index.ref], [0, 0, 1, 0, 1])
-  assert.deepEqual(Array.from(index.action, (a) => index.names[a]), ['alloc', 'free_requested', 'alloc', 'free_requested', 'weird'])
+  assert.deepEqual(
+    Array.from(index.action, (a) => index.names[a]),
+    ['alloc', 'free_requested', 'alloc', 'free_requested', 'weird'],
+  )
   assert.deepEqual([...index.replaced], [[2, 0]])
   assert.deepEqual([...listed(index, new Set(['alloc']), null)!], [1, 3, 4])
   assert.deepEqual([...listed(index, new Set(), Uint8Array.from([0, 1]))!], [2])
@@ -121,15 +168,29 @@ test('an alloc that ends an older lifetime is the row; duplicate requests and ot
 test('without the requests, events that nothing is left of are requests', () => {
   const i32 = (...values: number[]) => Int32Array.from(values)
   const other = { event: i32(), action: new Uint8Array(0) }
-  const base = { n: 3, P: 4, N: 1, start: i32(1), end: i32(3), freeRequestedEvent: i32(-1), other } as unknown as Parameters<typeof indexEvents>[1]
+  const base = {
+    n: 3,
+    P: 4,
+    N: 1,
+    start: i32(1),
+    end: i32(3),
+    freeRequestedEvent: i32(-1),
+    other,
+  } as unknown as Parameters<typeof indexEvents>[1]
   const index = indexEvents(info({ events: 3, leftOut: ['requested'] }), base)
   assert.equal(index.kind[1], UNKNOWN)
-  assert.deepEqual(Array.from(index.action, (a) => index.names[a]), ['alloc', 'free_requested', 'free_completed'])
+  assert.deepEqual(
+    Array.from(index.action, (a) => index.names[a]),
+    ['alloc', 'free_requested', 'free_completed'],
+  )
 })
 
 test('places that readers type', () => {
   const data = { n: 5, clockUs: Float64Array.from([0, 10, 1000, 1_500_000, 2_000_000]) }
-  assert.deepEqual(['3', '#1', '1,000', '-4', '10us', '+1.5 s', '11 µs', '1 ms', '9 h'].map((text) => readPlace(text, data)), [3, 1, 4, 0, 1, 3, 1, 2, 4])
+  assert.deepEqual(
+    ['3', '#1', '1,000', '-4', '10us', '+1.5 s', '11 µs', '1 ms', '9 h'].map((text) => readPlace(text, data)),
+    [3, 1, 4, 0, 1, 3, 1, 2, 4],
+  )
   for (const text of ['', 'x', '1.5', 's', '1 parsec']) assert.equal(typeof readPlace(text, data), 'string')
   assert.equal(readPlace('1 s', { n: 5, clockUs: null }), 'this report holds no times')
 })

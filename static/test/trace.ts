@@ -32,9 +32,29 @@ export interface TraceShape {
 }
 
 export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
-  index: 0, device: 0, kind: 'cuda', snapshot: 0, section: 'd0', events: 0, allocations: 0, ghosts: 0, freed: 0, startReserved: 0,
-  peakBytes: 0, peakEvent: -1, time0: 1_700_000_000_000_000, levels: [], actions: [], streams: [''], pools: [''], categories: ['a', 'b', 'c'],
-  contexts: [''], metadata: [''], stats: { top_stacks_at_peak: [] } as never, leftOut: [], ...over,
+  index: 0,
+  device: 0,
+  kind: 'cuda',
+  snapshot: 0,
+  section: 'd0',
+  events: 0,
+  allocations: 0,
+  ghosts: 0,
+  freed: 0,
+  startReserved: 0,
+  peakBytes: 0,
+  peakEvent: -1,
+  time0: 1_700_000_000_000_000,
+  levels: [],
+  actions: [],
+  streams: [''],
+  pools: [''],
+  categories: ['a', 'b', 'c'],
+  contexts: [''],
+  metadata: [''],
+  stats: { top_stacks_at_peak: [] } as never,
+  leftOut: [],
+  ...over,
 })
 
 /** Mostly young allocations go; many that live long lie above early frees, which slides everything. */
@@ -108,7 +128,13 @@ class Lives {
   }
 }
 
-function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number, times: boolean, r: () => number): TestDevice {
+function deviceOf(
+  { n, start, end, size }: Lives,
+  older: number,
+  stacks: number,
+  times: boolean,
+  r: () => number,
+): TestDevice {
   const N = size.length
   const P = n + 1
   const starts = Int32Array.from(start)
@@ -118,18 +144,53 @@ function deviceOf({ n, start, end, size }: Lives, older: number, stacks: number,
   let peak = 0
   for (let s = 1; s < P; s++) if (allocated[s] > allocated[peak]) peak = s
   let clock = 0
-  const timeUs = times ? Float64Array.from({ length: n }, (_, e) => (e === 0 ? 0 : (clock += Math.floor(r() ** 6 * 400)))) : null
+  const timeUs = times
+    ? Float64Array.from({ length: n }, (_, e) => (e === 0 ? 0 : (clock += Math.floor(r() ** 6 * 400))))
+    : null
   const u32 = (make: (id: number) => number) => Uint32Array.from({ length: N }, (_, id) => make(id))
   return {
     info: info({ events: n, allocations: N, ghosts: older, peakBytes: allocated[peak], peakEvent: peak - 1 }),
-    n, P, N, size: sizes, start: starts, end: ends,
+    n,
+    P,
+    N,
+    size: sizes,
+    start: starts,
+    end: ends,
     allocEvent: starts.map((s) => s - 1),
     freeEvent: ends.map((s) => (s === P ? -1 : s - 1)),
     freeRequestedEvent: ends.map((s) => (s === P ? -1 : s - 1)),
-    addrHi: u32(() => 0x7f12), addrLo: u32((id) => id * 512), stream: new Uint16Array(N), pool: new Uint16Array(N),
-    stack: u32(() => 1 + Math.floor(r() * stacks)), freeStack: u32(() => 0), category: Uint8Array.from({ length: N }, () => Math.floor(r() * 3)),
-    context: u32(() => 0), metadata: u32(() => 0), allocated, reserved: allocated.slice(), timeUs, clockUs: timeUs && Float64Array.from(ascending(timeUs)),
-    other: { event: new Int32Array(0), action: new Uint8Array(0), size: new Float64Array(0), addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), stack: new Uint32Array(0), stream: new Uint16Array(0), free: new Float64Array(0) },
-    segments: { addrHi: new Uint32Array(0), addrLo: new Uint32Array(0), size: new Float64Array(0), stream: new Uint16Array(0), pool: new Uint16Array(0), large: new Uint8Array(0), expandable: new Uint8Array(0), stack: new Uint32Array(0) },
+    addrHi: u32(() => 0x7f12),
+    addrLo: u32((id) => id * 512),
+    stream: new Uint16Array(N),
+    pool: new Uint16Array(N),
+    stack: u32(() => 1 + Math.floor(r() * stacks)),
+    freeStack: u32(() => 0),
+    category: Uint8Array.from({ length: N }, () => Math.floor(r() * 3)),
+    context: u32(() => 0),
+    metadata: u32(() => 0),
+    allocated,
+    reserved: allocated.slice(),
+    timeUs,
+    clockUs: timeUs && Float64Array.from(ascending(timeUs)),
+    other: {
+      event: new Int32Array(0),
+      action: new Uint8Array(0),
+      size: new Float64Array(0),
+      addrHi: new Uint32Array(0),
+      addrLo: new Uint32Array(0),
+      stack: new Uint32Array(0),
+      stream: new Uint16Array(0),
+      free: new Float64Array(0),
+    },
+    segments: {
+      addrHi: new Uint32Array(0),
+      addrLo: new Uint32Array(0),
+      size: new Float64Array(0),
+      stream: new Uint16Array(0),
+      pool: new Uint16Array(0),
+      large: new Uint8Array(0),
+      expandable: new Uint8Array(0),
+      stack: new Uint32Array(0),
+    },
   }
 }

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { formatAddress, formatBytes, formatBytesExact, formatCount, formatDuration, formatMoment } from '../src/layout/format'
+import {
+  formatAddress,
+  formatBytes,
+  formatBytesExact,
+  formatCount,
+  formatDuration,
+  formatMoment,
+} from '../src/layout/format'
 import { byteTicks, eventTicks, timeTicks } from '../src/layout/ticks'
 import { eventToUs, positionAtUs, usToEvent } from '../src/layout/time'
 import { clamp, type Limits, pan, zoomWithin } from '../src/layout/viewport'
@@ -12,13 +19,36 @@ const GI = KI * MI
 
 test('bytes, counts, times and addresses as people read them', () => {
   assert.deepEqual([0, 512, 1023, 1024, 1536, 1023.6 * KI, 63.6 * MI, 25.1 * GI, 123 * GI].map(formatBytes), [
-    '0 B', '512 B', '1023 B', '1.00 KiB', '1.50 KiB', '1.00 MiB', '63.6 MiB', '25.1 GiB', '123 GiB',
+    '0 B',
+    '512 B',
+    '1023 B',
+    '1.00 KiB',
+    '1.50 KiB',
+    '1.00 MiB',
+    '63.6 MiB',
+    '25.1 GiB',
+    '123 GiB',
   ])
   assert.equal(formatBytes(-1536), '-1.50 KiB')
   assert.equal(formatBytesExact(1342177280), '1.25 GiB (1,342,177,280 B)')
-  assert.deepEqual([0, 999, 1000, 1234567, -1234567, 1234.5].map(formatCount), ['0', '999', '1,000', '1,234,567', '-1,234,567', '1,234.5'])
+  assert.deepEqual([0, 999, 1000, 1234567, -1234567, 1234.5].map(formatCount), [
+    '0',
+    '999',
+    '1,000',
+    '1,234,567',
+    '-1,234,567',
+    '1,234.5',
+  ])
   assert.deepEqual([0, 850, 999.7, 12345, 4.56e6, 59.999e6, 200e6, 3725e6, 7199.9e6].map(formatDuration), [
-    '0 µs', '850 µs', '1 ms', '12.3 ms', '4.56 s', '1 min 00 s', '3 min 20 s', '1 h 02 min', '2 h 00 min',
+    '0 µs',
+    '850 µs',
+    '1 ms',
+    '12.3 ms',
+    '4.56 s',
+    '1 min 00 s',
+    '3 min 20 s',
+    '1 h 02 min',
+    '2 h 00 min',
   ])
   assert.equal(formatMoment(1_740_832_496_789_012), '2025-03-01 12:34:56.789012 UTC')
   assert.equal(formatAddress(0x7f1c, 0x2a000000), '0x7f1c2a000000')
@@ -35,23 +65,48 @@ test('ticks lie inside, on multiples of one step, and no two say the same', () =
       assert.ok(ticks.length <= 14, `${make.name} ${from} ${span}: ${ticks.length}`)
       assert.ok(ticks.every(({ value }) => value >= from && value <= from + span))
       assert.equal(new Set(ticks.map(({ label }) => label)).size, ticks.length, JSON.stringify(ticks))
-      for (let t = 2; t < ticks.length; t++) assert.ok(Math.abs(ticks[t].value - 2 * ticks[t - 1].value + ticks[t - 2].value) < 1e-3)
+      for (let t = 2; t < ticks.length; t++)
+        assert.ok(Math.abs(ticks[t].value - 2 * ticks[t - 1].value + ticks[t - 2].value) < 1e-3)
     }
   }
 })
 
 test('byte ticks are binary and stay short at any zoom', () => {
-  assert.deepEqual(byteTicks(0, 4 * GI, 4).map((t) => t.label), ['0', '1 GiB', '2 GiB', '3 GiB', '4 GiB'])
-  assert.deepEqual(byteTicks(0, GI, 4).map((t) => t.label), ['0', '0.25 GiB', '0.5 GiB', '0.75 GiB', '1 GiB'])
-  assert.deepEqual(byteTicks(3.25 * GI, 3.5 * GI, 2).map((t) => t.label), ['3,328 MiB', '3,456 MiB', '3,584 MiB'])
-  assert.deepEqual(byteTicks(0, 100, 4).map((t) => t.label), ['0', '32 B', '64 B', '96 B'])
+  assert.deepEqual(
+    byteTicks(0, 4 * GI, 4).map((t) => t.label),
+    ['0', '1 GiB', '2 GiB', '3 GiB', '4 GiB'],
+  )
+  assert.deepEqual(
+    byteTicks(0, GI, 4).map((t) => t.label),
+    ['0', '0.25 GiB', '0.5 GiB', '0.75 GiB', '1 GiB'],
+  )
+  assert.deepEqual(
+    byteTicks(3.25 * GI, 3.5 * GI, 2).map((t) => t.label),
+    ['3,328 MiB', '3,456 MiB', '3,584 MiB'],
+  )
+  assert.deepEqual(
+    byteTicks(0, 100, 4).map((t) => t.label),
+    ['0', '32 B', '64 B', '96 B'],
+  )
 })
 
 test('time ticks follow the clock', () => {
-  assert.deepEqual(timeTicks(0, 2e6, 4).map((t) => t.label), ['0 s', '+500 ms', '+1.0 s', '+1.5 s', '+2.0 s'])
-  assert.deepEqual(timeTicks(0, 90e6, 3).map((t) => t.label), ['0 s', '+30 s', '+1:00 min', '+1:30 min'])
-  assert.deepEqual(timeTicks(3600e6, 3660e6, 2).map((t) => t.label), ['+1:00:00 h', '+1:00:30 h', '+1:01:00 h'])
-  assert.deepEqual(timeTicks(60e6, 60.5e6, 2).map((t) => t.label), ['+1:00.0 min', '+1:00.5 min'])
+  assert.deepEqual(
+    timeTicks(0, 2e6, 4).map((t) => t.label),
+    ['0 s', '+500 ms', '+1.0 s', '+1.5 s', '+2.0 s'],
+  )
+  assert.deepEqual(
+    timeTicks(0, 90e6, 3).map((t) => t.label),
+    ['0 s', '+30 s', '+1:00 min', '+1:30 min'],
+  )
+  assert.deepEqual(
+    timeTicks(3600e6, 3660e6, 2).map((t) => t.label),
+    ['+1:00:00 h', '+1:00:30 h', '+1:01:00 h'],
+  )
+  assert.deepEqual(
+    timeTicks(60e6, 60.5e6, 2).map((t) => t.label),
+    ['+1:00.0 min', '+1:00.5 min'],
+  )
 })
 
 const limits: Limits = { bounds: { x0: -1, x1: 1000, y0: 0, y1: 5e10 }, minXSpan: 1, minYSpan: 16 }
@@ -74,7 +129,12 @@ test('whatever is done to a view, it stays inside, and the point under the curso
     }
     const { bounds } = limits
     const slack = 1e-9 * 5e10
-    assert.ok(view.x0 >= bounds.x0 - 1e-9 && view.x1 <= bounds.x1 + 1e-9 && view.y0 >= bounds.y0 && view.y1 <= bounds.y1 + slack)
+    assert.ok(
+      view.x0 >= bounds.x0 - 1e-9 &&
+        view.x1 <= bounds.x1 + 1e-9 &&
+        view.y0 >= bounds.y0 &&
+        view.y1 <= bounds.y1 + slack,
+    )
     assert.ok(view.x1 - view.x0 >= 1 - 1e-9 && view.y1 - view.y0 >= 16 - 1e-4)
   }
 })
@@ -86,9 +146,18 @@ test('a window too narrow grows around its middle; one too wide becomes all', ()
 
 test('events and times map to and fro, also where several events share a µs', () => {
   const clock = Float64Array.of(0, 10, 10, 10, 50)
-  assert.deepEqual([-1, 0, 0.5, 3, 3.5, 4, 5].map((x) => eventToUs(clock, x)), [-1, 0, 5, 10, 30, 50, 51])
-  assert.deepEqual([-1, 0, 5, 10, 30, 50, 51].map((us) => usToEvent(clock, us)), [-1, 0, 0.5, 3, 3.5, 4, 5])
-  assert.deepEqual([-1, 0, 9, 10, 49, 50, 60].map((us) => positionAtUs(clock, us)), [0, 1, 1, 4, 4, 5, 5])
+  assert.deepEqual(
+    [-1, 0, 0.5, 3, 3.5, 4, 5].map((x) => eventToUs(clock, x)),
+    [-1, 0, 5, 10, 30, 50, 51],
+  )
+  assert.deepEqual(
+    [-1, 0, 5, 10, 30, 50, 51].map((us) => usToEvent(clock, us)),
+    [-1, 0, 0.5, 3, 3.5, 4, 5],
+  )
+  assert.deepEqual(
+    [-1, 0, 9, 10, 49, 50, 60].map((us) => positionAtUs(clock, us)),
+    [0, 1, 1, 4, 4, 5, 5],
+  )
   assert.equal(eventToUs(new Float64Array(0), 3), 3)
   const r = random(8)
   let t = 0

@@ -30,7 +30,12 @@ export class AddressSpace {
 }
 
 /** The space of a device's allocations and segments. */
-export function addressSpaceOf({ N, addrHi, segments, other }: Pick<DeviceData, 'N' | 'addrHi' | 'segments' | 'other'>): AddressSpace {
+export function addressSpaceOf({
+  N,
+  addrHi,
+  segments,
+  other,
+}: Pick<DeviceData, 'N' | 'addrHi' | 'segments' | 'other'>): AddressSpace {
   let high = Infinity
   for (let id = 0; id < N; id++) if (addrHi[id] < high) high = addrHi[id]
   for (const hi of segments.addrHi) if (hi < high) high = hi

@@ -16,7 +16,8 @@ export function partsAt({ data, rounding, whollyFree }: Replay, position: number
   const allocated = data.allocated[position]
   const reserved = data.reserved[position]
   return {
-    allocated, reserved,
+    allocated,
+    reserved,
     rounding: rounding[position],
     whollyFree: whollyFree[position],
     split: reserved - allocated - rounding[position] - whollyFree[position],

@@ -31,7 +31,10 @@ class FreeRanges {
   private readonly ranges: MaxTree
   private position = 0
 
-  constructor(private readonly replay: Replayed, private readonly lives: Pick<Lives, 'N' | 'P' | 'start'>) {
+  constructor(
+    private readonly replay: Replayed,
+    private readonly lives: Pick<Lives, 'N' | 'P' | 'start'>,
+  ) {
     const { segments, address, order } = replay
     const rank = new Int32Array(order.length)
     const addresses = new Float64Array(order.length)
@@ -53,7 +56,11 @@ class FreeRanges {
   }
 
   run(): Float64Array {
-    const { segments: { from, to }, replay: { bornAt, endedAt }, lives: { N, P, start } } = this
+    const {
+      segments: { from, to },
+      replay: { bornAt, endedAt },
+      lives: { N, P, start },
+    } = this
     const begins = byPosition(from, P)
     const ends = byPosition(to, P)
     const out = new Float64Array(P)

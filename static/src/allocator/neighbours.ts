@@ -26,7 +26,9 @@ export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
   const { N, addrHi, addrLo, start, end } = data
   const position = start[id]
   const address = space.of(addrHi[id], addrLo[id])
-  const row = history.start.findIndex((from, i) => from <= address && address < history.end[i] && history.from[i] <= position && position < history.to[i])
+  const row = history.start.findIndex(
+    (from, i) => from <= address && address < history.end[i] && history.from[i] <= position && position < history.to[i],
+  )
   if (row < 0) return null
   let below = -1
   let above = -1

@@ -112,7 +112,11 @@ class Walk {
     this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(addresses, start))
     this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(addresses, end))
     this.replay = {
-      address, order, bornAt, endedAt, segments,
+      address,
+      order,
+      bornAt,
+      endedAt,
+      segments,
       orderStart: order.map((id) => data.start[id]),
       orderEnd: order.map((id) => data.end[id]),
       block: new Float64Array(N),
@@ -138,7 +142,8 @@ class Walk {
       const ended = endedAt[s]
       if (ended >= 0) free += this.end(ended)
       for (; nextEnd < ends.length && segments.to[ends[nextEnd]] === s; nextEnd++) free -= this.drop(ends[nextEnd])
-      for (; nextBegin < begins.length && segments.from[begins[nextBegin]] === s; nextBegin++) free += this.put(begins[nextBegin])
+      for (; nextBegin < begins.length && segments.from[begins[nextBegin]] === s; nextBegin++)
+        free += this.put(begins[nextBegin])
       if (s === 0) {
         for (let id = 0; id < data.N && start[id] === 0; id++) free -= this.enter(id)
         for (let id = 0; id < data.N && start[id] === 0; id++) this.measure(id, true)

@@ -37,7 +37,11 @@ interface Row {
   expandable: number
 }
 
-export function segmentHistory(data: Pick<DeviceData, 'segments' | 'other' | 'P'>, info: DeviceInfo, space: AddressSpace): SegmentHistory {
+export function segmentHistory(
+  data: Pick<DeviceData, 'segments' | 'other' | 'P'>,
+  info: DeviceInfo,
+  space: AddressSpace,
+): SegmentHistory {
   const { segments, other, P } = data
   const fixed = new Map<number, Row>()
   const mapped = new Ranges()
@@ -46,11 +50,18 @@ export function segmentHistory(data: Pick<DeviceData, 'segments' | 'other' | 'P'
     if (segments.size[i] <= 0) continue // a device that had no memory
     const start = space.of(segments.addrHi[i], segments.addrLo[i])
     const row: Row = {
-      start, end: start + segments.size[i], from: 0, to: P,
-      stream: segments.stream[i], pool: segments.pool[i], large: segments.large[i], expandable: segments.expandable[i],
+      start,
+      end: start + segments.size[i],
+      from: 0,
+      to: P,
+      stream: segments.stream[i],
+      pool: segments.pool[i],
+      large: segments.large[i],
+      expandable: segments.expandable[i],
     }
     if (row.expandable) mapped.put(row)
-    else if (fixed.has(start)) rows.push(row) // two final segments at one address: a broken file; both are shown
+    else if (fixed.has(start))
+      rows.push(row) // two final segments at one address: a broken file; both are shown
     else fixed.set(start, row)
   }
   for (let i = other.event.length - 1; i >= 0; i--) {
@@ -119,7 +130,11 @@ class Ranges {
     const whole = row
     for (const other of this.touching(row.start, row.end, true)) {
       const overlaps = other.end > row.start && other.start < row.end
-      if (!overlaps && (other.stream !== row.stream || (other.pool !== whole.pool && whole.pool !== 0 && other.pool !== 0))) continue
+      if (
+        !overlaps &&
+        (other.stream !== row.stream || (other.pool !== whole.pool && whole.pool !== 0 && other.pool !== 0))
+      )
+        continue
       this.close(other, position)
       whole.start = Math.min(whole.start, other.start)
       whole.end = Math.max(whole.end, other.end)

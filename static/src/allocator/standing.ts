@@ -42,7 +42,10 @@ export class StandingSegments {
 
   /** Index into `now` of the last segment that begins at or below an address; -1 where none does. */
   private place(address: number): number {
-    const { now, segments: { start } } = this
+    const {
+      now,
+      segments: { start },
+    } = this
     let low = 0
     let high = now.length
     while (low < high) {

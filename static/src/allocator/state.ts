@@ -59,7 +59,8 @@ export function stateAt(replay: Replay, position: number): AllocatorState {
   const { data, segments } = replay
   const live = liveByAddress(replay, position)
   const rows: number[] = []
-  for (let row = 0; row < segments.count; row++) if (segments.from[row] <= position && segments.to[row] > position) rows.push(row)
+  for (let row = 0; row < segments.count; row++)
+    if (segments.from[row] <= position && segments.to[row] > position) rows.push(row)
   const out = new Builder(replay, position, rows.length, live.length)
   const strangers: number[] = []
   let at = 0
@@ -71,7 +72,12 @@ export function stateAt(replay: Replay, position: number): AllocatorState {
   }
   for (; at < live.length; at++) strangers.push(live[at])
   out.strangers(strangers)
-  return out.state({ allocated: data.allocated[position], reserved: data.reserved[position], rounding: replay.rounding[position], whollyFree: replay.whollyFree[position] })
+  return out.state({
+    allocated: data.allocated[position],
+    reserved: data.reserved[position],
+    rounding: replay.rounding[position],
+    whollyFree: replay.whollyFree[position],
+  })
 }
 
 function liveByAddress({ order, orderStart, orderEnd }: Replay, position: number): Int32Array {
@@ -168,7 +174,12 @@ class Builder {
     this.outside = ids.length
   }
 
-  state({ allocated, reserved, rounding, whollyFree }: Pick<Totals, 'allocated' | 'reserved' | 'rounding' | 'whollyFree'>): AllocatorState {
+  state({
+    allocated,
+    reserved,
+    rounding,
+    whollyFree,
+  }: Pick<Totals, 'allocated' | 'reserved' | 'rounding' | 'whollyFree'>): AllocatorState {
     const { replay, position, count } = this
     return {
       position,
@@ -184,7 +195,10 @@ class Builder {
       blockId: this.blockId.subarray(0, count),
       blockKind: this.blockKind.subarray(0, count),
       totals: {
-        reserved, allocated, rounding, whollyFree,
+        reserved,
+        allocated,
+        rounding,
+        whollyFree,
         pending: this.pending,
         split: reserved - allocated - rounding - whollyFree,
         largestFree: this.largestFree,

@@ -69,8 +69,18 @@ class App implements Controller {
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
     const start: State = {
-      device: client.manifest.diff?.devices[0]?.after ?? firstDevice(client), view: client.manifest.diff ? 'diff' : 'timeline', axis: 'event', x: null, y: null,
-      select: null, at: null, query: '', colour: 'stack', options: {}, theme: 'system', noise: false,
+      device: client.manifest.diff?.devices[0]?.after ?? firstDevice(client),
+      view: client.manifest.diff ? 'diff' : 'timeline',
+      axis: 'event',
+      x: null,
+      y: null,
+      select: null,
+      at: null,
+      query: '',
+      colour: 'stack',
+      options: {},
+      theme: 'system',
+      noise: false,
     }
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
@@ -82,11 +92,25 @@ class App implements Controller {
       this.store.set({ view: 'timeline' })
       this.timeline.navigator.centreOn(event)
     }
-    this.stage = new Stage({ client, store: this.store, centreOn, announce: (text) => this.announcer.say(text) },
-      (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`))
+    this.stage = new Stage(
+      { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text) },
+      (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
+    )
     this.legend = new Legend(this.store)
-    this.details = new DetailsPanel(this.store, centreOn, () => location.href.split('#')[0] + writeHash(this.store.state, start), () => client.source())
-    this.pageTools = new PageTools({ client, store: this.store, start, timeline: this.timeline, stage: this.stage, tell: (text) => this.tell(text) })
+    this.details = new DetailsPanel(
+      this.store,
+      centreOn,
+      () => location.href.split('#')[0] + writeHash(this.store.state, start),
+      () => client.source(),
+    )
+    this.pageTools = new PageTools({
+      client,
+      store: this.store,
+      start,
+      timeline: this.timeline,
+      stage: this.stage,
+      tell: (text) => this.tell(text),
+    })
     const actions = {
       store: this.store,
       timeline: this.timeline,
@@ -108,12 +132,32 @@ class App implements Controller {
       viewKey: (event: KeyboardEvent) => this.stage.key(event),
     }
     this.search = new SearchBox({
-      store: this.store, scene: () => this.timeline.currentScene,
-      matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene), reveal: (event) => this.reveal(event),
+      store: this.store,
+      scene: () => this.timeline.currentScene,
+      matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene),
+      reveal: (event) => this.reveal(event),
     })
-    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [this.search.element, this.pageTools.element])
-    this.workspace = h('div', { class: 'workspace' }, this.timeline.element, this.stage.element, this.stage.wings.element, this.details.element)
-    fill(root, this.toolbar.element, this.notice, this.workspace, this.legend.element, this.help.element, this.announcer.element)
+    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [
+      this.search.element,
+      this.pageTools.element,
+    ])
+    this.workspace = h(
+      'div',
+      { class: 'workspace' },
+      this.timeline.element,
+      this.stage.element,
+      this.stage.wings.element,
+      this.details.element,
+    )
+    fill(
+      root,
+      this.toolbar.element,
+      this.notice,
+      this.workspace,
+      this.legend.element,
+      this.help.element,
+      this.announcer.element,
+    )
     root.hidden = false
     document.body.classList.add('with-app')
     const themeButton = h('button', { type: 'button', class: 'theme-button' })
@@ -144,9 +188,19 @@ class App implements Controller {
     const scale = this.timeline.currentScene?.scale(axis)
     const { x, y } = this.store.state
     return {
-      device, view, select, query, at, colour, options: { ...options }, axis: scale?.axis ?? axis,
+      device,
+      view,
+      select,
+      query,
+      at,
+      colour,
+      options: { ...options },
+      axis: scale?.axis ?? axis,
       // What was asked for where it is kept as it was; after clamping otherwise.
-      x: window && scale ? [scale.toEvent(window.x0), scale.toEvent(window.x1)] : [x?.[0] ?? -1, x?.[1] ?? this.info.events],
+      x:
+        window && scale
+          ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
+          : [x?.[0] ?? -1, x?.[1] ?? this.info.events],
       y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info.peakBytes],
     }
   }
@@ -174,9 +228,13 @@ class App implements Controller {
 
   private stateChanged(state: State, before: State): void {
     if (state.device !== before.device) this.showDevice()
-    if (state.select !== before.select && state.select !== null) this.announcer.selection(this.timeline.currentScene, state.select)
+    if (state.select !== before.select && state.select !== null)
+      this.announcer.selection(this.timeline.currentScene, state.select)
     if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) {
-      this.announcer.window(this.client.manifest, () => ({ scene: this.timeline.currentScene, state: this.store.state }))
+      this.announcer.window(this.client.manifest, () => ({
+        scene: this.timeline.currentScene,
+        state: this.store.state,
+      }))
     }
     this.render()
   }
@@ -259,7 +317,8 @@ class App implements Controller {
   private tellWhatIsMissing(): void {
     const reason = this.info && explain(this.info)
     if (reason) this.tell(reason)
-    else if (this.timeline.isFlat) this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
+    else if (this.timeline.isFlat)
+      this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
   }
 
   private tell(text: string): void {
@@ -319,7 +378,10 @@ class App implements Controller {
     const data = this.timeline.currentScene?.data
     if (!data || data.N === 0) return
     const { select } = this.store.state
-    const first = Math.max(0, data.start.findIndex((start, id) => start <= data.info.peakEvent + 1 && data.end[id] > data.info.peakEvent + 1))
+    const first = Math.max(
+      0,
+      data.start.findIndex((start, id) => start <= data.info.peakEvent + 1 && data.end[id] > data.info.peakEvent + 1),
+    )
     this.store.set({ select: select === null ? first : Math.min(data.N - 1, Math.max(0, select + by)) })
   }
 

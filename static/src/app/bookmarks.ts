@@ -13,7 +13,12 @@ export class Bookmarks {
   private readonly devices: number
   private readonly suggest: () => string
   private readonly button: HTMLButtonElement
-  private readonly popover = h('div', { class: 'popover marks', role: 'dialog', 'aria-label': 'Bookmarks', hidden: true })
+  private readonly popover = h('div', {
+    class: 'popover marks',
+    role: 'dialog',
+    'aria-label': 'Bookmarks',
+    hidden: true,
+  })
   private readonly list = h('ul', { class: 'mark-list' })
   private readonly name = h('input', { type: 'text', maxlength: 80, 'aria-label': 'Name of the new bookmark' })
   private shown = ''
@@ -26,7 +31,17 @@ export class Bookmarks {
     this.start = start
     this.devices = devices
     this.suggest = suggest
-    this.button = h('button', { type: 'button', 'aria-haspopup': 'dialog', 'aria-expanded': 'false', title: 'Bookmarks of views (K)', onclick: () => this.toggle() }, 'Marks')
+    this.button = h(
+      'button',
+      {
+        type: 'button',
+        'aria-haspopup': 'dialog',
+        'aria-expanded': 'false',
+        title: 'Bookmarks of views (K)',
+        onclick: () => this.toggle(),
+      },
+      'Marks',
+    )
     const form = h('form', { class: 'mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
@@ -93,7 +108,11 @@ export class Bookmarks {
   private go({ hash }: Mark): void {
     const target = readHash(hash, this.start, this.devices)
     const { theme, options } = this.store.state
-    this.store.set({ ...target, theme, options: { ...target.options, ...(MARKS in options && { [MARKS]: options[MARKS] }) } })
+    this.store.set({
+      ...target,
+      theme,
+      options: { ...target.options, ...(MARKS in options && { [MARKS]: options[MARKS] }) },
+    })
   }
 
   private render(): void {
@@ -110,14 +129,39 @@ export class Bookmarks {
 
   private item(mark: Mark, i: number): HTMLElement {
     if (i === this.renaming) return this.renameItem(mark, i)
-    return h('li', {},
-      h('button', { type: 'button', class: 'link mark-go', title: mark.hash || 'the report as it opens', onclick: () => this.go(mark) }, mark.name),
-      h('button', { type: 'button', 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) }, '✎'),
-      h('button', { type: 'button', 'aria-label': `Remove ${mark.name}`, title: 'Remove', onclick: () => this.remove(i) }, '✕'))
+    return h(
+      'li',
+      {},
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'link mark-go',
+          title: mark.hash || 'the report as it opens',
+          onclick: () => this.go(mark),
+        },
+        mark.name,
+      ),
+      h(
+        'button',
+        { type: 'button', 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) },
+        '✎',
+      ),
+      h(
+        'button',
+        { type: 'button', 'aria-label': `Remove ${mark.name}`, title: 'Remove', onclick: () => this.remove(i) },
+        '✕',
+      ),
+    )
   }
 
   private renameItem(mark: Mark, i: number): HTMLElement {
-    const field = h('input', { type: 'text', maxlength: 80, 'aria-label': `New name of ${mark.name}`, value: mark.name })
+    const field = h('input', {
+      type: 'text',
+      maxlength: 80,
+      'aria-label': `New name of ${mark.name}`,
+      value: mark.name,
+    })
     const form = h('form', { class: 'mark-form' }, field, h('button', { type: 'submit' }, 'Rename'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()

@@ -6,7 +6,14 @@ import { h } from '../ui/dom'
 import { COLOURS, type ColourBy, type State, type Store } from '../ui/state'
 
 const TITLES: Record<ColourBy, string> = {
-  stack: 'Stack', category: 'Category', size: 'Size', age: 'Lifetime', stream: 'Stream', pool: 'Pool', step: 'Step', origin: 'Origin',
+  stack: 'Stack',
+  category: 'Category',
+  size: 'Size',
+  age: 'Lifetime',
+  stream: 'Stream',
+  pool: 'Pool',
+  step: 'Step',
+  origin: 'Origin',
 }
 
 /** Views that show colours of allocations. */

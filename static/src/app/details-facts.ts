@@ -92,7 +92,8 @@ export function spansAround(d: DeviceData, id: number): string[] {
   const names: string[] = []
   for (const track of tracksOf(d.info, null)) {
     if (track.kind !== 'annotation') continue
-    for (let i = 0; i < track.first.length && track.first[i] <= event; i++) if (event <= track.last[i]) names.push(nameOf(track, i))
+    for (let i = 0; i < track.first.length && track.first[i] <= event; i++)
+      if (event <= track.last[i]) names.push(nameOf(track, i))
   }
   return names
 }

@@ -33,10 +33,24 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
   const kept = <T>(column: string, value: () => T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value())
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
-    ['Address', kept('addr_lo', () => h('span', { class: 'mono' }, address, ' ', copyButton('Copy', () => address, 'Copy the address')))],
+    [
+      'Address',
+      kept('addr_lo', () =>
+        h(
+          'span',
+          { class: 'mono' },
+          address,
+          ' ',
+          copyButton('Copy', () => address, 'Copy the address'),
+        ),
+      ),
+    ],
     ['Origin', originOf(alloc, free)],
     ['Allocated at', moment(alloc)],
-    ['Free requested', kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id])))],
+    [
+      'Free requested',
+      kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id]))),
+    ],
     ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Steps', stepsRow(data, id)],
@@ -49,8 +63,21 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Compile context', kept('context', () => info.contexts[data.context[id]] || null)],
     ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],
     ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
-    ['Address after', kept('addr_lo', () => neighbour(scene, held.after, links, free < 0 ? 'still held' : 'nothing recorded'))],
-    ['Segment', beside && h('span', {}, `${formatBytes(beside.bytes)} at `, h('span', { class: 'mono' }, beside.segment), h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins'))],
+    [
+      'Address after',
+      kept('addr_lo', () => neighbour(scene, held.after, links, free < 0 ? 'still held' : 'nothing recorded')),
+    ],
+    [
+      'Segment',
+      beside &&
+        h(
+          'span',
+          {},
+          `${formatBytes(beside.bytes)} at `,
+          h('span', { class: 'mono' }, beside.segment),
+          h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins'),
+        ),
+    ],
     ['Below in it', beside && neighbour(scene, beside.below, links, 'nothing')],
     ['Above in it', beside && neighbour(scene, beside.above, links, 'nothing')],
     ['Number', formatCount(id)],
@@ -60,7 +87,17 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
 /** An allocation as a link: "16.0 MiB, events 12 – 80" */
 export function allocationLink(scene: Scene, id: number, links: Links): HTMLElement {
   const data = scene.data!
-  return h('button', { type: 'button', class: 'link', 'data-allocation': id, title: 'Select this allocation', onclick: () => links.select(id) }, `${formatBytes(data.size[id])}, ${livedOf(data, id)}`)
+  return h(
+    'button',
+    {
+      type: 'button',
+      class: 'link',
+      'data-allocation': id,
+      title: 'Select this allocation',
+      onclick: () => links.select(id),
+    },
+    `${formatBytes(data.size[id])}, ${livedOf(data, id)}`,
+  )
 }
 
 function livedOf(data: DeviceData, id: number): string {
@@ -73,19 +110,33 @@ function neighbour(scene: Scene, id: number, links: Links, none: string): Node |
   if (id < 0) return none
   const data = scene.data!
   const top = scene.stacks?.top(data.stack[id])
-  return h('span', {}, allocationLink(scene, id, links), h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack'}`))
+  return h(
+    'span',
+    {},
+    allocationLink(scene, id, links),
+    h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack'}`),
+  )
 }
 
 function momentLink(scene: Scene, event: number, links: Links): HTMLElement {
   const time = describeMoment(scene, event)
-  return h('span', {},
-    h('button', { type: 'button', class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) }, `event ${formatCount(event)}`),
-    time && h('span', { class: 'soft' }, ` ${time}`))
+  return h(
+    'span',
+    {},
+    h(
+      'button',
+      { type: 'button', class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) },
+      `event ${formatCount(event)}`,
+    ),
+    time && h('span', { class: 'soft' }, ` ${time}`),
+  )
 }
 
 function originOf(alloc: number, free: number): string {
   if (alloc >= 0) return 'allocated within the trace'
-  return free >= 0 ? 'from before the trace: only its free was recorded' : 'from before the trace: known from the final state'
+  return free >= 0
+    ? 'from before the trace: only its free was recorded'
+    : 'from before the trace: known from the final state'
 }
 
 function stepsRow(data: DeviceData, id: number): string | null {
@@ -106,5 +157,7 @@ function duringRow(data: DeviceData, id: number): string | null {
 
 function placeOf(data: DeviceData, id: number, position: number, atPeak: boolean): string | null {
   const offset = offsetOf(data, id, position)
-  return Number.isNaN(offset) ? null : `${formatBytesExact(offset)} from the bottom ${atPeak ? 'at the peak' : 'when it begins'}`
+  return Number.isNaN(offset)
+    ? null
+    : `${formatBytesExact(offset)} from the bottom ${atPeak ? 'at the peak' : 'when it begins'}`
 }

@@ -26,7 +26,12 @@ export class DetailsPanel {
   private last: [Scene | null, string | null] = [null, null]
 
   /** onShow brings an event into view; address gives the link to what is on screen; source reads the lines that the report holds. */
-  constructor(store: Store, onShow: (event: number) => void, address: () => string, source: () => Promise<SourceLines | null>) {
+  constructor(
+    store: Store,
+    onShow: (event: number) => void,
+    address: () => string,
+    source: () => Promise<SourceLines | null>,
+  ) {
     this.store = store
     this.links = { showEvent: onShow, select: (id) => store.set({ select: id }) }
     this.address = address
@@ -49,10 +54,14 @@ export class DetailsPanel {
     }
     this.shown = key
     this.readSource()
-    if (!scene || !data || !stacks) fill(this.element, this.head('Allocation', null), h('p', { class: 'soft' }, 'Reading …'))
+    if (!scene || !data || !stacks)
+      fill(this.element, this.head('Allocation', null), h('p', { class: 'soft' }, 'Reading …'))
     else if (select >= data.N) {
-      fill(this.element, this.head('No such allocation', null),
-        h('p', { class: 'soft' }, `This device has ${formatCount(data.N)} allocations; there is no number ${select}.`))
+      fill(
+        this.element,
+        this.head('No such allocation', null),
+        h('p', { class: 'soft' }, `This device has ${formatCount(data.N)} allocations; there is no number ${select}.`),
+      )
     } else this.fillFor(scene, data, stacks, select, swatch)
   }
 
@@ -60,10 +69,13 @@ export class DetailsPanel {
   private readSource(): void {
     if (this.asked) return
     this.asked = true
-    this.askSource().then((source) => {
-      this.source = source
-      if (source) this.render(...this.last)
-    }, () => {}) // without it the stacks are shown as ever
+    this.askSource().then(
+      (source) => {
+        this.source = source
+        if (source) this.render(...this.last)
+      },
+      () => {},
+    ) // without it the stacks are shown as ever
   }
 
   private fillFor(scene: Scene, data: DeviceData, stacks: Stacks, id: number, swatch: string | null): void {
@@ -89,20 +101,52 @@ export class DetailsPanel {
   private head(title: string, swatch: string | null): HTMLElement {
     const mark = swatch ? h('span', { class: 'swatch' }) : null
     if (mark) mark.style.background = swatch!
-    return h('header', {}, h('h2', {}, mark, title), h('div', { class: 'head-tools' },
-      copyButton('Copy link', this.address, 'Copy a link to this view with this allocation selected'),
-      h('button', { type: 'button', class: 'close', 'aria-label': 'Close details (Escape)', title: 'Close (Escape)', onclick: () => this.store.set({ select: null }) }, '✕')))
+    return h(
+      'header',
+      {},
+      h('h2', {}, mark, title),
+      h(
+        'div',
+        { class: 'head-tools' },
+        copyButton('Copy link', this.address, 'Copy a link to this view with this allocation selected'),
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'close',
+            'aria-label': 'Close details (Escape)',
+            title: 'Close (Escape)',
+            onclick: () => this.store.set({ select: null }),
+          },
+          '✕',
+        ),
+      ),
+    )
   }
 
   private stackPart(stacks: Stacks, stack: number, title: string): Node[] {
     const frames = stacks.frames(stack)
     const { noise } = this.store.state
     const noisy = frames.filter((frame) => frame.noise).length
-    const toggle = noisy === 0 ? null : h('label', { class: 'switch', title: 'Frames of the interpreter loop, the dispatcher and the unwinder (N)' },
-      checkbox(noise, (on) => this.store.set({ noise: on })), `${formatCount(noisy)} runtime`)
+    const toggle =
+      noisy === 0
+        ? null
+        : h(
+            'label',
+            { class: 'switch', title: 'Frames of the interpreter loop, the dispatcher and the unwinder (N)' },
+            checkbox(noise, (on) => this.store.set({ noise: on })),
+            `${formatCount(noisy)} runtime`,
+          )
     return [
-      h('div', { class: 'stack-head' }, h('h3', {}, `${title} (${formatCount(frames.length)})`), toggle,
-        frames.length ? copyButton('Copy', () => stackText(frames, this.store.state.noise), 'Copy the stack as text') : null),
+      h(
+        'div',
+        { class: 'stack-head' },
+        h('h3', {}, `${title} (${formatCount(frames.length)})`),
+        toggle,
+        frames.length
+          ? copyButton('Copy', () => stackText(frames, this.store.state.noise), 'Copy the stack as text')
+          : null,
+      ),
       stackList(frames, noise, () => this.store.set({ noise: true }), this.source),
     ]
   }
@@ -114,14 +158,27 @@ export class DetailsPanel {
     const { peakBytes } = data.info
     const parts: Node[] = [
       h('div', { class: 'stack-head' }, h('h3', {}, 'From the same stack')),
-      h('p', { class: 'siblings' }, `${plural(count, 'allocation')}, ${formatBytes(bytes)} in all. At the peak `,
-        liveAtPeak ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, peakBytes)} of it.` : 'none of them lives.'),
+      h(
+        'p',
+        { class: 'siblings' },
+        `${plural(count, 'allocation')}, ${formatBytes(bytes)} in all. At the peak `,
+        liveAtPeak
+          ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, peakBytes)} of it.`
+          : 'none of them lives.',
+      ),
     ]
     if (largest.length === 0) return parts
     const list = h('ol', { class: 'sibling-list' })
     for (const other of largest) list.append(h('li', {}, allocationLink(scene, other, this.links)))
     const rest = count - 1 - largest.length
-    parts.push(h('p', { class: 'soft' }, rest > 0 ? `The largest of the others (${formatCount(rest)} more):` : 'The others, largest first:'), list)
+    parts.push(
+      h(
+        'p',
+        { class: 'soft' },
+        rest > 0 ? `The largest of the others (${formatCount(rest)} more):` : 'The others, largest first:',
+      ),
+      list,
+    )
     return parts
   }
 }

@@ -1,7 +1,17 @@
 // The state in the URL hash, readable: #device=0&x=120..480&y=0..1073741824&select=17
 // Only what differs from the start is written, so a report that was just opened keeps a clean address.
 
-import { COLOURS, type ColourBy, type Options, type Range, type State, type Store, type Theme, VIEWS, type ViewName } from '../ui/state'
+import {
+  COLOURS,
+  type ColourBy,
+  type Options,
+  type Range,
+  type State,
+  type Store,
+  type Theme,
+  VIEWS,
+  type ViewName,
+} from '../ui/state'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400

@@ -7,10 +7,17 @@ export class HelpDialog {
   readonly element: HTMLDialogElement
 
   constructor() {
-    this.element = h('dialog', { class: 'help', 'aria-label': 'Keys and mouse' },
-      h('header', {}, h('h2', {}, 'Keys and mouse'),
-        h('button', { type: 'button', class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕')),
-      h('div', { class: 'help-columns' }, listOf(POINTER_HELP), listOf(KEY_HELP)))
+    this.element = h(
+      'dialog',
+      { class: 'help', 'aria-label': 'Keys and mouse' },
+      h(
+        'header',
+        {},
+        h('h2', {}, 'Keys and mouse'),
+        h('button', { type: 'button', class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
+      ),
+      h('div', { class: 'help-columns' }, listOf(POINTER_HELP), listOf(KEY_HELP)),
+    )
     this.element.addEventListener('click', (event) => {
       if (event.target === this.element) this.close() // the backdrop
     })

@@ -86,42 +86,69 @@ export function bindKeys(actions: KeyActions): void {
 function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
   const { store, timeline } = actions
   const { navigator } = timeline
-  if (event.key === '?') return actions.toggleHelp(), true
-  if (event.key === '/') return actions.focusSearch(), true
+  if (event.key === '?') return (actions.toggleHelp(), true)
+  if (event.key === '/') return (actions.focusSearch(), true)
   if (event.key === 'Escape') {
-    if (!actions.closeHelp() && !actions.viewKey(event) && !timeline.cancelDrag() && !actions.clearRuler()) store.set({ select: null })
+    if (!actions.closeHelp() && !actions.viewKey(event) && !timeline.cancelDrag() && !actions.clearRuler())
+      store.set({ select: null })
     return true
   }
   if (actions.viewKey(event)) return true
-  if (/^[1-8]$/.test(event.key) && (event.key !== '8' || actions.compares)) return store.set({ view: VIEWS[Number(event.key) - 1] }), true
-  if (event.key.toLowerCase() === 'k') return actions.toggleMarks(), true
-  if (event.key.toLowerCase() === 'n') return store.set({ noise: !store.state.noise }), true
-  if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return actions.nextColour(), true
+  if (/^[1-8]$/.test(event.key) && (event.key !== '8' || actions.compares))
+    return (store.set({ view: VIEWS[Number(event.key) - 1] }), true)
+  if (event.key.toLowerCase() === 'k') return (actions.toggleMarks(), true)
+  if (event.key.toLowerCase() === 'n') return (store.set({ noise: !store.state.noise }), true)
+  if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return (actions.nextColour(), true)
   if (store.state.view !== 'timeline') return false
   const shift = event.shiftKey
   switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-    case 'w': return shift ? navigator.panBy(0, STEP) : timeline.zoomBy(ZOOM, 1), true
-    case 's': return shift ? navigator.panBy(0, -STEP) : timeline.zoomBy(1 / ZOOM, 1), true
-    case 'a': return navigator.panBy(-STEP, 0), true
-    case 'd': return navigator.panBy(STEP, 0), true
-    case 'ArrowLeft': return navigator.panBy(shift ? -1 : -STEP, 0), true
-    case 'ArrowRight': return navigator.panBy(shift ? 1 : STEP, 0), true
-    case 'ArrowUp': return shift ? timeline.zoomBy(1, ZOOM) : navigator.panBy(0, STEP), true
-    case 'ArrowDown': return shift ? timeline.zoomBy(1, 1 / ZOOM) : navigator.panBy(0, -STEP), true
-    case '+': case '=': return timeline.zoomBy(ZOOM, 1), true
-    case '-': case '_': return timeline.zoomBy(1 / ZOOM, 1), true
-    case '0': case 'Home': return navigator.fit(), true
-    case 'p': return actions.goToPeak(), true
-    case 'o': return actions.goToOom(), true
-    case 'b': return actions.toggleBox(), true
-    case 'r': return shift ? timeline.measureWindow() : actions.toggleRuler(), true
-    case ',': return timeline.tracks.step(-1)
-    case '.': return timeline.tracks.step(1)
-    case 't': return actions.toggleAxis(), true
-    case 'm': return timeline.markMoment(), true
-    case '[': return actions.step(-1), true
-    case ']': return actions.step(1), true
-    default: return false
+    case 'w':
+      return (shift ? navigator.panBy(0, STEP) : timeline.zoomBy(ZOOM, 1), true)
+    case 's':
+      return (shift ? navigator.panBy(0, -STEP) : timeline.zoomBy(1 / ZOOM, 1), true)
+    case 'a':
+      return (navigator.panBy(-STEP, 0), true)
+    case 'd':
+      return (navigator.panBy(STEP, 0), true)
+    case 'ArrowLeft':
+      return (navigator.panBy(shift ? -1 : -STEP, 0), true)
+    case 'ArrowRight':
+      return (navigator.panBy(shift ? 1 : STEP, 0), true)
+    case 'ArrowUp':
+      return (shift ? timeline.zoomBy(1, ZOOM) : navigator.panBy(0, STEP), true)
+    case 'ArrowDown':
+      return (shift ? timeline.zoomBy(1, 1 / ZOOM) : navigator.panBy(0, -STEP), true)
+    case '+':
+    case '=':
+      return (timeline.zoomBy(ZOOM, 1), true)
+    case '-':
+    case '_':
+      return (timeline.zoomBy(1 / ZOOM, 1), true)
+    case '0':
+    case 'Home':
+      return (navigator.fit(), true)
+    case 'p':
+      return (actions.goToPeak(), true)
+    case 'o':
+      return (actions.goToOom(), true)
+    case 'b':
+      return (actions.toggleBox(), true)
+    case 'r':
+      return (shift ? timeline.measureWindow() : actions.toggleRuler(), true)
+    case ',':
+      return timeline.tracks.step(-1)
+    case '.':
+      return timeline.tracks.step(1)
+    case 't':
+      return (actions.toggleAxis(), true)
+    case 'm':
+      return (timeline.markMoment(), true)
+    case '[':
+      return (actions.step(-1), true)
+    case ']':
+      return (actions.step(1), true)
+    default:
+      return false
   }
 }
 
@@ -130,6 +157,9 @@ function isScrolling({ key, target }: KeyboardEvent): boolean {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
-    && !(target instanceof HTMLInputElement && target.type === 'checkbox')
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName)) &&
+    !(target instanceof HTMLInputElement && target.type === 'checkbox')
+  )
 }

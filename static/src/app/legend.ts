@@ -36,7 +36,12 @@ export class Legend {
   constructor(private readonly store: Store) {
     this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
     this.roomy.addEventListener('change', () => this.store.state && this.redraw())
-    this.element = h('section', { class: 'legend', 'aria-label': 'Legend' }, h('div', { class: 'legend-head' }, this.toggle, this.more), this.list)
+    this.element = h(
+      'section',
+      { class: 'legend', 'aria-label': 'Legend' },
+      h('div', { class: 'legend-head' }, this.toggle, this.more),
+      this.list,
+    )
   }
 
   /** hover: the position under the pointer, which counts before the moment of the state; null: nothing is pointed at. */
@@ -59,7 +64,12 @@ export class Legend {
     return {
       position,
       entries: byBytes(this.keysOf(this.shown), held).map((key) => ({
-        key, name: colouring.nameOf(key), query: colouring.queryOf(key), bytes: held.bytes[key], count: held.count[key], css: cssOf(colouring, key),
+        key,
+        name: colouring.nameOf(key),
+        query: colouring.queryOf(key),
+        bytes: held.bytes[key],
+        count: held.count[key],
+        css: cssOf(colouring, key),
       })),
     }
   }
@@ -86,7 +96,11 @@ export class Legend {
     const held = heldAt(data, colouring, position)
     const order = byBytes(used, held).slice(0, ENTRIES)
     const moment = `${wordsOf(shown.info, position)}, ${formatBytes(total)}`
-    this.more.textContent = colouring.missing ?? (isOpen && used.length > ENTRIES ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}` : moment)
+    this.more.textContent =
+      colouring.missing ??
+      (isOpen && used.length > ENTRIES
+        ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}`
+        : moment)
     if (!isOpen) return
     this.list.classList.toggle('many', used.length > ENTRIES)
     const entriesFor = `${shown.info.index}/${colouring.version}`
@@ -96,12 +110,14 @@ export class Legend {
     }
     const items = order.map((key) => this.entryOf(key, shown, held, total, state.query))
     // Entries stay the same elements, and where the order stays too they are not touched: the focus is kept.
-    if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item)) fill(this.list, ...items)
+    if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item))
+      fill(this.list, ...items)
   }
 
   private keysOf({ data, colouring }: Shown): number[] {
     const { version } = colouring
-    if (this.used?.version !== version || this.used.data !== data) this.used = { version, data, keys: keysUsed(colouring) }
+    if (this.used?.version !== version || this.used.data !== data)
+      this.used = { version, data, keys: keysUsed(colouring) }
     return this.used.keys
   }
 
@@ -111,9 +127,16 @@ export class Legend {
     const name = colouring.nameOf(key)
     if (!entry) {
       const numbers = h('span', { class: 'legend-numbers' })
-      const button = h('button', { type: 'button', disabled: wanted === null },
-        h('span', { class: 'swatch', 'aria-hidden': 'true' }), h('span', { class: 'legend-name' }, shortName(name)), numbers)
-      button.addEventListener('click', () => this.store.set({ query: this.store.state.query === wanted ? '' : wanted! }))
+      const button = h(
+        'button',
+        { type: 'button', disabled: wanted === null },
+        h('span', { class: 'swatch', 'aria-hidden': 'true' }),
+        h('span', { class: 'legend-name' }, shortName(name)),
+        numbers,
+      )
+      button.addEventListener('click', () =>
+        this.store.set({ query: this.store.state.query === wanted ? '' : wanted! }),
+      )
       entry = { item: h('li', {}, button), button, numbers }
       this.entries.set(key, entry)
     }
@@ -123,7 +146,8 @@ export class Legend {
     entry.numbers.textContent = `${bytes}  ${share}  ${formatCount(held.count[key])}×`
     entry.button.setAttribute('aria-pressed', String(isPressed))
     entry.button.classList.toggle('none', held.count[key] === 0)
-    entry.button.title = `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
+    entry.button.title =
+      `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
     ;(entry.button.firstElementChild as HTMLElement).style.background = cssOf(colouring, key)
     return entry.item
   }

@@ -20,12 +20,20 @@ export function readMarks(text: string | undefined): Mark[] {
   }
   if (!Array.isArray(rows)) return []
   return rows
-    .filter((row): row is [string, string] => Array.isArray(row) && row.length === 2 && row.every((part) => typeof part === 'string') && /^(#|$)/.test(row[1]))
+    .filter(
+      (row): row is [string, string] =>
+        Array.isArray(row) &&
+        row.length === 2 &&
+        row.every((part) => typeof part === 'string') &&
+        /^(#|$)/.test(row[1]),
+    )
     .slice(0, MOST)
     .map(([name, hash]) => ({ name: name.slice(0, LONGEST_NAME), hash }))
 }
 
 /** Null for none: the address stays clean. */
 export function writeMarks(marks: readonly Mark[]): string | null {
-  return marks.length ? JSON.stringify(marks.slice(0, MOST).map(({ name, hash }) => [name.slice(0, LONGEST_NAME), hash])) : null
+  return marks.length
+    ? JSON.stringify(marks.slice(0, MOST).map(({ name, hash }) => [name.slice(0, LONGEST_NAME), hash]))
+    : null
 }

@@ -31,7 +31,11 @@ export class PageTools {
   constructor(parts: Parts) {
     this.parts = parts
     this.bookmarks = new Bookmarks(parts.store, parts.start, parts.client.devices.length, () => this.nameOfView())
-    this.save = h('button', { type: 'button', title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() }, 'PNG')
+    this.save = h(
+      'button',
+      { type: 'button', title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() },
+      'PNG',
+    )
     this.element = h('div', { class: 'tools page-tools' }, this.bookmarks.element, this.save)
   }
 

@@ -44,16 +44,32 @@ export class SearchBox {
 
   constructor(private readonly parts: SearchParts) {
     this.input = h('input', {
-      type: 'text', class: 'search-input', role: 'combobox', placeholder: 'Search: attention size>1MiB live:peak', 'aria-label': 'Search allocations',
-      title: 'Search (/)', 'aria-autocomplete': 'list', 'aria-expanded': 'false', 'aria-controls': 'search-list', 'aria-describedby': 'search-status',
-      autocomplete: 'off', autocapitalize: 'off', autocorrect: 'off', spellcheck: 'false', maxlength: 4000,
+      type: 'text',
+      class: 'search-input',
+      role: 'combobox',
+      placeholder: 'Search: attention size>1MiB live:peak',
+      'aria-label': 'Search allocations',
+      title: 'Search (/)',
+      'aria-autocomplete': 'list',
+      'aria-expanded': 'false',
+      'aria-controls': 'search-list',
+      'aria-describedby': 'search-status',
+      autocomplete: 'off',
+      autocapitalize: 'off',
+      autocorrect: 'off',
+      spellcheck: 'false',
+      maxlength: 4000,
     })
     this.list = new SearchList(this.input)
     this.list.onPick = (suggestion) => this.take(suggestion)
     this.help = new SearchHelp((query) => this.put(query, query.length))
-    this.element = h('div', { class: 'search', role: 'search' },
-      h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button), this.status,
-      h('div', { class: 'search-drop' }, this.message, this.list.element, this.help.element))
+    this.element = h(
+      'div',
+      { class: 'search', role: 'search' },
+      h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button),
+      this.status,
+      h('div', { class: 'search-drop' }, this.message, this.list.element, this.help.element),
+    )
     const { input } = this
     input.addEventListener('input', () => this.ask(true))
     input.addEventListener('scroll', () => (this.mirror.scrollLeft = input.scrollLeft))
@@ -108,7 +124,8 @@ export class SearchBox {
       bad = error
     }
     clearTimeout(this.telling)
-    const isUnfinished = bad !== null && bad.position + bad.length === input.value.length && document.activeElement === input
+    const isUnfinished =
+      bad !== null && bad.position + bad.length === input.value.length && document.activeElement === input
     this.mark(isUnfinished ? null : bad)
     if (isUnfinished) this.telling = window.setTimeout(() => this.mark(bad), TOLD_AFTER_MS)
     return bad === null
@@ -126,7 +143,12 @@ export class SearchBox {
     const { position, length, reason } = bad
     fill(message, reason)
     const text = input.value
-    fill(mirror, text.slice(0, position), h('mark', {}, text.slice(position, position + length)), text.slice(position + length))
+    fill(
+      mirror,
+      text.slice(0, position),
+      h('mark', {}, text.slice(position, position + length)),
+      text.slice(position + length),
+    )
     mirror.scrollLeft = input.scrollLeft
   }
 
@@ -181,7 +203,8 @@ export class SearchBox {
         else if (input.value !== '') this.put('', 0)
         else input.blur()
         break
-      default: return
+      default:
+        return
     }
     event.preventDefault()
     event.stopPropagation()
@@ -209,11 +232,13 @@ export class SearchBox {
       if (this.live?.matches !== matches || this.live.position !== position) {
         this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position).bytes }
       }
-      const moment = state.at === null || state.at === scene.info.peakEvent ? 'at the peak' : `at event ${formatCount(state.at)}`
+      const moment =
+        state.at === null || state.at === scene.info.peakEvent ? 'at the peak' : `at event ${formatCount(state.at)}`
       text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(this.live.bytes)} ${moment}`
       const id = state.select
       if (id !== null && matches.mask[id]) {
-        if (this.rank?.matches !== matches || this.rank.id !== id) this.rank = { matches, id, before: rankBySize(scene.data, matches, id) }
+        if (this.rank?.matches !== matches || this.rank.id !== id)
+          this.rank = { matches, id, before: rankBySize(scene.data, matches, id) }
         text = `${formatCount(this.rank.before + 1)} of ${text}`
       }
       if (matches.notes.length > 0) text += ` (${matches.notes.join('; ')})`

@@ -22,16 +22,50 @@ export class SearchHelp {
   readonly element: HTMLElement
 
   constructor(put: (query: string) => void) {
-    this.button = h('button', {
-      type: 'button', class: 'search-help-button', title: 'What can be searched', 'aria-label': 'What can be searched',
-      'aria-expanded': 'false', 'aria-controls': 'search-help', onclick: () => this.toggle(),
-    }, 'i')
+    this.button = h(
+      'button',
+      {
+        type: 'button',
+        class: 'search-help-button',
+        title: 'What can be searched',
+        'aria-label': 'What can be searched',
+        'aria-expanded': 'false',
+        'aria-controls': 'search-help',
+        onclick: () => this.toggle(),
+      },
+      'i',
+    )
     const list = h('dl')
     for (const [query, meaning] of EXAMPLES) {
-      list.append(h('dt', {}, h('button', { type: 'button', onclick: () => { this.close(); put(query) } }, query)), h('dd', {}, meaning))
+      list.append(
+        h(
+          'dt',
+          {},
+          h(
+            'button',
+            {
+              type: 'button',
+              onclick: () => {
+                this.close()
+                put(query)
+              },
+            },
+            query,
+          ),
+        ),
+        h('dd', {}, meaning),
+      )
     }
-    this.element = h('div', { class: 'search-help', id: 'search-help', role: 'group', 'aria-label': 'Examples of queries', hidden: true }, list,
-      h('p', {}, 'Sizes: B, KiB, MiB, GiB (KB, MB, GB are powers of 1000). Times: µs, ms, s, min. Enter and Shift + Enter step through the matches, the largest first.'))
+    this.element = h(
+      'div',
+      { class: 'search-help', id: 'search-help', role: 'group', 'aria-label': 'Examples of queries', hidden: true },
+      list,
+      h(
+        'p',
+        {},
+        'Sizes: B, KiB, MiB, GiB (KB, MB, GB are powers of 1000). Times: µs, ms, s, min. Enter and Shift + Enter step through the matches, the largest first.',
+      ),
+    )
     this.element.addEventListener('keydown', (event) => {
       if (event.key !== 'Escape' || !this.close()) return
       event.stopPropagation()

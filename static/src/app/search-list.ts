@@ -4,7 +4,13 @@ import type { Suggestion } from '../search/suggest'
 import { fill, h } from '../ui/dom'
 
 export class SearchList {
-  readonly element = h('ul', { class: 'search-list', id: 'search-list', role: 'listbox', 'aria-label': 'Suggestions', hidden: true })
+  readonly element = h('ul', {
+    class: 'search-list',
+    id: 'search-list',
+    role: 'listbox',
+    'aria-label': 'Suggestions',
+    hidden: true,
+  })
   /** Called with what was chosen by a click. */
   onPick: (suggestion: Suggestion) => void = () => {}
   private shown: Suggestion[] = []
@@ -30,8 +36,17 @@ export class SearchList {
 
   show(suggestions: Suggestion[]): void {
     this.shown = suggestions
-    fill(this.element, ...suggestions.map(({ label, detail }, i) =>
-      h('li', { role: 'option', id: `search-option-${i}`, 'aria-selected': 'false' }, h('span', { class: 'label' }, label), h('span', { class: 'detail' }, detail))))
+    fill(
+      this.element,
+      ...suggestions.map(({ label, detail }, i) =>
+        h(
+          'li',
+          { role: 'option', id: `search-option-${i}`, 'aria-selected': 'false' },
+          h('span', { class: 'label' }, label),
+          h('span', { class: 'detail' }, detail),
+        ),
+      ),
+    )
     this.element.hidden = suggestions.length === 0
     this.input.setAttribute('aria-expanded', String(this.isOpen))
     this.mark(-1)

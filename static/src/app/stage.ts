@@ -41,9 +41,14 @@ export class Stage {
   private registry: Registry | null = null
 
   /** onError: told when the views' code cannot be loaded. */
-  constructor(parts: ViewParts, private readonly onError: (error: unknown) => void) {
+  constructor(
+    parts: ViewParts,
+    private readonly onError: (error: unknown) => void,
+  ) {
     this.parts = parts
-    new ResizeObserver(() => this.current && this.context && this.sizeNow() !== this.size && this.showNow(this.current, this.context)).observe(this.element)
+    new ResizeObserver(
+      () => this.current && this.context && this.sizeNow() !== this.size && this.showNow(this.current, this.context),
+    ).observe(this.element)
   }
 
   /** Shows the view of the state; a scene without data leaves it blank until the columns arrive. */
@@ -82,7 +87,11 @@ export class Stage {
     const timed = asksForTimes(state.query) && scene.data.timeUs !== null
     if (this.matched?.device !== index || this.matched.timed !== timed || this.matched.matches.query !== state.query) {
       try {
-        this.matched = { device: index, timed, matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query) }
+        this.matched = {
+          device: index,
+          timed,
+          matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query),
+        }
       } catch {
         return null // the search box says what is wrong with it
       }
@@ -106,13 +115,20 @@ export class Stage {
     const pair = client.manifest.diff?.devices.find(({ after }) => after === state.device)
     if (!pair) return null
     if (this.side?.pair !== pair) {
-      const side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } = { pair, before: null, home: null }
+      const side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } = {
+        pair,
+        before: null,
+        home: null,
+      }
       this.side = side
-      Promise.all([client.device(pair.before), client.device(pair.after), client.identity()]).then(([before, after, identity]) => {
-        side.before = before
-        side.home = homesOf(identity, before.stack, after.stack)
-        if (this.asked) this.show(this.asked.state, this.asked.scene)
-      }, this.onError)
+      Promise.all([client.device(pair.before), client.device(pair.after), client.identity()]).then(
+        ([before, after, identity]) => {
+          side.before = before
+          side.home = homesOf(identity, before.stack, after.stack)
+          if (this.asked) this.show(this.asked.state, this.asked.scene)
+        },
+        this.onError,
+      )
     }
     const { before, home } = this.side
     return before && home && makeBaseline(this.parts.client, pair, before, home, state.options['diff.moment'])
@@ -154,16 +170,19 @@ export class Stage {
     const data = this.asked?.scene?.data
     if (!data || this.wings.element.clientHeight === 0) return
     const replay = hasAddresses(data) ? await this.parts.client.replay(data.info.index) : null
-    await this.wings.rehearse(REHEARSED.filter((name) => !this.made.has(name)), (name, place) => {
-      const { state, scene } = this.asked!
-      // By now the reader may have gone there, or to another device.
-      const view = this.made.has(name) || scene?.data !== data ? null : this.viewOf(name)
-      const context = view && contextOf(this, { ...state, view: name }, scene, replay)
-      if (!context) return
-      fill(place, view.element)
-      view.show(context)
-      view.forget?.()
-    })
+    await this.wings.rehearse(
+      REHEARSED.filter((name) => !this.made.has(name)),
+      (name, place) => {
+        const { state, scene } = this.asked!
+        // By now the reader may have gone there, or to another device.
+        const view = this.made.has(name) || scene?.data !== data ? null : this.viewOf(name)
+        const context = view && contextOf(this, { ...state, view: name }, scene, replay)
+        if (!context) return
+        fill(place, view.element)
+        view.show(context)
+        view.forget?.()
+      },
+    )
   }
 
   async settled(): Promise<void> {
@@ -189,7 +208,8 @@ export class Stage {
   private viewOf(name: ViewName): View | null {
     let view = this.made.get(name)
     if (!view) {
-      if (!this.registry && name !== 'timeline' && name !== 'summary') this.load().catch((error: unknown) => this.onError(error))
+      if (!this.registry && name !== 'timeline' && name !== 'summary')
+        this.load().catch((error: unknown) => this.onError(error))
       view = this.registry?.[name]?.(this.parts)
       if (view) this.made.set(name, view)
     }

@@ -8,7 +8,14 @@ import type { State, Store, ViewName } from '../ui/state'
 import { VIEWS } from '../ui/state'
 
 const TITLES: Record<ViewName, string> = {
-  timeline: 'Timeline', segments: 'Segments', reserved: 'Reserved', flame: 'Flame', table: 'Table', events: 'Events', summary: 'Summary', diff: 'Difference',
+  timeline: 'Timeline',
+  segments: 'Segments',
+  reserved: 'Reserved',
+  flame: 'Flame',
+  table: 'Table',
+  events: 'Events',
+  summary: 'Summary',
+  diff: 'Difference',
 }
 
 export interface ToolbarActions {
@@ -35,13 +42,23 @@ export class Toolbar {
   private readonly viewRow: HTMLElement
 
   /** viewTools: the controls of the view on screen; pageTools: those of all views. */
-  constructor(client: DataClient, store: Store, actions: ToolbarActions, viewTools: HTMLElement, pageTools: readonly HTMLElement[]) {
+  constructor(
+    client: DataClient,
+    store: Store,
+    actions: ToolbarActions,
+    viewTools: HTMLElement,
+    pageTools: readonly HTMLElement[],
+  ) {
     this.client = client
     this.colour = new ColourSelect(store)
     const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
     const views = client.manifest.diff ? VIEWS : VIEWS.filter((view) => view !== 'diff')
     for (const view of views) {
-      const tab = h('button', { type: 'button', role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) }, TITLES[view])
+      const tab = h(
+        'button',
+        { type: 'button', role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) },
+        TITLES[view],
+      )
       tab.addEventListener('keydown', (event) => {
         if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
         event.stopPropagation()
@@ -54,37 +71,89 @@ export class Toolbar {
     }
     this.device = h('select', { 'aria-label': 'Device', title: 'Device' })
     for (const info of client.devices) {
-      this.device.append(h('option', { value: info.index }, `${deviceName(client.manifest, info)} (${deviceSummary(info)})`))
+      this.device.append(
+        h('option', { value: info.index }, `${deviceName(client.manifest, info)} (${deviceSummary(info)})`),
+      )
     }
     this.device.addEventListener('change', () => store.set({ device: Number(this.device.value) }))
     const axisGroup = h('div', { class: 'segmented', role: 'group', 'aria-label': 'X axis' })
-    for (const [axis, label] of [['event', 'Events'], ['time', 'Time']] as const) {
+    for (const [axis, label] of [
+      ['event', 'Events'],
+      ['time', 'Time'],
+    ] as const) {
       const button = h('button', { type: 'button', onclick: () => actions.setAxis(axis) }, label)
       this.axes.set(axis, button)
       axisGroup.append(button)
     }
-    this.box = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox }, 'Box zoom')
-    this.ruler = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Measure bytes and time by plain drag (R)', onclick: actions.toggleRuler }, 'Ruler')
-    this.oom = h('button', { type: 'button', class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom }, 'OOM')
-    this.timelineTools = h('div', { class: 'tools' }, axisGroup,
+    this.box = h(
+      'button',
+      { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox },
+      'Box zoom',
+    )
+    this.ruler = h(
+      'button',
+      {
+        type: 'button',
+        'aria-pressed': 'false',
+        title: 'Measure bytes and time by plain drag (R)',
+        onclick: actions.toggleRuler,
+      },
+      'Ruler',
+    )
+    this.oom = h(
+      'button',
+      { type: 'button', class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom },
+      'OOM',
+    )
+    this.timelineTools = h(
+      'div',
+      { class: 'tools' },
+      axisGroup,
       h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
       this.oom,
       h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
-      this.box, this.ruler)
+      this.box,
+      this.ruler,
+    )
     // What all views have keeps its place; under it stand the choices of the one on screen.
-    const help = h('button', { type: 'button', class: 'help-button', title: 'Keys and mouse (?)', 'aria-label': 'Keys and mouse', onclick: actions.toggleHelp }, '?')
+    const help = h(
+      'button',
+      {
+        type: 'button',
+        class: 'help-button',
+        title: 'Keys and mouse (?)',
+        'aria-label': 'Keys and mouse',
+        onclick: actions.toggleHelp,
+      },
+      '?',
+    )
     // The last of them and the help stay side by side where the row breaks.
-    const page = h('div', { class: 'toolbar-row' }, tabs, ...pageTools.slice(0, -1), h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help))
+    const page = h(
+      'div',
+      { class: 'toolbar-row' },
+      tabs,
+      ...pageTools.slice(0, -1),
+      h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
+    )
     this.viewRow = h('div', { class: 'toolbar-row' }, this.device, this.colour.element, this.timelineTools, viewTools)
     this.element = h('div', { class: 'toolbar' }, page, this.viewRow)
   }
 
-  render(state: State, { hasTimes, hasOom, boxMode, rulerMode }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean }): void {
+  render(
+    state: State,
+    {
+      hasTimes,
+      hasOom,
+      boxMode,
+      rulerMode,
+    }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean },
+  ): void {
     this.oom.hidden = !hasOom
     for (const [view, tab] of this.tabs) {
       const selected = view === state.view
       // On a narrow screen the tabs scroll.
-      if (selected && tab.getAttribute('aria-selected') !== 'true') tab.scrollIntoView({ block: 'nearest', inline: 'nearest' })
+      if (selected && tab.getAttribute('aria-selected') !== 'true')
+        tab.scrollIntoView({ block: 'nearest', inline: 'nearest' })
       tab.setAttribute('aria-selected', String(selected))
       tab.tabIndex = selected ? 0 : -1
     }
@@ -92,7 +161,8 @@ export class Toolbar {
     this.colour.render(state, this.client.devices[state.device])
     // One device with anything to see needs no choice: the headline names it.
     const shown = this.client.devices[state.device]
-    this.device.hidden = state.view === 'summary' || !shown || (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
+    this.device.hidden =
+      state.view === 'summary' || !shown || (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
     this.timelineTools.hidden = state.view !== 'timeline'
     this.viewRow.hidden = state.view === 'summary'
     for (const [axis, button] of this.axes) {

@@ -45,6 +45,8 @@ export function brotliNow(data: Uint8Array): Uint8Array {
 /** Decode, by the browser's own code where it has it. */
 export async function brotli(data: Uint8Array): Promise<Uint8Array> {
   if (!hasNativeBrotli()) return brotliNow(data)
-  const stream = new Blob([data as BlobPart]).stream().pipeThrough(new DecompressionStream('brotli' as CompressionFormat))
+  const stream = new Blob([data as BlobPart])
+    .stream()
+    .pipeThrough(new DecompressionStream('brotli' as CompressionFormat))
   return new Uint8Array(await new Response(stream).arrayBuffer())
 }

@@ -13,7 +13,12 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob): DeviceColumn
   const P = n + 1
   const N = info.allocations
   const size = columns.f64(p + 'size')
-  const events = lifetimes(info, columns.i32(p + 'alloc_event'), columns.u32(p + 'lifetime'), columns.i32(p + 'requested'))
+  const events = lifetimes(
+    info,
+    columns.i32(p + 'alloc_event'),
+    columns.u32(p + 'lifetime'),
+    columns.i32(p + 'requested'),
+  )
   const other = otherEvents(columns, p)
   return {
     info,
@@ -58,7 +63,12 @@ function small(values: Small): Small {
 type Lifetimes = Pick<DeviceData, 'start' | 'end' | 'freeRequestedEvent'>
 
 /** The stored differences → positions, and events. Those from before the trace come first and have no alloc event. */
-export function lifetimes(info: DeviceInfo, traced: Int32Array, lifetime: Uint32Array, requested: Int32Array): Lifetimes {
+export function lifetimes(
+  info: DeviceInfo,
+  traced: Int32Array,
+  lifetime: Uint32Array,
+  requested: Int32Array,
+): Lifetimes {
   const N = info.allocations
   const P = info.events + 1
   const before = info.ghosts + info.freed
@@ -96,7 +106,8 @@ function reservedCurve(info: DeviceInfo, other: OtherEvents, P: number): Float64
   const curve = new Float64Array(P)
   const sign = info.actions.map((action) => RESERVED_SIGN[action] ?? 0)
   curve[0] = info.startReserved
-  for (let row = 0; row < other.event.length; row++) curve[other.event[row] + 1] += sign[other.action[row]] * other.size[row]
+  for (let row = 0; row < other.event.length; row++)
+    curve[other.event[row] + 1] += sign[other.action[row]] * other.size[row]
   for (let s = 1; s < P; s++) curve[s] += curve[s - 1]
   return curve
 }

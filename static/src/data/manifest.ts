@@ -68,7 +68,10 @@ export function readManifest(main: DecodedBlob): Manifest {
 function diffInfo(raw: RawDiff): DiffInfo {
   return {
     devices: raw.devices.map(([device, before, after, moments]) => ({
-      device, before, after, moments: moments.map(([name, b, a]) => ({ name, before: b, after: a })),
+      device,
+      before,
+      after,
+      moments: moments.map(([name, b, a]) => ({ name, before: b, after: a })),
     })),
     onlyBefore: raw.only_before,
     onlyAfter: raw.only_after,

@@ -227,7 +227,13 @@ export interface StackTrie {
   /** per stack: the node of its innermost frame; -1 for a stack without frames */
   leaf: Int32Array
   /** per frame: indices into names and filenames, and the line */
-  frames: { names: readonly string[]; filenames: readonly string[]; name: Uint32Array; file: Uint32Array; line: Int32Array }
+  frames: {
+    names: readonly string[]
+    filenames: readonly string[]
+    name: Uint32Array
+    file: Uint32Array
+    line: Int32Array
+  }
   isNoise(frame: number): boolean
   frame(frame: number): Frame
 }

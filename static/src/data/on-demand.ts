@@ -22,7 +22,8 @@ export function complete(columns: DeviceColumns, askTimes: () => void): DeviceDa
 /** Gives a device its times; null: the snapshot has none. */
 export function setTimes(d: DeviceData, timeUs: Times | null): void {
   const times = { timeUs, clockUs: timeUs && ascending(timeUs) }
-  for (const [name, value] of Object.entries(times)) Object.defineProperty(d, name, { value, enumerable: true, configurable: true })
+  for (const [name, value] of Object.entries(times))
+    Object.defineProperty(d, name, { value, enumerable: true, configurable: true })
 }
 
 function onFirstRead<K extends 'allocEvent' | 'freeEvent'>(target: object, name: K, make: () => DeviceData[K]): void {

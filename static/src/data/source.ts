@@ -26,5 +26,9 @@ export class SourceLines {
 export function readSource(blob: DecodedBlob): SourceLines {
   const files = blob.json<Record<string, [number, string[]][]>>('files')
   // A map: file names come from the snapshot, "__proto__" among them.
-  return new SourceLines(new Map(Object.entries(files).map(([name, stretches]) => [name, stretches.map(([first, lines]) => ({ first, lines }))])))
+  return new SourceLines(
+    new Map(
+      Object.entries(files).map(([name, stretches]) => [name, stretches.map(([first, lines]) => ({ first, lines }))]),
+    ),
+  )
 }

@@ -88,7 +88,14 @@ class FrameTable {
       const filename = this.filenames[this.file[id]]
       const name = this.names[this.name[id]]
       const line = this.line[id]
-      frame = { filename, line, name, noise: (this.flags[id] & NOISE) !== 0, python: (this.flags[id] & PYTHON) !== 0, library: (this.flags[id] & LIBRARY) !== 0 }
+      frame = {
+        filename,
+        line,
+        name,
+        noise: (this.flags[id] & NOISE) !== 0,
+        python: (this.flags[id] & PYTHON) !== 0,
+        library: (this.flags[id] & LIBRARY) !== 0,
+      }
       const fx = this.fx[id]
       if (fx) frame.fx = fx
       this.made[id] = frame
@@ -114,12 +121,21 @@ class StackTable implements Stacks {
 
   get trie(): StackTrie {
     const { table, frameOf, caller, leaf, postings } = this
-    return { frameOf, caller, leaf, postings, frames: table, isNoise: (frame) => (table.flags[frame] & NOISE) !== 0, frame: (frame) => table.get(frame) }
+    return {
+      frameOf,
+      caller,
+      leaf,
+      postings,
+      frames: table,
+      isNoise: (frame) => (table.flags[frame] & NOISE) !== 0,
+      frame: (frame) => table.get(frame),
+    }
   }
 
   frames(stack: number): Frame[] {
     const frames: Frame[] = []
-    for (let node = this.leafOf(stack); node !== NONE; node = this.caller[node]) frames.push(this.table.get(this.frameOf[node]))
+    for (let node = this.leafOf(stack); node !== NONE; node = this.caller[node])
+      frames.push(this.table.get(this.frameOf[node]))
     return frames
   }
 

@@ -50,7 +50,10 @@ export function foldedText(tree: FlameTree, node: Node, names: ExportNames): str
     const frames = keys.length ? keys.map((key) => foldedName(names.frameOf(key), names.lines)).join(';') : NO_STACK
     return growth ? `${frames} ${loss} ${value}` : `${frames} ${value}`
   })
-  return lines.sort().map((line) => line + '\n').join('')
+  return lines
+    .sort()
+    .map((line) => line + '\n')
+    .join('')
 }
 
 /** "name (file:line)" without what would end a frame or a line. */
@@ -68,7 +71,10 @@ export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, 
     if (at === undefined) {
       index.set(key, (at = frames.length))
       const { name, filename, line } = names.frameOf(key)
-      frames.push({ name: name || '?', ...(filename && filename !== '??' && { file: filename, ...(names.lines && line > 0 && { line }) }) })
+      frames.push({
+        name: name || '?',
+        ...(filename && filename !== '??' && { file: filename, ...(names.lines && line > 0 && { line }) }),
+      })
     }
     return at
   }
@@ -83,8 +89,13 @@ export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, 
     const rows = paths.filter((path) => path[weight] > 0)
     const weights = rows.map((path) => path[weight])
     return {
-      type: 'sampled', name, unit, startValue: 0, endValue: weights.reduce((sum, w) => sum + w, 0),
-      samples: rows.map(({ sample }) => sample), weights,
+      type: 'sampled',
+      name,
+      unit,
+      startValue: 0,
+      endValue: weights.reduce((sum, w) => sum + w, 0),
+      samples: rows.map(({ sample }) => sample),
+      weights,
     }
   }
   return JSON.stringify({
@@ -93,6 +104,8 @@ export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, 
     name: title,
     activeProfileIndex: 0,
     shared: { frames },
-    profiles: loss ? [profile(`${title}, gained`, 'value'), profile(`${title}, lost`, 'loss')] : [profile(title, 'value')],
+    profiles: loss
+      ? [profile(`${title}, gained`, 'value'), profile(`${title}, lost`, 'loss')]
+      : [profile(title, 'value')],
   })
 }

@@ -40,15 +40,26 @@ const SHORTEST_CHAIN = 2
 
 /** O(rows of the tree × depth) at most: each row of cells reads the rows under its wide cells once. */
 export function layoutFlame(tree: FlameTree, top: Node, options: LayoutOptions): FlameLayout {
-  const cells: Cell[] = [{
-    ...top, ...tree.sum(top.low, top.high), kind: top.depth === 0 ? 'all' : 'frame', row: 0, from: 0, frames: 1, parent: -1,
-  }]
+  const cells: Cell[] = [
+    {
+      ...top,
+      ...tree.sum(top.low, top.high),
+      kind: top.depth === 0 ? 'all' : 'frame',
+      row: 0,
+      from: 0,
+      frames: 1,
+      parent: -1,
+    },
+  ]
   const rows = [0, 1]
-  for (let first = 0; first < cells.length;) {
+  for (let first = 0; first < cells.length; ) {
     const last = cells.length
     for (let at = first; at < last; at++) {
       const { kind } = cells[at]
-      if ((kind === 'frame' || kind === 'all' || kind === 'chain') && (at === 0 || weightOf(cells[at]) >= options.least)) {
+      if (
+        (kind === 'frame' || kind === 'all' || kind === 'chain') &&
+        (at === 0 || weightOf(cells[at]) >= options.least)
+      ) {
         addChildren(tree, cells, at, options)
       }
     }
@@ -102,12 +113,23 @@ function addChildren(tree: FlameTree, cells: Cell[], parent: number, options: La
   if (narrowCount > 0) add('more', narrow, above.depth, narrowCount)
   const ownEnd = tree.ownEnd(above)
   if (ownEnd > above.low) {
-    add(above.depth === 0 ? 'none' : 'own', { low: above.low, high: ownEnd, ...tree.sum(above.low, ownEnd) }, above.depth, 1)
+    add(
+      above.depth === 0 ? 'none' : 'own',
+      { low: above.low, high: ownEnd, ...tree.sum(above.low, ownEnd) },
+      above.depth,
+      1,
+    )
   }
 }
 
 /** Frames at the start of a child that go into one cell; 0: none. The frame at which the chain branches keeps its own cell. */
-function foldable(tree: FlameTree, { low, high }: { low: number; high: number }, depth: number, outer: boolean, options: LayoutOptions): number {
+function foldable(
+  tree: FlameTree,
+  { low, high }: { low: number; high: number },
+  depth: number,
+  outer: boolean,
+  options: LayoutOptions,
+): number {
   const { chains, open } = options
   if (chains === 'none' || (chains === 'outer' && !outer)) return 0
   const shared = tree.shared({ low, high, depth })
@@ -115,7 +137,9 @@ function foldable(tree: FlameTree, { low, high }: { low: number; high: number },
   if (chains === 'outer' && tree.length(high - 1) === shared) return 0
   const frames = shared - depth
   if (frames < SHORTEST_CHAIN) return 0
-  return open.some((node) => node.low <= low && node.high >= high && node.depth >= depth && node.depth <= shared) ? 0 : frames
+  return open.some((node) => node.low <= low && node.high >= high && node.depth >= depth && node.depth <= shared)
+    ? 0
+    : frames
 }
 
 /** The cell at a weight from the left in a row; -1 outside. */

@@ -35,7 +35,11 @@ export class Paths {
   private readonly from: Int32Array
 
   /** used: the stacks that matter, ascending. Takes some 100 ms for 50,000 stacks of 100 frames. */
-  constructor(private readonly trie: StackTrie, used: Int32Array, readonly options: PathOptions) {
+  constructor(
+    private readonly trie: StackTrie,
+    used: Int32Array,
+    readonly options: PathOptions,
+  ) {
     const { keyOf, frameOfKey } = keysOf(trie, options.merge)
     this.frameOfKey = frameOfKey
     this.hidden = Uint8Array.from(keyOf, (_, frame) => (options.noise || !trie.isNoise(frame) ? 0 : 1))
@@ -132,7 +136,11 @@ function keysOf(trie: StackTrie, merge: Merge): { keyOf: Int32Array; frameOfKey:
 
 /** The keys of each stack, one path after the other. A stack of noise alone keeps its innermost frame, as its name does. */
 function pathsOf(
-  { frameOf, caller, leaf }: StackTrie, keyOf: Int32Array, hidden: Uint8Array, used: Int32Array, root: Root,
+  { frameOf, caller, leaf }: StackTrie,
+  keyOf: Int32Array,
+  hidden: Uint8Array,
+  used: Int32Array,
+  root: Root,
 ): { keys: Int32Array; from: Int32Array } {
   // Frames shown with each node and above it: a node's caller comes before it.
   const shown = new Int32Array(caller.length)
@@ -165,7 +173,8 @@ function pathsOf(
  */
 function sorted(keys: Int32Array, from: Int32Array): Int32Array {
   const order = Int32Array.from({ length: from.length - 1 }, (_, path) => path)
-  const at = (path: number, depth: number): number => (from[path] + depth < from[path + 1] ? keys[from[path] + depth] : -1)
+  const at = (path: number, depth: number): number =>
+    from[path] + depth < from[path + 1] ? keys[from[path] + depth] : -1
   const swap = (a: number, b: number): void => {
     const path = order[a]
     order[a] = order[b]
@@ -184,7 +193,7 @@ function sorted(keys: Int32Array, from: Int32Array): Int32Array {
     const pivot = at(order[(low + high) >> 1], depth)
     let less = low
     let greater = high
-    for (let row = low; row < greater;) {
+    for (let row = low; row < greater; ) {
       const key = at(order[row], depth)
       if (key < pivot) swap(less++, row++)
       else if (key > pivot) swap(row, --greater)
@@ -196,7 +205,7 @@ function sorted(keys: Int32Array, from: Int32Array): Int32Array {
   return order
 
   function compare(a: number, b: number, depth: number): number {
-    for (;; depth++) {
+    for (; ; depth++) {
       const x = at(a, depth)
       const y = at(b, depth)
       if (x !== y || x < 0) return x - y

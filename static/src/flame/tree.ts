@@ -29,7 +29,10 @@ export class FlameTree {
   private readonly before: Int32Array
 
   /** O(stacks). */
-  constructor(readonly paths: Paths, readonly weights: Weights) {
+  constructor(
+    readonly paths: Paths,
+    readonly weights: Weights,
+  ) {
     const { value, loss, count } = weights
     const before = new Int32Array(paths.rows + 1)
     for (let row = 0; row < paths.rows; row++) {

@@ -31,7 +31,12 @@ export interface Weights {
  * O(allocations). Throws where seconds are asked for of a trace without times.
  */
 export function weigh(
-  data: DeviceData, stacks: number, measure: Measure, position: number, since: number, mask: Uint8Array | null,
+  data: DeviceData,
+  stacks: number,
+  measure: Measure,
+  position: number,
+  since: number,
+  mask: Uint8Array | null,
 ): Weights {
   const { N, start, end, stack, size } = data
   const value = new Float64Array(stacks)

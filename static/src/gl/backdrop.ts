@@ -4,7 +4,7 @@
 
 import type { GlContext } from './context'
 import type { GlStage, Shown } from './gl-stage'
-import { RectList, type RectPainter } from './rects'
+import type { RectList, RectPainter } from './rects'
 import { freeTexture, makeTexture, type Texture } from './texture'
 
 /** What the canvas shows, less what follows the pointer. */
@@ -39,8 +39,13 @@ export class Backdrop {
     const { screen, generation } = context
     const size = [screen.width, screen.height, width, height]
     const { base } = this
-    const isSame = base !== null && base.generation === generation && base.size.join() === size.join()
-      && base.lines.count === rects.fixed && isSameShown(base.shown, stage.shown) && rects.startsWith(base.lines)
+    const isSame =
+      base !== null &&
+      base.generation === generation &&
+      base.size.join() === size.join() &&
+      base.lines.count === rects.fixed &&
+      isSameShown(base.shown, stage.shown) &&
+      rects.startsWith(base.lines)
     const picture = isSame && context.isSoftware ? this.keep(rects, width, height) : null
     if (!picture) {
       this.isKept = false
@@ -75,11 +80,23 @@ export class Backdrop {
 }
 
 function isSameShown(a: Shown, b: Shown): boolean {
-  return a.fast === b.fast && a.parts.length === b.parts.length && a.background.join() === b.background.join()
-    && a.pictures.every((picture, i) => picture === b.pictures[i])
-    && a.parts.every((part, i) => {
+  return (
+    a.fast === b.fast &&
+    a.parts.length === b.parts.length &&
+    a.background.join() === b.background.join() &&
+    a.pictures.every((picture, i) => picture === b.pictures[i]) &&
+    a.parts.every((part, i) => {
       const other = b.parts[i]
-      return part.u0 === other.u0 && part.u1 === other.u1 && part.v0 === other.v0 && part.v1 === other.v1
-        && part.x0 === other.x0 && part.x1 === other.x1 && part.y0 === other.y0 && part.y1 === other.y1
+      return (
+        part.u0 === other.u0 &&
+        part.u1 === other.u1 &&
+        part.v0 === other.v0 &&
+        part.v1 === other.v1 &&
+        part.x0 === other.x0 &&
+        part.x1 === other.x1 &&
+        part.y0 === other.y0 &&
+        part.y1 === other.y1
+      )
     })
+  )
 }

@@ -5,7 +5,6 @@
 // 3.2 KB, and all that draws by WebGL here 14.9 KB. None of them makes lost objects again when they are next needed, which
 // is what a report left open overnight needs.
 
-
 /** Where something is drawn: a texture, or the canvas, which has no framebuffer of its own. */
 export interface Target {
   framebuffer: WebGLFramebuffer | null

@@ -115,7 +115,17 @@ export class GlStage extends TileStage<Texture> {
     const { gl } = this.context
     gl.activeTexture(gl.TEXTURE0)
     gl.bindTexture(gl.TEXTURE_2D, texture)
-    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(pixels.words.buffer))
+    gl.texSubImage2D(
+      gl.TEXTURE_2D,
+      0,
+      0,
+      0,
+      width,
+      height,
+      gl.RGBA,
+      gl.UNSIGNED_BYTE,
+      new Uint8Array(pixels.words.buffer),
+    )
     this.spare = pixels.words
     picture.pixels = null
   }

@@ -16,7 +16,14 @@ export interface Raster {
 const EDGE = 0.34
 
 /** Fills quads [from, from + count) so that xScale × source.ySpan units are the whole raster. rgba: 4 bytes per key. */
-export function fillQuads(out: Raster, rgba: Uint8Array, source: QuadSource, from: number, count: number, xScale: number): void {
+export function fillQuads(
+  out: Raster,
+  rgba: Uint8Array,
+  source: QuadSource,
+  from: number,
+  count: number,
+  xScale: number,
+): void {
   const { words, width, height, bottomUp } = out
   const { rects } = source
   const perX = width / xScale

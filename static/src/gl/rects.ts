@@ -136,7 +136,15 @@ export class RectPainter {
     this.run(this.uncovering, target, list, 0, list.count, width, height)
   }
 
-  private run(program: Program, target: Target, list: RectList, first: number, to: number, width: number, height: number): void {
+  private run(
+    program: Program,
+    target: Target,
+    list: RectList,
+    first: number,
+    to: number,
+    width: number,
+    height: number,
+  ): void {
     if (to <= first) return
     const { gl } = this.context
     this.context.bind(target)
@@ -154,7 +162,13 @@ export class RectPainter {
     gl.bindVertexArray(null)
   }
 
-  private fillVertices({ coordinates, colours }: RectList, from: number, count: number, ratioX: number, ratioY: number): void {
+  private fillVertices(
+    { coordinates, colours }: RectList,
+    from: number,
+    count: number,
+    ratioX: number,
+    ratioY: number,
+  ): void {
     const { floats, words } = this
     let out = 0
     for (let rect = from; rect < from + count; rect++) {

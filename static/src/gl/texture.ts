@@ -15,7 +15,12 @@ export interface Texture extends Surface {
 }
 
 /** A texture whose framebuffer is bound, with nothing in it yet; null when the context is lost. */
-export function makeTexture({ gl, generation }: GlContext, width: number, height: number, paletteVersion: number): Texture | null {
+export function makeTexture(
+  { gl, generation }: GlContext,
+  width: number,
+  height: number,
+  paletteVersion: number,
+): Texture | null {
   const texture = gl.createTexture()
   const framebuffer = gl.createFramebuffer()
   if (!texture || !framebuffer) return null

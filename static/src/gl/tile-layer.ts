@@ -94,7 +94,12 @@ export class TileLayer {
    */
   draw(provider: TileProvider, window: Rect, place: Rect, sharpness = 1): LayerFrame {
     const { grid } = provider
-    const [level, yLevel] = chooseLevels(grid, window, (place.x1 - place.x0) * sharpness, (place.y1 - place.y0) * sharpness)
+    const [level, yLevel] = chooseLevels(
+      grid,
+      window,
+      (place.x1 - place.x0) * sharpness,
+      (place.y1 - place.y0) * sharpness,
+    )
     const wanted = wantedTiles(grid, window, level, yLevel)
     // The coarsest tile is what every other falls back to: it comes first and stays.
     const root: Address = { level: 0, tile: 0, yLevel: 0, yTile: 0 }
@@ -103,7 +108,8 @@ export class TileLayer {
     const ids = order.map((address) => provider.id(address))
     for (const stage of this.stages) for (const id of ids) stage.touch(id)
     // Where the coarsest has a picture, be it an old one, it may wait until the wanted ones are there.
-    const canWait = this.stage.picture(rootId) !== null && wanted.some((address) => !this.stage.has(provider.id(address)))
+    const canWait =
+      this.stage.picture(rootId) !== null && wanted.some((address) => !this.stage.has(provider.id(address)))
     this.request(provider, canWait ? wanted : order, [root, ...wantedTiles(grid, window, level, yLevel, 1)])
     const moving = this.moves(window)
     this.ids = ids
@@ -128,9 +134,11 @@ export class TileLayer {
       triangles: sources.reduce((sum, source) => sum + 2 * (source?.quads ?? 0), 0),
       // A picture in the colours of before still counts as missing: a theme is not shown until all of it is.
       pending: wanted.filter((address) => this.isPending(provider.id(address))).length,
-      levelAt: (x) => shown.reduce(
-        (best, { address, region }) => (x >= region.x0 && x < region.x1 ? Math.max(best, address.level) : best), -1,
-      ),
+      levelAt: (x) =>
+        shown.reduce(
+          (best, { address, region }) => (x >= region.x0 && x < region.x1 ? Math.max(best, address.level) : best),
+          -1,
+        ),
     }
   }
 
@@ -163,7 +171,10 @@ export class TileLayer {
 
   /** Nothing would have to stand in for what is missing, so that a change of stages is not seen. */
   private isComplete(stage: TileStage, ids: readonly string[]): boolean {
-    return stage.isReady() && ids.every((id) => this.failed.has(id) || (stage.has(id) && stage.picture(id) !== null && !stage.needsPaint(id)))
+    return (
+      stage.isReady() &&
+      ids.every((id) => this.failed.has(id) || (stage.has(id) && stage.picture(id) !== null && !stage.needsPaint(id)))
+    )
   }
 
   private takeOver(next: TileStage): void {
@@ -212,7 +223,13 @@ export class TileLayer {
       for (const stage of this.stages) stage.touch(id)
       this.load(provider, address)
     }
-    if (this.stage.paint(near.map((address) => provider.id(address)), this.stage.quadsPerFrame.moving)) this.requestFrame()
+    if (
+      this.stage.paint(
+        near.map((address) => provider.id(address)),
+        this.stage.quadsPerFrame.moving,
+      )
+    )
+      this.requestFrame()
   }
 
   private load(provider: TileProvider, address: Address): void {
@@ -227,7 +244,8 @@ export class TileLayer {
         if (source.version !== this.stage.keysVersion) return this.requestFrame() // asks again
         const rows = provider.grid.rows
         const width = Math.max(1, source.columns)
-        for (const stage of this.stages) stage.add(id, source, width, rows, (source.xSpan * width) / provider.grid.columns)
+        for (const stage of this.stages)
+          stage.add(id, source, width, rows, (source.xSpan * width) / provider.grid.columns)
         this.requestFrame(!this.showsAny)
       },
       (error: unknown) => {
@@ -257,16 +275,18 @@ export class TileLayer {
     if (x1 <= x0 || y1 <= y0) return []
     const xScale = (place.x1 - place.x0) / (window.x1 - window.x0)
     const yScale = (place.y1 - place.y0) / (window.y1 - window.y0)
-    return [{
-      id,
-      u0: (x0 - tile.x0) / columnWidth,
-      u1: (x1 - tile.x0) / columnWidth,
-      v0: (y0 - tile.y0) / rowHeight,
-      v1: (y1 - tile.y0) / rowHeight,
-      x0: place.x0 + (x0 - window.x0) * xScale,
-      x1: place.x0 + (x1 - window.x0) * xScale,
-      y0: place.y0 + (y0 - window.y0) * yScale,
-      y1: place.y0 + (y1 - window.y0) * yScale,
-    }]
+    return [
+      {
+        id,
+        u0: (x0 - tile.x0) / columnWidth,
+        u1: (x1 - tile.x0) / columnWidth,
+        v0: (y0 - tile.y0) / rowHeight,
+        v1: (y1 - tile.y0) / rowHeight,
+        x0: place.x0 + (x0 - window.x0) * xScale,
+        x1: place.x0 + (x1 - window.x0) * xScale,
+        y0: place.y0 + (y0 - window.y0) * yScale,
+        y1: place.y0 + (y1 - window.y0) * yScale,
+      },
+    ]
   }
 }

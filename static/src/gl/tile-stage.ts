@@ -94,7 +94,17 @@ export abstract class TileStage<S extends Surface = Surface> {
     const before = this.tiles.get(id)
     this.release(before?.back ?? null)
     const front = before?.front ?? null
-    this.tiles.set(id, { source, width, height, xScale, front, isOld: front !== null, back: null, painted: 0, lastUsed: ++this.clock })
+    this.tiles.set(id, {
+      source,
+      width,
+      height,
+      xScale,
+      front,
+      isOld: front !== null,
+      back: null,
+      painted: 0,
+      lastUsed: ++this.clock,
+    })
   }
 
   /** Takes the tiles of another stage over, to be painted here too. */

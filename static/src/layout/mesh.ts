@@ -127,7 +127,16 @@ export class Mesher implements SpanSink, Band {
   }
 
   /** y is kept within one tile height of the tile, so that float32 stays sharp where it is seen. */
-  private quad(from: number, end: number, low: number, high: number, rep: number, stack: number, members: number, bytes: number): void {
+  private quad(
+    from: number,
+    end: number,
+    low: number,
+    high: number,
+    rep: number,
+    stack: number,
+    members: number,
+    bytes: number,
+  ): void {
     const q = this.quads
     if (q === this.maxQuads) {
       this.full = true

@@ -28,7 +28,13 @@ export interface Band {
  * is its greatest and that in its last column its least. What lies below throughout is told as `under` before the first
  * span; what is younger than something else in a column lies above it there, so this disturbs only what is below too.
  */
-export function layOut(lives: Lifetimes, visible: Visible, tolerance: number, sink: SpanSink, band: Band | null): number {
+export function layOut(
+  lives: Lifetimes,
+  visible: Visible,
+  tolerance: number,
+  sink: SpanSink,
+  band: Band | null,
+): number {
   const { size } = lives
   const stack = lives.bandKeys?.keys ?? lives.stack
   const { count, id, c0, c1, birth } = visible

@@ -23,7 +23,9 @@ export function eventTicks(x0: number, x1: number, target: number): Tick[] {
 }
 
 /** Steps above one second that a clock would have, in µs. */
-const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((s) => s * 1e6)
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map(
+  (s) => s * 1e6,
+)
 
 /** Time marks; values are µs since the first event. */
 export function timeTicks(x0: number, x1: number, target: number): Tick[] {

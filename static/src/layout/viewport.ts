@@ -36,7 +36,13 @@ export function pan(view: ViewWindow, dxViewSpace: number, dyViewSpace: number):
 }
 
 /** Zoom about a point that stays where it is; factors below 1 go nearer. */
-export function zoomAt(view: ViewWindow, xViewSpace: number, yViewSpace: number, xFactor: number, yFactor: number): ViewWindow {
+export function zoomAt(
+  view: ViewWindow,
+  xViewSpace: number,
+  yViewSpace: number,
+  xFactor: number,
+  yFactor: number,
+): ViewWindow {
   return {
     x0: xViewSpace + (view.x0 - xViewSpace) * xFactor,
     x1: xViewSpace + (view.x1 - xViewSpace) * xFactor,
@@ -46,9 +52,17 @@ export function zoomAt(view: ViewWindow, xViewSpace: number, yViewSpace: number,
 }
 
 /** Zoom within limits. Factors are cut before zooming, so that the point under the cursor stays put at the closest zoom too. */
-export function zoomWithin(view: ViewWindow, limits: Limits, xViewSpace: number, yViewSpace: number, xFactor: number, yFactor: number): ViewWindow {
+export function zoomWithin(
+  view: ViewWindow,
+  limits: Limits,
+  xViewSpace: number,
+  yViewSpace: number,
+  xFactor: number,
+  yFactor: number,
+): ViewWindow {
   const { bounds } = limits
-  const factor = (wanted: number, span: number, min: number, max: number) => Math.min(max / span, Math.max(Math.min(min, max) / span, wanted))
+  const factor = (wanted: number, span: number, min: number, max: number) =>
+    Math.min(max / span, Math.max(Math.min(min, max) / span, wanted))
   return clamp(
     zoomAt(
       view,

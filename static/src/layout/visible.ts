@@ -29,7 +29,13 @@ export interface Visible {
 
 /** Those that live in one column at least. `samples` never descend. One pass over the ids born by the last of them. */
 export function visibleIn(lives: Lifetimes, samples: Int32Array): Visible {
-  const out: Visible = { count: 0, id: new Int32Array(0), c0: new Uint16Array(0), c1: new Uint16Array(0), birth: new Float64Array(0) }
+  const out: Visible = {
+    count: 0,
+    id: new Int32Array(0),
+    c0: new Uint16Array(0),
+    c1: new Uint16Array(0),
+    birth: new Float64Array(0),
+  }
   const columns = samples.length
   if (columns === 0) return out
   const { start, end, size, allocated } = lives

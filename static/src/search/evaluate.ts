@@ -10,8 +10,11 @@ const NO_TIMES = 'this snapshot was recorded without times'
 const NO_OOM = 'no allocation failed for want of memory'
 /** What a size limit left out, by the name of its column. */
 const LEFT_OUT: Record<string, string> = {
-  addr_lo: 'this report was made without addresses', stream: 'this report was made without streams', pool: 'this report was made without pools',
-  metadata: 'this report was made without compile contexts and user metadata', times: 'this report was made without times',
+  addr_lo: 'this report was made without addresses',
+  stream: 'this report was made without streams',
+  pool: 'this report was made without pools',
+  metadata: 'this report was made without compile contexts and user metadata',
+  times: 'this report was made without times',
 }
 
 export interface Found {
@@ -53,10 +56,14 @@ class Finder {
 
   private term({ field, test }: Term): Uint8Array {
     switch (test.kind) {
-      case 'text': return this.text(field, test)
-      case 'choice': return this.choice(field, test)
-      case 'wide': return field === 'addr' ? this.addresses(test) : this.streams(test)
-      case 'range': return this.range(field, test)
+      case 'text':
+        return this.text(field, test)
+      case 'choice':
+        return this.choice(field, test)
+      case 'wide':
+        return field === 'addr' ? this.addresses(test) : this.streams(test)
+      case 'range':
+        return this.range(field, test)
     }
   }
 
@@ -87,10 +94,17 @@ class Finder {
 
   private choice(field: Term['field'], { names }: Choice): Uint8Array {
     const { info, data } = this
-    if (field === 'category') return lookUp(info.categories.map((name) => Number(names.includes(name))), data.category)
+    if (field === 'category')
+      return lookUp(
+        info.categories.map((name) => Number(names.includes(name))),
+        data.category,
+      )
     if (field === 'pool') {
       if (this.isLeftOut('pool')) return this.nothing()
-      return lookUp(info.pools.map((pool) => Number(isPool(pool, names[0]))), data.pool)
+      return lookUp(
+        info.pools.map((pool) => Number(isPool(pool, names[0]))),
+        data.pool,
+      )
     }
     if (field === 'device') return this.nothing().fill(Number(info.kind.toLowerCase() === names[0]))
     if (field === 'origin') {
@@ -123,15 +137,24 @@ class Finder {
     const low = test.low ?? -Infinity
     const high = test.high ?? Infinity
     switch (field) {
-      case 'size': return between(data.size, low, high)
-      case 'stack': return between(data.stack, low, high)
-      case 'event': return this.events(low, high)
-      case 'time': return this.times((us, id) => us[data.start[id] - 1], low, high, true)
-      case 'lifetime': return this.lifetimes(test, low, high)
-      case 'line': return this.ofStacks(StackTexts.of(this.stacks).onLine(low, high))
-      case 'step': return this.steps(test)
-      case 'device': return this.nothing().fill(Number(inRange(info.device, test)))
-      default: return this.where((id) => data.start[id] <= high + 1 && data.end[id] > Math.max(low, -1) + 1)
+      case 'size':
+        return between(data.size, low, high)
+      case 'stack':
+        return between(data.stack, low, high)
+      case 'event':
+        return this.events(low, high)
+      case 'time':
+        return this.times((us, id) => us[data.start[id] - 1], low, high, true)
+      case 'lifetime':
+        return this.lifetimes(test, low, high)
+      case 'line':
+        return this.ofStacks(StackTexts.of(this.stacks).onLine(low, high))
+      case 'step':
+        return this.steps(test)
+      case 'device':
+        return this.nothing().fill(Number(inRange(info.device, test)))
+      default:
+        return this.where((id) => data.start[id] <= high + 1 && data.end[id] > Math.max(low, -1) + 1)
     }
   }
 
@@ -167,13 +190,20 @@ class Finder {
   private events(low: number, high: number): Uint8Array {
     const { start, end, freeRequestedEvent, P } = this.data
     if (low !== high || low < 0) return this.where((id) => start[id] - 1 >= low && start[id] - 1 <= high)
-    return this.where((id) => start[id] - 1 === low || freeRequestedEvent[id] === low || (end[id] < P && end[id] - 1 === low))
+    return this.where(
+      (id) => start[id] - 1 === low || freeRequestedEvent[id] === low || (end[id] < P && end[id] - 1 === low),
+    )
   }
 
   private lifetimes({ unit }: Range, low: number, high: number): Uint8Array {
     const { start, end, P, n } = this.data
     if (unit === 'events') return this.where((id) => end[id] - start[id] >= low && end[id] - start[id] <= high)
-    return this.times((us, id) => us[end[id] === P ? n - 1 : end[id] - 1] - us[Math.max(start[id] - 1, 0)], low, high, false)
+    return this.times(
+      (us, id) => us[end[id] === P ? n - 1 : end[id] - 1] - us[Math.max(start[id] - 1, 0)],
+      low,
+      high,
+      false,
+    )
   }
 
   /** What has `of(times, id)` from `low` to `high`; `traced`: of the traced ones only. Nothing without times. */

@@ -3,7 +3,11 @@
 
 /** A query that cannot be read. `position`, `length`: the bad part of it, in UTF-16 units. */
 export class QueryError extends Error {
-  constructor(readonly reason: string, readonly position: number, readonly length: number) {
+  constructor(
+    readonly reason: string,
+    readonly position: number,
+    readonly length: number,
+  ) {
     super(`the query is bad at character ${position + 1}: ${reason}`)
     this.name = 'QueryError'
   }
@@ -11,14 +15,37 @@ export class QueryError extends Error {
 
 /** Field → what its value is. The order is that in messages. */
 export const FIELDS = {
-  size: 'size', addr: 'address', stream: 'stream', pool: 'pool', device: 'device', category: 'category', origin: 'origin',
-  event: 'whole', time: 'time', lifetime: 'lifetime', live: 'moment', file: 'text', func: 'text', line: 'whole',
-  stack: 'whole or text', step: 'whole or text', meta: 'text',
+  size: 'size',
+  addr: 'address',
+  stream: 'stream',
+  pool: 'pool',
+  device: 'device',
+  category: 'category',
+  origin: 'origin',
+  event: 'whole',
+  time: 'time',
+  lifetime: 'lifetime',
+  live: 'moment',
+  file: 'text',
+  func: 'text',
+  line: 'whole',
+  stack: 'whole or text',
+  step: 'whole or text',
+  meta: 'text',
 } as const
 export type Field = keyof typeof FIELDS
 type Kind = (typeof FIELDS)[Field]
 
-export const CATEGORIES = ['unknown', 'parameter', 'gradient', 'optimizer state', 'activation', 'temporary', 'input', 'communication'] as const
+export const CATEGORIES = [
+  'unknown',
+  'parameter',
+  'gradient',
+  'optimizer state',
+  'activation',
+  'temporary',
+  'input',
+  'communication',
+] as const
 export const ORIGINS = ['traced', 'freed', 'ghost'] as const
 export const PREEXISTING = 'preexisting'
 export const MOMENTS = ['start', 'peak', 'end', 'oom'] as const
@@ -63,11 +90,21 @@ const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
 const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
 const PLACE = /^([^]+):([0-9]{1,9})$/
 const POOL = /^\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?$/
-const SIZE_UNITS: Record<string, number> = { '': 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12, ki: 1024, mi: 1024 ** 2, gi: 1024 ** 3, ti: 1024 ** 4 }
-const US: Record<string, number> = { '': 1, ns: 1e-3, us: 1, 'µs': 1, 'μs': 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
+const SIZE_UNITS: Record<string, number> = {
+  '': 1,
+  k: 1e3,
+  m: 1e6,
+  g: 1e9,
+  t: 1e12,
+  ki: 1024,
+  mi: 1024 ** 2,
+  gi: 1024 ** 3,
+  ti: 1024 ** 4,
+}
+const US: Record<string, number> = { '': 1, ns: 1e-3, us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
 
 export function isField(name: string): name is Field {
-  return Object.prototype.hasOwnProperty.call(FIELDS, name)
+  return  Object.hasOwn(FIELDS, name)
 }
 
 /** Text as it is compared: lower case, and with one kind of slash. */
@@ -77,7 +114,9 @@ export function fold(text: string): string {
 
 /** The test of a bare word. `*` stands for anything and `file.py:12` for a place unless the word is quoted. */
 export function looksFor(words: string, isQuoted: boolean): Text {
-  return isQuoted ? { kind: 'text', parts: [fold(words)], place: null } : { kind: 'text', parts: partsOf(words), place: placeOf(words) }
+  return isQuoted
+    ? { kind: 'text', parts: [fold(words)], place: null }
+    : { kind: 'text', parts: partsOf(words), place: placeOf(words) }
 }
 
 /** What a value tests. `at`: where it begins in the query. Throws QueryError. */
@@ -87,15 +126,22 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
   const bad = badValue(value, at)
   if (kind === 'text' || (kind === 'whole or text' && isEqual && !isWholeRange(value))) {
     if (!isEqual) throw bad(`${field} is text and takes : only`)
-    return { kind: 'text', parts: isQuoted ? [fold(value)] : partsOf(value), place: field === 'file' ? placeOf(value) : null }
+    return {
+      kind: 'text',
+      parts: isQuoted ? [fold(value)] : partsOf(value),
+      place: field === 'file' ? placeOf(value) : null,
+    }
   }
   if (kind === 'category' || kind === 'origin' || kind === 'pool') {
     if (!isEqual) throw bad(`${field} is a name and takes : only`)
     return { kind: 'choice', names: namesOf(kind, value, bad) }
   }
-  if (kind === 'moment' && isEqual && includes(MOMENTS, value.toLowerCase())) return { kind: 'choice', names: [value.toLowerCase()] }
+  if (kind === 'moment' && isEqual && includes(MOMENTS, value.toLowerCase()))
+    return { kind: 'choice', names: [value.toLowerCase()] }
   if (kind === 'device' && isEqual && /^[A-Za-z]+$/.test(value)) return { kind: 'choice', names: [value.toLowerCase()] }
-  return kind === 'address' || kind === 'stream' ? wideRange(field, kind, op, value, bad) : range(field, kind, op, value, bad)
+  return kind === 'address' || kind === 'stream'
+    ? wideRange(field, kind, op, value, bad)
+    : range(field, kind, op, value, bad)
 }
 
 /** Whether text can only be meant as a number with or without a unit. */
@@ -110,7 +156,9 @@ function badValue(value: string, at: number): Bad {
 }
 
 function partsOf(words: string): string[] {
-  return fold(words).split('*').filter((part) => part !== '')
+  return fold(words)
+    .split('*')
+    .filter((part) => part !== '')
 }
 
 function placeOf(words: string): Text['place'] {
@@ -141,7 +189,8 @@ function namesOf(kind: 'category' | 'origin' | 'pool', value: string, bad: Bad):
   }
   if (kind === 'origin') {
     if (wanted === PREEXISTING) return ['freed', 'ghost']
-    if (!includes(ORIGINS, wanted)) throw bad(`there is no origin "${value}"; origins are ${[...ORIGINS, PREEXISTING].join(', ')}`)
+    if (!includes(ORIGINS, wanted))
+      throw bad(`there is no origin "${value}"; origins are ${[...ORIGINS, PREEXISTING].join(', ')}`)
     return [wanted]
   }
   if (includes(POOLS, wanted)) return [wanted]
@@ -210,7 +259,13 @@ function wideNumber(field: Field, kind: 'address' | 'stream', text: string, begi
   return number
 }
 
-function numberOf(field: Field, kind: Kind, text: string, begin: number, bad: Bad): { number: number; unit: Range['unit'] } {
+function numberOf(
+  field: Field,
+  kind: Kind,
+  text: string,
+  begin: number,
+  bad: Bad,
+): { number: number; unit: Range['unit'] } {
   if (kind === 'size') {
     const found = SIZE.exec(text)
     const unit = found ? SIZE_UNITS[found[2].toLowerCase().replace(/b$/, '')] : undefined
@@ -228,7 +283,12 @@ function numberOf(field: Field, kind: Kind, text: string, begin: number, bad: Ba
   }
   const found = WHOLE.exec(text)
   if (found) return { number: Number(found[1] + found[2].replace(/[,_]/g, '')), unit: '' }
-  const hint = kind === 'moment' ? `an event or one of ${MOMENTS.join(', ')}` : kind === 'device' ? 'a number or a kind like cuda' : 'a whole number'
+  const hint =
+    kind === 'moment'
+      ? `an event or one of ${MOMENTS.join(', ')}`
+      : kind === 'device'
+        ? 'a number or a kind like cuda'
+        : 'a whole number'
   throw bad(`"${text}" is no ${field}; it is ${hint}`, begin, text.length)
 }
 

@@ -1,7 +1,18 @@
 // The query language: text in, a tree of terms out. The twin of snapreport/search/grammar.py, which has the grammar; both
 // give the same trees and the same errors, and the tests compare them.
 
-import { type Field, FIELDS, fold, isField, isQuantity, looksFor, type Op, QueryError, readValue, type Test } from './fields'
+import {
+  type Field,
+  FIELDS,
+  fold,
+  isField,
+  isQuantity,
+  looksFor,
+  type Op,
+  QueryError,
+  readValue,
+  type Test,
+} from './fields'
 
 /** `field`: '' for bare words. `at`, `length`: where the term stands in the query. */
 export interface Term {
@@ -27,14 +38,18 @@ const FIELD = /([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)/y
 
 /** The tree of a query; an empty one is `all` of nothing. Throws QueryError that says where it is bad. */
 export function parse(query: string): Node {
-  if (query.length > MAX_LENGTH) throw new QueryError(`a query has ${MAX_LENGTH} characters at most`, MAX_LENGTH, query.length - MAX_LENGTH)
+  if (query.length > MAX_LENGTH)
+    throw new QueryError(`a query has ${MAX_LENGTH} characters at most`, MAX_LENGTH, query.length - MAX_LENGTH)
   return new Parser(query).query()
 }
 
 /** Whether a query is about times, which are not read with a large device. False for one that cannot be read. */
 export function asksForTimes(query: string): boolean {
   try {
-    return about(parse(query), ({ field, test }) => field === 'time' || (field === 'lifetime' && test.kind === 'range' && test.unit === 'us'))
+    return about(
+      parse(query),
+      ({ field, test }) => field === 'time' || (field === 'lifetime' && test.kind === 'range' && test.unit === 'us'),
+    )
   } catch {
     return false
   }
@@ -42,9 +57,12 @@ export function asksForTimes(query: string): boolean {
 
 function about(node: Node, is: (term: Term) => boolean): boolean {
   switch (node.kind) {
-    case 'term': return is(node)
-    case 'not': return about(node.inner, is)
-    default: return node.parts.some((part) => about(part, is))
+    case 'term':
+      return is(node)
+    case 'not':
+      return about(node.inner, is)
+    default:
+      return node.parts.some((part) => about(part, is))
   }
 }
 
@@ -102,7 +120,8 @@ class Parser {
     const begin = this.at
     while (text[this.at] === '-') this.at++
     const signs = this.at - begin
-    if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at]))) throw new QueryError('- needs a term right after it', begin, signs)
+    if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at])))
+      throw new QueryError('- needs a term right after it', begin, signs)
     let node: Node
     if (text[this.at] === '(') node = this.group()
     else if (text[this.at] === '"') {
@@ -138,7 +157,11 @@ class Parser {
     if (!isField(name)) {
       if (op !== ':' && !isQuantity(this.text.slice(valueAt, this.wordEnd(valueAt)))) return null
       const known = Object.keys(FIELDS).join(', ')
-      throw new QueryError(`there is no field "${found[1]}" (put a word into quotes); fields are ${known}`, start, found[1].length)
+      throw new QueryError(
+        `there is no field "${found[1]}" (put a word into quotes); fields are ${known}`,
+        start,
+        found[1].length,
+      )
     }
     this.at = valueAt
     const isQuoted = this.text[valueAt] === '"'
@@ -179,7 +202,8 @@ class Parser {
     if ([...fold(words)].every((character) => BLANKS.includes(character))) {
       throw new QueryError('there is nothing in these quotes', opened, this.at - opened)
     }
-    if (!this.atEnd() && !BLANKS.includes(text[this.at])) throw new QueryError('a blank is missing after the quote', this.at, 1)
+    if (!this.atEnd() && !BLANKS.includes(text[this.at]))
+      throw new QueryError('a blank is missing after the quote', this.at, 1)
     return words
   }
 
@@ -193,7 +217,8 @@ class Parser {
   private operator(): string {
     for (const name of ['OR', 'AND']) {
       const end = this.at + name.length
-      if (this.text.startsWith(name, this.at) && (end === this.text.length || `${BLANKS}()`.includes(this.text[end]))) return name
+      if (this.text.startsWith(name, this.at) && (end === this.text.length || `${BLANKS}()`.includes(this.text[end])))
+        return name
     }
     return ''
   }

@@ -30,7 +30,11 @@ export function evaluateQuery(data: DeviceData, stacks: Stacks, info: DeviceInfo
 }
 
 /** How many of the matches are live at a position, and their bytes. */
-export function liveMatches({ start, end, size }: DeviceData, mask: Uint8Array, position: number): { count: number; bytes: number } {
+export function liveMatches(
+  { start, end, size }: DeviceData,
+  mask: Uint8Array,
+  position: number,
+): { count: number; bytes: number } {
   let count = 0
   let bytes = 0
   for (let id = 0; id < mask.length; id++) {
@@ -46,7 +50,8 @@ export function liveMatches({ start, end, size }: DeviceData, mask: Uint8Array, 
  * the last comes the first, and so it does for what is no match. -1 where nothing matches. One pass: nothing is sorted.
  */
 export function nextBySize({ size }: DeviceData, { mask }: Matches, after: number | null, by: 1 | -1): number {
-  const isAfter = (id: number, other: number): boolean => (size[id] === size[other] ? (id - other) * by > 0 : (size[other] - size[id]) * by > 0)
+  const isAfter = (id: number, other: number): boolean =>
+    size[id] === size[other] ? (id - other) * by > 0 : (size[other] - size[id]) * by > 0
   const from = after !== null && mask[after] ? after : -1
   let first = -1
   let next = -1

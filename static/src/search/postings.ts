@@ -60,7 +60,17 @@ export class FramePostings {
 
   /** 1 for each stack that has one of the frames. Touches their entries alone, or where that is less the trie once. */
   having(frames: readonly number[]): Uint8Array {
-    const { stacks, first, through, weight, trie: { leaf, frameOf, postings: { begins, nodes } } } = this
+    const {
+      stacks,
+      first,
+      through,
+      weight,
+      trie: {
+        leaf,
+        frameOf,
+        postings: { begins, nodes },
+      },
+    } = this
     let cost = 0
     for (const frame of frames) cost += weight[frame]
     if (cost > frameOf.length + leaf.length) return this.passed(frames)
@@ -76,11 +86,17 @@ export class FramePostings {
 
   /** The same by handing marks down the whole trie. */
   private passed(frames: readonly number[]): Uint8Array {
-    const { frameOf, caller, leaf, frames: { line } } = this.trie
+    const {
+      frameOf,
+      caller,
+      leaf,
+      frames: { line },
+    } = this.trie
     const hit = new Uint8Array(line.length)
     for (const frame of frames) hit[frame] = 1
     const marked = new Uint8Array(frameOf.length)
-    for (let node = 0; node < marked.length; node++) marked[node] = hit[frameOf[node]] | (caller[node] < 0 ? 0 : marked[caller[node]])
+    for (let node = 0; node < marked.length; node++)
+      marked[node] = hit[frameOf[node]] | (caller[node] < 0 ? 0 : marked[caller[node]])
     const found = new Uint8Array(leaf.length)
     for (let s = 0; s < found.length; s++) if (leaf[s] >= 0) found[s] = marked[leaf[s]]
     return found

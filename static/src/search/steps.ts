@@ -31,7 +31,8 @@ export function positionsWithin(info: DeviceInfo, test: Range | Text): Within {
   }
   const steps = stepRanges(info)
   if (steps) {
-    const hit = test.kind === 'text' ? textsHaving(steps.names, test.parts) : steps.numbers.map((number) => inRange(number, test))
+    const hit =
+      test.kind === 'text' ? textsHaving(steps.names, test.parts) : steps.numbers.map((number) => inRange(number, test))
     add(steps.first, steps.last, (i) => hit[i])
   }
   if (test.kind === 'text' && info.spans) {

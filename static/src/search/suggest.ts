@@ -25,12 +25,23 @@ export interface Source {
 
 /** Each field in a few words, with an example of its value. */
 export const FIELD_HELP: Record<Field, string> = {
-  size: 'bytes requested: >1MiB, 1KiB..2GiB', addr: 'holds this address: 0x7f12…', stream: 'number of its stream',
-  pool: 'memory pool: 0,1, default, private', device: 'number or kind: 0, cuda, host', category: 'what it is for',
-  origin: 'traced, freed, ghost, preexisting', event: 'allocated in: 100..200; one event: what it is about',
-  time: 'allocated at, since the first event: 1s..2s', lifetime: 'events lived: >1000; or time: >5ms',
-  live: 'alive at: peak, end, oom, start, an event', file: 'file of a frame; file.py:12 for a line', func: 'function of a frame',
-  line: 'line of a frame', stack: 'number of its stack; or a word of it', step: 'in this step: 3, 10..20; or in what is so annotated', meta: 'compile context, user metadata',
+  size: 'bytes requested: >1MiB, 1KiB..2GiB',
+  addr: 'holds this address: 0x7f12…',
+  stream: 'number of its stream',
+  pool: 'memory pool: 0,1, default, private',
+  device: 'number or kind: 0, cuda, host',
+  category: 'what it is for',
+  origin: 'traced, freed, ghost, preexisting',
+  event: 'allocated in: 100..200; one event: what it is about',
+  time: 'allocated at, since the first event: 1s..2s',
+  lifetime: 'events lived: >1000; or time: >5ms',
+  live: 'alive at: peak, end, oom, start, an event',
+  file: 'file of a frame; file.py:12 for a line',
+  func: 'function of a frame',
+  line: 'line of a frame',
+  stack: 'number of its stack; or a word of it',
+  step: 'in this step: 3, 10..20; or in what is so annotated',
+  meta: 'compile context, user metadata',
 }
 
 const SHOWN = 8
@@ -44,14 +55,19 @@ export function suggest(query: string, caret: number, source: Source | null): Su
   if (found && isField(found[1].toLowerCase())) {
     const field = found[1].toLowerCase() as Field
     const values = source ? valuesOf(field, fold(found[2]), source) : []
-    return values.slice(0, SHOWN).map(([value, detail]) => put(`${field}:${value}`, detail, `${field}:${quoted(value)} `))
+    return values
+      .slice(0, SHOWN)
+      .map(([value, detail]) => put(`${field}:${value}`, detail, `${field}:${quoted(value)} `))
   }
   if (word.startsWith('"')) return []
   const fields = (Object.keys(FIELDS) as Field[]).filter((name) => name.startsWith(word.toLowerCase()))
   const out = fields.map((name) => put(`${name}:`, FIELD_HELP[name], `${name}:`))
   if (word.length < 2 || !source) return out
   const names = (['category', 'func', 'file'] as const).flatMap((field) =>
-    valuesOf(field, fold(word), source).slice(0, field === 'func' ? 5 : 3).map(([value, detail]) => put(`${field}:${value}`, detail, `${field}:${quoted(value)} `)))
+    valuesOf(field, fold(word), source)
+      .slice(0, field === 'func' ? 5 : 3)
+      .map(([value, detail]) => put(`${field}:${value}`, detail, `${field}:${quoted(value)} `)),
+  )
   return [...out, ...names].slice(0, SHOWN)
 }
 
@@ -61,11 +77,16 @@ export function wordAt(query: string, caret: number): { from: number; to: number
   let inQuotes = false
   for (let at = 0; at < caret; at++) {
     if (query[at] === '"') inQuotes = !inQuotes
-    else if (!inQuotes && (BLANKS.includes(query[at]) || (query[at] === '(' && /^-*$/.test(query.slice(from, at))))) from = at + 1
+    else if (!inQuotes && (BLANKS.includes(query[at]) || (query[at] === '(' && /^-*$/.test(query.slice(from, at)))))
+      from = at + 1
   }
   while (from < caret && query[from] === '-') from++
   let to = caret
-  while (to < query.length && (inQuotes ? query[to - 1] !== '"' || to === caret : !BLANKS.includes(query[to]) && query[to] !== ')')) to++
+  while (
+    to < query.length &&
+    (inQuotes ? query[to - 1] !== '"' || to === caret : !BLANKS.includes(query[to]) && query[to] !== ')')
+  )
+    to++
   if (query[to] === ' ') to++
   return { from, to }
 }
@@ -73,18 +94,29 @@ export function wordAt(query: string, caret: number): { from: number; to: number
 /** Values of a field that hold what was typed, with a word on each. */
 function valuesOf(field: Field, typed: string, source: Source): [value: string, detail: string][] {
   const { info } = source
-  const holding = (values: readonly string[]): [string, string][] => values.filter((value) => value.includes(typed)).map((value) => [value, ''])
+  const holding = (values: readonly string[]): [string, string][] =>
+    values.filter((value) => value.includes(typed)).map((value) => [value, ''])
   switch (field) {
-    case 'category': return ranked(atPeak(source).categories, typed)
-    case 'func': return withOthers(ranked(atPeak(source).functions, typed), 'func', typed, source)
-    case 'file': return withOthers(ranked(atPeak(source).files, typed), 'file', typed, source)
-    case 'origin': return holding([...ORIGINS, PREEXISTING])
-    case 'live': return holding(MOMENTS)
-    case 'pool': return holding([...POOLS, ...info.pools.filter((pool) => pool !== '').map((pool) => pool.replace(/[() ]/g, ''))])
-    case 'device': return holding([String(info.device), info.kind])
-    case 'stream': return holding(info.streams.filter((stream) => stream !== ''))
-    case 'step': return stepValues(info, typed)
-    default: return []
+    case 'category':
+      return ranked(atPeak(source).categories, typed)
+    case 'func':
+      return withOthers(ranked(atPeak(source).functions, typed), 'func', typed, source)
+    case 'file':
+      return withOthers(ranked(atPeak(source).files, typed), 'file', typed, source)
+    case 'origin':
+      return holding([...ORIGINS, PREEXISTING])
+    case 'live':
+      return holding(MOMENTS)
+    case 'pool':
+      return holding([...POOLS, ...info.pools.filter((pool) => pool !== '').map((pool) => pool.replace(/[() ]/g, ''))])
+    case 'device':
+      return holding([String(info.device), info.kind])
+    case 'stream':
+      return holding(info.streams.filter((stream) => stream !== ''))
+    case 'step':
+      return stepValues(info, typed)
+    default:
+      return []
   }
 }
 
@@ -94,7 +126,8 @@ function stepValues(info: DeviceInfo, typed: string): [string, string][] {
   const names = new Map<string, string>()
   steps?.numbers.forEach((number, i) => names.set(String(number), steps.names[i]))
   const own = new Set(steps?.names)
-  for (const name of info.spans?.names ?? []) if (!own.has(name) && name.trim() !== '' && !/^[\d.,_-]+$/.test(name)) names.set(name, 'annotated')
+  for (const name of info.spans?.names ?? [])
+    if (!own.has(name) && name.trim() !== '' && !/^[\d.,_-]+$/.test(name)) names.set(name, 'annotated')
   return [...names].filter(([value]) => fold(value).includes(typed))
 }
 
@@ -139,7 +172,8 @@ function heldAtPeak(data: DeviceData, stacks: Stacks, info: DeviceInfo): AtPeak 
     for (const name of functions) add(made.functions, frames.names[name], bytes)
     for (const path of paths) add(made.files, path, bytes)
   }
-  for (const key of ['functions', 'files'] as const) made[key] = new Map([...made[key]].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)))
+  for (const key of ['functions', 'files'] as const)
+    made[key] = new Map([...made[key]].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)))
   made.categories = new Map([...made.categories].sort((a, b) => b[1] - a[1]))
   return made
 }
@@ -151,14 +185,20 @@ function add(held: Held, name: string, bytes: number): void {
 function ranked(held: Held, typed: string): [string, string][] {
   const out: [string, string][] = []
   for (const [name, bytes] of held) {
-    if (name !== '' && fold(name).includes(typed)) out.push([name, bytes > 0 ? `${formatBytes(bytes)} at the peak` : 'not at the peak'])
+    if (name !== '' && fold(name).includes(typed))
+      out.push([name, bytes > 0 ? `${formatBytes(bytes)} at the peak` : 'not at the peak'])
     if (out.length === SHOWN) break
   }
   return out
 }
 
 /** Where the peak has nothing like it, what other moments have. */
-function withOthers(found: [string, string][], field: 'file' | 'func', typed: string, { stacks }: Source): [string, string][] {
+function withOthers(
+  found: [string, string][],
+  field: 'file' | 'func',
+  typed: string,
+  { stacks }: Source,
+): [string, string][] {
   if (found.length > 0 || typed.length < 2) return found
   const known = new Set<string>()
   for (const text of StackTexts.of(stacks).distinct(field, typed)) {

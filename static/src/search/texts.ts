@@ -69,7 +69,10 @@ export class StackTexts {
   distinct(what: 'file' | 'func', text: string): string[] {
     const { filenames, names } = this.trie.frames
     const texts = what === 'file' ? filenames : names
-    return (what === 'file' ? this.files : this.names).matching([text]).sort((a, b) => a - b).map((i) => texts[i])
+    return (what === 'file' ? this.files : this.names)
+      .matching([text])
+      .sort((a, b) => a - b)
+      .map((i) => texts[i])
   }
 
   private kept(key: string, frames: () => number[]): Uint8Array {

@@ -31,10 +31,35 @@ export interface Track {
 export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
   const tracks: Track[] = []
   const steps = stepRanges(info)
-  if (steps) tracks.push(plain('step', 'Steps', steps.names, Int32Array.from(steps.names, (_, i) => i), steps.first, steps.last))
-  tracks.push(...annotationTracks(info, steps?.source === 'annotation' ? new Set(steps.names.map((name, i) => `${steps.first[i]} ${name}`)) : null))
-  if (info.contexts.some(Boolean)) tracks.push(data ? runs('context', 'Compile contexts', info.contexts, data.context, data.start) : nothing('context', 'Compile contexts'))
-  if (info.metadata.some(Boolean)) tracks.push(data ? runs('metadata', 'User metadata', info.metadata, data.metadata, data.start) : nothing('metadata', 'User metadata'))
+  if (steps)
+    tracks.push(
+      plain(
+        'step',
+        'Steps',
+        steps.names,
+        Int32Array.from(steps.names, (_, i) => i),
+        steps.first,
+        steps.last,
+      ),
+    )
+  tracks.push(
+    ...annotationTracks(
+      info,
+      steps?.source === 'annotation' ? new Set(steps.names.map((name, i) => `${steps.first[i]} ${name}`)) : null,
+    ),
+  )
+  if (info.contexts.some(Boolean))
+    tracks.push(
+      data
+        ? runs('context', 'Compile contexts', info.contexts, data.context, data.start)
+        : nothing('context', 'Compile contexts'),
+    )
+  if (info.metadata.some(Boolean))
+    tracks.push(
+      data
+        ? runs('metadata', 'User metadata', info.metadata, data.metadata, data.start)
+        : nothing('metadata', 'User metadata'),
+    )
   return tracks
 }
 
@@ -59,20 +84,31 @@ function annotationTracks(info: DeviceInfo, shown: ReadonlySet<string> | null): 
   return rows.map((row, at) => {
     const of = <T>(array: ArrayLike<T>): T[] => row.map((i) => array[i])
     return {
-      kind: 'annotation' as const, title: at === 0 ? 'Annotations' : `Annotations inside annotations, ${at} deep`,
-      names: raw.names, name: of(raw.name), first: Int32Array.from(of(first)), last: Int32Array.from(of(last)), ragged: raw.ragged ? of(raw.ragged) : null,
-      startUs: startUs && Float64Array.from(of(startUs)), endUs: endUs && Float64Array.from(of(endUs)),
+      kind: 'annotation' as const,
+      title: at === 0 ? 'Annotations' : `Annotations inside annotations, ${at} deep`,
+      names: raw.names,
+      name: of(raw.name),
+      first: Int32Array.from(of(first)),
+      last: Int32Array.from(of(last)),
+      ragged: raw.ragged ? of(raw.ragged) : null,
+      startUs: startUs && Float64Array.from(of(startUs)),
+      endUs: endUs && Float64Array.from(of(endUs)),
     }
   })
 }
 
 /** Rows for some of the spans, outer ones first: the lowest row whose last span is over. By span. */
-function packed(kept: readonly number[], { first, last, startUs, endUs }: Pick<Track, 'first' | 'last' | 'startUs' | 'endUs'>): Int32Array {
+function packed(
+  kept: readonly number[],
+  { first, last, startUs, endUs }: Pick<Track, 'first' | 'last' | 'startUs' | 'endUs'>,
+): Int32Array {
   const depth = new Int32Array(first.length)
   /** Last span of each row. */
   const latest: number[] = []
   const isOver = (before: number, i: number): boolean =>
-    startUs && endUs && !Number.isNaN(endUs[before]) && !Number.isNaN(startUs[i]) ? endUs[before] <= startUs[i] : last[before] < first[i]
+    startUs && endUs && !Number.isNaN(endUs[before]) && !Number.isNaN(startUs[i])
+      ? endUs[before] <= startUs[i]
+      : last[before] < first[i]
   for (const i of kept) {
     let row = 0
     while (row < latest.length && !isOver(latest[row], i)) row++
@@ -83,7 +119,13 @@ function packed(kept: readonly number[], { first, last, startUs, endUs }: Pick<T
 }
 
 /** Stretches of allocations, in the order of their births, that have the same text; those without one end a stretch. */
-export function runs(kind: TrackKind, title: string, names: readonly string[], text: ArrayLike<number>, start: Int32Array): Track {
+export function runs(
+  kind: TrackKind,
+  title: string,
+  names: readonly string[],
+  text: ArrayLike<number>,
+  start: Int32Array,
+): Track {
   const name: number[] = []
   const first: number[] = []
   const last: number[] = []
@@ -102,7 +144,14 @@ export function runs(kind: TrackKind, title: string, names: readonly string[], t
   return plain(kind, title, names, name, Int32Array.from(first), Int32Array.from(last))
 }
 
-function plain(kind: TrackKind, title: string, names: readonly string[], name: ArrayLike<number>, first: Int32Array, last: Int32Array): Track {
+function plain(
+  kind: TrackKind,
+  title: string,
+  names: readonly string[],
+  name: ArrayLike<number>,
+  first: Int32Array,
+  last: Int32Array,
+): Track {
   return { kind, title, names, name, first, last, ragged: null, startUs: null, endUs: null }
 }
 

@@ -38,7 +38,10 @@ export function stepRanges(info: DeviceInfo): Omit<Steps, 'of'> | null {
 }
 
 /** Differences of first events, and counts → first and last events. */
-export function ranges(differences: ArrayLike<number>, events: ArrayLike<number>): { first: Int32Array; last: Int32Array } {
+export function ranges(
+  differences: ArrayLike<number>,
+  events: ArrayLike<number>,
+): { first: Int32Array; last: Int32Array } {
   const first = new Int32Array(events.length)
   const last = new Int32Array(events.length)
   let at = 0

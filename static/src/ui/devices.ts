@@ -12,8 +12,11 @@ export function hasData(info: DeviceInfo): boolean {
 /** The first device with a timeline, else the first with anything, else the first. */
 export function firstDevice(client: DataClient): number {
   const { devices } = client
-  const found = devices.find((info) => info.events > 0 && info.allocations > 0)
-    ?? devices.find((info) => info.allocations > 0) ?? devices.find(hasData) ?? devices[0]
+  const found =
+    devices.find((info) => info.events > 0 && info.allocations > 0) ??
+    devices.find((info) => info.allocations > 0) ??
+    devices.find(hasData) ??
+    devices[0]
   return found?.index ?? 0
 }
 
@@ -34,9 +37,12 @@ export function deviceSummary(info: DeviceInfo): string {
 
 /** Why a timeline is empty or short, in a sentence; null when it needs no explanation. */
 export function explain(info: DeviceInfo): string | null {
-  if (info.events === 0 && info.allocations > 0) return 'Recorded without history: only the final state is known, shown as one position.'
-  if (info.events === 0 && info.stats.segments > 0) return 'Recorded without history, and no block was in use: there is nothing to draw.'
+  if (info.events === 0 && info.allocations > 0)
+    return 'Recorded without history: only the final state is known, shown as one position.'
+  if (info.events === 0 && info.stats.segments > 0)
+    return 'Recorded without history, and no block was in use: there is nothing to draw.'
   if (info.events === 0) return 'Nothing was recorded for this device: no events and no segments.'
-  if (info.allocations === 0) return `None of the ${formatCount(info.events)} events allocates or frees a block: there is nothing to stack.`
+  if (info.allocations === 0)
+    return `None of the ${formatCount(info.events)} events allocates or frees a block: there is nothing to stack.`
   return null
 }

@@ -46,5 +46,12 @@ function csvField(value: string | number | null): string {
 
 /** Words for a file's name: "Run 7: cuda:0" → "run-7-cuda-0". */
 export function fileName(...words: string[]): string {
-  return words.join(' ').toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 80) || 'snapshot'
+  return (
+    words
+      .join(' ')
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}]+/gu, '-')
+      .replace(/^-+|-+$/g, '')
+      .slice(0, 80) || 'snapshot'
+  )
 }

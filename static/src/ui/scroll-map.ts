@@ -54,7 +54,9 @@ export class ScrollMap {
 
   /** The bar has no way left in a direction in which there are rows. */
   get isStuck(): boolean {
-    return (this.bar <= 0 && this.top > 0) || (this.bar >= this.height - this.view - 1 && this.top < this.full - this.view)
+    return (
+      (this.bar <= 0 && this.top > 0) || (this.bar >= this.height - this.view - 1 && this.top < this.full - this.view)
+    )
   }
 
   /** The bar stands where it was put, give or take the browser's rounding. */

@@ -5,14 +5,28 @@ import type { SourceLines } from '../data/source'
 import { h } from './dom'
 import { plural, shortPath } from './format'
 
-export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNoise: () => void, source: SourceLines | null = null): HTMLElement {
+export function stackList(
+  frames: readonly Frame[],
+  showNoise: boolean,
+  onShowNoise: () => void,
+  source: SourceLines | null = null,
+): HTMLElement {
   if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack was recorded.')
   const list = h('ol', { class: 'frames' })
   let hidden = 0
   const flush = (): void => {
     if (hidden === 0) return
-    list.append(h('li', { class: 'noise-gap' },
-      h('button', { type: 'button', class: 'link', onclick: onShowNoise, title: 'Show runtime frames (N)' }, plural(hidden, 'runtime frame'))))
+    list.append(
+      h(
+        'li',
+        { class: 'noise-gap' },
+        h(
+          'button',
+          { type: 'button', class: 'link', onclick: onShowNoise, title: 'Show runtime frames (N)' },
+          plural(hidden, 'runtime frame'),
+        ),
+      ),
+    )
     hidden = 0
   }
   for (const frame of frames) {
@@ -33,9 +47,12 @@ export function stackList(frames: readonly Frame[], showNoise: boolean, onShowNo
 function frameItem(frame: Frame): HTMLElement {
   const place = placeOf(frame, frame.filename)
   const short = placeOf(frame, shortPath(frame.filename))
-  const item = h('li', { class: frame.noise ? 'frame noise' : 'frame' },
+  const item = h(
+    'li',
+    { class: frame.noise ? 'frame noise' : 'frame' },
     h('span', { class: 'name', title: frame.name }, frame.name || '(no name)'),
-    h('span', { class: 'place', title: place }, short))
+    h('span', { class: 'place', title: place }, short),
+  )
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
     if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))
   }
@@ -49,7 +66,15 @@ function quoteOf(source: SourceLines, { filename, line }: Frame): HTMLElement | 
   const list = h('pre', { class: 'source', tabindex: 0, 'aria-label': `Source around line ${line}` })
   quote.lines.forEach((text, i) => {
     const number = quote.first + i
-    list.append(h('span', { class: number === line ? 'line here' : 'line', 'aria-current': number === line && 'true' }, h('span', { class: 'number' }, String(number)), text || ' ', '\n'))
+    list.append(
+      h(
+        'span',
+        { class: number === line ? 'line here' : 'line', 'aria-current': number === line && 'true' },
+        h('span', { class: 'number' }, String(number)),
+        text || ' ',
+        '\n',
+      ),
+    )
   })
   return list
 }

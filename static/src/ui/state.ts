@@ -10,7 +10,16 @@ export type Range = readonly [number, number]
 export type Options = Readonly<Record<string, string>>
 
 /** In the order of their tabs. */
-export const VIEWS: readonly ViewName[] = ['timeline', 'segments', 'reserved', 'flame', 'table', 'events', 'summary', 'diff']
+export const VIEWS: readonly ViewName[] = [
+  'timeline',
+  'segments',
+  'reserved',
+  'flame',
+  'table',
+  'events',
+  'summary',
+  'diff',
+]
 export const COLOURS: readonly ColourBy[] = ['stack', 'category', 'size', 'age', 'stream', 'pool', 'step', 'origin']
 
 export interface State {
@@ -51,7 +60,8 @@ export class Store {
   /** Changes some fields. Another device starts with a fresh window, no moment and no selection unless these come along. */
   set(patch: Partial<State>): void {
     const before = this.current
-    const fresh = patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null, at: null } : {}
+    const fresh =
+      patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null, at: null } : {}
     const next: State = Object.freeze({ ...before, ...fresh, ...patch })
     if (isSame(before, next)) return
     this.current = next
@@ -70,8 +80,20 @@ export class Store {
 }
 
 function isSame(a: State, b: State): boolean {
-  return a.device === b.device && a.view === b.view && a.axis === b.axis && a.select === b.select && a.at === b.at
-    && a.query === b.query && a.colour === b.colour && isSameOptions(a.options, b.options) && a.theme === b.theme && a.noise === b.noise && isSameRange(a.x, b.x) && isSameRange(a.y, b.y)
+  return (
+    a.device === b.device &&
+    a.view === b.view &&
+    a.axis === b.axis &&
+    a.select === b.select &&
+    a.at === b.at &&
+    a.query === b.query &&
+    a.colour === b.colour &&
+    isSameOptions(a.options, b.options) &&
+    a.theme === b.theme &&
+    a.noise === b.noise &&
+    isSameRange(a.x, b.x) &&
+    isSameRange(a.y, b.y)
+  )
 }
 
 function isSameRange(a: Range | null, b: Range | null): boolean {

@@ -40,7 +40,13 @@ export class VirtualList {
 
   constructor(owner: ListOwner) {
     this.owner = owner
-    this.element = h('div', { class: 'list', role: owner.role, tabindex: 0, 'aria-label': owner.label }, this.head, this.body, this.foot)
+    this.element = h(
+      'div',
+      { class: 'list', role: owner.role, tabindex: 0, 'aria-label': owner.label },
+      this.head,
+      this.body,
+      this.foot,
+    )
     this.element.addEventListener('scroll', () => this.scrolled(), { passive: true })
     this.body.addEventListener('click', (event) => this.clicked(event))
     this.element.style.setProperty('--row-height', `${owner.rowHeight}px`)
@@ -56,7 +62,10 @@ export class VirtualList {
   /** Rows that are wholly or partly on screen: [first, past the last). */
   get visible(): [number, number] {
     const { rowHeight } = this.owner
-    return [Math.floor(this.map.top / rowHeight), Math.min(this.count, Math.ceil((this.map.top + this.room) / rowHeight))]
+    return [
+      Math.floor(this.map.top / rowHeight),
+      Math.min(this.count, Math.ceil((this.map.top + this.room) / rowHeight)),
+    ]
   }
 
   /** Columns as a CSS grid template, and the least width in pixels of all. */
@@ -107,13 +116,20 @@ export class VirtualList {
     const page = Math.max(1, Math.floor(this.room / this.owner.rowHeight) - 1)
     const from = this.at < 0 ? this.visible[0] - (event.key === 'ArrowDown' ? 1 : 0) : this.at
     switch (event.key) {
-      case 'ArrowDown': return this.moveTo(from + 1), true
-      case 'ArrowUp': return this.moveTo(from - 1), true
-      case 'PageDown': return this.moveTo(from + page), true
-      case 'PageUp': return this.moveTo(from - page), true
-      case 'Home': return this.moveTo(0), true
-      case 'End': return this.moveTo(this.count - 1), true
-      default: return false
+      case 'ArrowDown':
+        return (this.moveTo(from + 1), true)
+      case 'ArrowUp':
+        return (this.moveTo(from - 1), true)
+      case 'PageDown':
+        return (this.moveTo(from + page), true)
+      case 'PageUp':
+        return (this.moveTo(from - page), true)
+      case 'Home':
+        return (this.moveTo(0), true)
+      case 'End':
+        return (this.moveTo(this.count - 1), true)
+      default:
+        return false
     }
   }
 
@@ -129,7 +145,10 @@ export class VirtualList {
 
   /** Measured only when it may have changed: it costs a layout of the page. */
   private measure(): void {
-    this.room = Math.max(this.owner.rowHeight, this.element.clientHeight - this.head.offsetHeight - this.foot.offsetHeight)
+    this.room = Math.max(
+      this.owner.rowHeight,
+      this.element.clientHeight - this.head.offsetHeight - this.foot.offsetHeight,
+    )
     this.map.resize(this.count * this.owner.rowHeight, this.room)
   }
 

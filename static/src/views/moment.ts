@@ -10,7 +10,13 @@ export class MomentBar {
   readonly element: HTMLElement
   private readonly store: Store
   private readonly slider = h('input', { type: 'range', min: -1, step: 1, 'aria-label': 'Moment: event' })
-  private readonly field = h('input', { type: 'number', min: -1, step: 1, class: 'moment-event', 'aria-label': 'Moment: event number' })
+  private readonly field = h('input', {
+    type: 'number',
+    min: -1,
+    step: 1,
+    class: 'moment-event',
+    'aria-label': 'Moment: event number',
+  })
   private readonly words = h('span', { class: 'soft moment-words' })
   private readonly peak: HTMLButtonElement
   private readonly oom: HTMLButtonElement
@@ -25,9 +31,18 @@ export class MomentBar {
     this.oom.classList.add('alarm')
     this.slider.addEventListener('input', () => this.goTo(Number(this.slider.value)))
     this.field.addEventListener('change', () => this.field.value !== '' && this.goTo(Number(this.field.value)))
-    this.element = h('div', { class: 'moment', role: 'group', 'aria-label': 'Moment' },
-      button('‹', 'One event back (←)', () => this.step(-1)), this.slider, button('›', 'One event on (→)', () => this.step(1)),
-      this.field, this.peak, this.oom, button('End', 'The end of the trace (E)', () => this.goTo(Infinity)), this.words)
+    this.element = h(
+      'div',
+      { class: 'moment', role: 'group', 'aria-label': 'Moment' },
+      button('‹', 'One event back (←)', () => this.step(-1)),
+      this.slider,
+      button('›', 'One event on (→)', () => this.step(1)),
+      this.field,
+      this.peak,
+      this.oom,
+      button('End', 'The end of the trace (E)', () => this.goTo(Infinity)),
+      this.words,
+    )
   }
 
   render({ state, info, data, position }: ViewContext): void {
@@ -48,12 +63,18 @@ export class MomentBar {
     if (!this.info || this.info.events === 0) return false
     const by = event.shiftKey ? Math.max(1, Math.round(this.info.events / 100)) : 1
     switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-      case 'ArrowLeft': return this.step(-by), true
-      case 'ArrowRight': return this.step(by), true
-      case 'p': return this.store.set({ at: null }), true
-      case 'o': return this.toOom(), true
-      case 'e': return this.goTo(Infinity), true
-      default: return false
+      case 'ArrowLeft':
+        return (this.step(-by), true)
+      case 'ArrowRight':
+        return (this.step(by), true)
+      case 'p':
+        return (this.store.set({ at: null }), true)
+      case 'o':
+        return (this.toOom(), true)
+      case 'e':
+        return (this.goTo(Infinity), true)
+      default:
+        return false
     }
   }
 

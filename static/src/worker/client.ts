@@ -53,7 +53,10 @@ class RequestTable {
     }
   }
 
-  ask<K extends RequestKind>(kind: K, argument: Requests[K]['argument']): { id: number; reply: Promise<Requests[K]['reply']> } {
+  ask<K extends RequestKind>(
+    kind: K,
+    argument: Requests[K]['argument'],
+  ): { id: number; reply: Promise<Requests[K]['reply']> } {
     const id = this.nextId++
     const reply = new Promise<unknown>((resolve, reject) => this.waiting.set(id, { resolve, reject }))
     this.link.send({ type: 'request', id, kind, argument } satisfies ToWorker)
@@ -100,14 +103,17 @@ class LinkedClient implements DataClient {
   stacks(): Promise<Stacks> {
     this.stacksComing ??= this.stacksHere
       ? Promise.resolve(this.stacksHere)
-      : this.requests.ask('bytes', 'stacks').reply.then((bytes) => (this.stacksHere ??= readStacks(new DecodedBlob(bytes))))
+      : this.requests
+          .ask('bytes', 'stacks')
+          .reply.then((bytes) => (this.stacksHere ??= readStacks(new DecodedBlob(bytes))))
     return this.stacksComing
   }
 
   source(): Promise<SourceLines | null> {
-    this.sourceComing ??= 'source' in this.manifest.sections
-      ? this.requests.ask('bytes', 'source').reply.then((bytes) => readSource(new DecodedBlob(bytes)))
-      : Promise.resolve(null)
+    this.sourceComing ??=
+      'source' in this.manifest.sections
+        ? this.requests.ask('bytes', 'source').reply.then((bytes) => readSource(new DecodedBlob(bytes)))
+        : Promise.resolve(null)
     return this.sourceComing
   }
 
@@ -131,7 +137,9 @@ class LinkedClient implements DataClient {
   replay(index: number): Promise<Replay> {
     let coming = this.replaysComing.get(index)
     if (!coming) {
-      coming = this.device(index).then(async (data) => completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply))
+      coming = this.device(index).then(async (data) =>
+        completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply),
+      )
       this.replaysComing.set(index, coming)
     }
     return coming

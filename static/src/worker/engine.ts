@@ -4,7 +4,7 @@
 import { largestFree } from '../allocator/largest-free'
 import { type Lives, type Replayed, replay } from '../allocator/replay'
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
-import { BlobStore } from '../data/blobs'
+import type { BlobStore } from '../data/blobs'
 import type { DecodedBlob } from '../data/columns'
 import { type DeviceColumns, readDevice, readTimes } from '../data/device'
 import { readManifest } from '../data/manifest'
@@ -139,7 +139,13 @@ export class Engine {
   /** Stored tiles are of the event axis and the whole height, and named by stacks. */
   isStored(key: TileKey): boolean {
     const info = this.loaded?.devices[key.device]
-    return !!info && !this.keys.get(key.device)?.version && key.axis === 'event' && key.yLevel === 0 && info.levels.includes(key.level)
+    return (
+      !!info &&
+      !this.keys.get(key.device)?.version &&
+      key.axis === 'event' &&
+      key.yLevel === 0 &&
+      info.levels.includes(key.level)
+    )
   }
 
   private async lives(device: number): Promise<Lives> {

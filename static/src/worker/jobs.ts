@@ -5,7 +5,15 @@
 
 import type { Engine } from './engine'
 import type { TileKey } from '../data/model'
-import { type FromWorker, outgoingDevice, outgoingTimes, outgoingWhole, type RequestKind, type Requests, type ToWorker } from './protocol'
+import {
+  type FromWorker,
+  outgoingDevice,
+  outgoingTimes,
+  outgoingWhole,
+  type RequestKind,
+  type Requests,
+  type ToWorker,
+} from './protocol'
 
 interface Job {
   id: number
@@ -53,11 +61,13 @@ export class JobList {
 
   private take(): Job | undefined {
     const { engine } = this
-    return this.last((job) => job.kind === 'tile' && engine.isStored(job.argument as TileKey))
-      ?? this.last((job) => job.kind === 'bytes')
-      ?? this.last((job) => job.kind === 'tile' && engine.isReady(job.argument as TileKey))
-      ?? this.first((job) => job.kind !== 'tile')
-      ?? this.jobs.pop()
+    return (
+      this.last((job) => job.kind === 'tile' && engine.isStored(job.argument as TileKey)) ??
+      this.last((job) => job.kind === 'bytes') ??
+      this.last((job) => job.kind === 'tile' && engine.isReady(job.argument as TileKey)) ??
+      this.first((job) => job.kind !== 'tile') ??
+      this.jobs.pop()
+    )
   }
 
   private last(passes: (job: Job) => boolean): Job | undefined {

@@ -17,7 +17,11 @@ const PATIENCE_MS = 4000
  * A link over a worker made from `script`. Where none can be made, or it dies before its first word, everything sent so
  * far goes to the local engine instead.
  */
-export function openLink(script: string, texts: Record<string, string>, text: (name: string) => string | undefined): Link {
+export function openLink(
+  script: string,
+  texts: Record<string, string>,
+  text: (name: string) => string | undefined,
+): Link {
   const worker = script ? makeWorker(script) : null
   if (!worker) return localLink(text)
   let local: Link | undefined

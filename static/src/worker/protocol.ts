@@ -49,11 +49,17 @@ interface Outgoing<T> {
 const KEPT = new Set(['size', 'start', 'end', 'stack', 'category', 'allocated'])
 
 /** A device as it is sent: what the worker keeps is copied. */
-export function outgoingDevice({ columns, timeUs }: Requests['device']['reply']): Outgoing<Requests['device']['reply']> {
+export function outgoingDevice({
+  columns,
+  timeUs,
+}: Requests['device']['reply']): Outgoing<Requests['device']['reply']> {
   const sent: Record<string, unknown> = {}
   for (const [name, part] of Object.entries(columns)) sent[name] = KEPT.has(name) ? copied(part) : part
   const times = timeUs && timeUs.slice()
-  return { value: { columns: sent as unknown as DeviceColumns, timeUs: times }, transfer: buffersOf({ ...sent, times }) }
+  return {
+    value: { columns: sent as unknown as DeviceColumns, timeUs: times },
+    transfer: buffersOf({ ...sent, times }),
+  }
 }
 
 /** Times as they are sent: the worker keeps its own. */

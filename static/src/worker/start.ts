@@ -15,7 +15,9 @@ export function startWorker(scope: WorkerScope): void {
   scope.onmessage = ({ data }) => {
     if (data.type === 'start') {
       const { texts } = data
-      jobs = new JobList(new Engine(new BlobStore((name) => texts[name])), (message, transfer) => scope.postMessage(message, transfer))
+      jobs = new JobList(new Engine(new BlobStore((name) => texts[name])), (message, transfer) =>
+        scope.postMessage(message, transfer),
+      )
     } else jobs?.accept(data)
   }
   // Says that the script runs here at all: some policies let a worker be made and then stop it silently.

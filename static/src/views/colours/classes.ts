@@ -51,5 +51,7 @@ export function ageName(k: number): string {
 export function ageQuery(k: number, positions: number): string {
   if (k === AGE_CLASSES - 1) return `lifetime>=${positions}`
   if (k === 0) return `lifetime<${Math.min(10, positions)}`
-  return k === AGE_CLASSES - 2 ? `lifetime>=${10 ** k} lifetime<${positions}` : `lifetime>=${10 ** k} lifetime<${Math.min(10 ** (k + 1), positions)}`
+  return k === AGE_CLASSES - 2
+    ? `lifetime>=${10 ** k} lifetime<${positions}`
+    : `lifetime>=${10 ** k} lifetime<${Math.min(10 ** (k + 1), positions)}`
 }

@@ -10,7 +10,11 @@ export interface Held {
 }
 
 /** Of what is live at a position. O(allocations born by then): 1 ms for 300,000. */
-export function heldAt({ start, end, size, N }: Pick<DeviceData, 'start' | 'end' | 'size' | 'N'>, { keys, count: keyCount }: Pick<Colouring, 'keys' | 'count'>, position: number): Held {
+export function heldAt(
+  { start, end, size, N }: Pick<DeviceData, 'start' | 'end' | 'size' | 'N'>,
+  { keys, count: keyCount }: Pick<Colouring, 'keys' | 'count'>,
+  position: number,
+): Held {
   const bytes = new Float64Array(keyCount)
   const count = new Uint32Array(keyCount)
   // In birth order no start is before that of an older one.

@@ -19,7 +19,11 @@ export interface Keys {
 }
 
 const ORIGINS = ['ghost', 'freed', 'traced']
-const ORIGIN_NAMES = ['ghost: in the final state, its alloc not in the trace', 'freed: its free in the trace, its alloc not', 'traced']
+const ORIGIN_NAMES = [
+  'ghost: in the final state, its alloc not in the trace',
+  'freed: its free in the trace, its alloc not',
+  'traced',
+]
 
 /** Why a device cannot be coloured this way; null when it can. */
 export function whyNot(info: DeviceData['info'], by: ColourBy): string | null {
@@ -35,11 +39,23 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
   const { info, N, P, start, end, size } = data
   const reason = whyNot(info, by)
   if (reason) {
-    return { keys: new Uint32Array(N), count: 1, nameOf: () => reason, queryOf: () => null, colourOf: (_, dark) => unknownColour(dark) }
+    return {
+      keys: new Uint32Array(N),
+      count: 1,
+      nameOf: () => reason,
+      queryOf: () => null,
+      colourOf: (_, dark) => unknownColour(dark),
+    }
   }
   switch (by) {
     case 'stack':
-      return { keys: data.stack, count: Math.max(1, stacks.count), nameOf: stackName, queryOf: (key) => `stack:${key}`, colourOf: null }
+      return {
+        keys: data.stack,
+        count: Math.max(1, stacks.count),
+        nameOf: stackName,
+        queryOf: (key) => `stack:${key}`,
+        colourOf: null,
+      }
     case 'category':
       return {
         keys: new Uint32Array(data.category),
@@ -76,7 +92,12 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
       return {
         keys: new Uint32Array(data.pool),
         count: info.pools.length,
-        nameOf: (key) => (info.pools[key] === '(0, 0)' ? 'default pool' : info.pools[key] ? `pool ${info.pools[key]}` : 'no pool recorded'),
+        nameOf: (key) =>
+          info.pools[key] === '(0, 0)'
+            ? 'default pool'
+            : info.pools[key]
+              ? `pool ${info.pools[key]}`
+              : 'no pool recorded',
         queryOf: (key) => `pool:${info.pools[key] ? quoted(info.pools[key]) : 'none'}`,
         colourOf: (key, dark) => (info.pools[key] ? namedColour(key - 1, dark) : unknownColour(dark)),
       }

@@ -34,14 +34,23 @@ export function homesOf(identity: Uint32Array, before: ArrayLike<number>, after:
 const made = new WeakMap<Int32Array, Map<DiffDevice['moments'][number], Baseline>>()
 
 /** name: of the moment; what is not known is the first one, the peaks. The same object for the same moment. */
-export function makeBaseline(client: DataClient, pair: DiffDevice, before: DeviceData, home: Int32Array, name: string | undefined): Baseline {
+export function makeBaseline(
+  client: DataClient,
+  pair: DiffDevice,
+  before: DeviceData,
+  home: Int32Array,
+  name: string | undefined,
+): Baseline {
   const moment = pair.moments.find((one) => one.name.replace(' ', '-') === name) ?? pair.moments[0]
   let kept = made.get(home)
   if (!kept) made.set(home, (kept = new Map()))
   let baseline = kept.get(moment)
   if (!baseline) {
     baseline = {
-      pair, moment, before, home,
+      pair,
+      moment,
+      before,
+      home,
       beforePosition: positionOf(client.devices[pair.before], moment.before),
       afterPosition: positionOf(client.devices[pair.after], moment.after),
     }

@@ -50,32 +50,58 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
   const keys = group === 'category' ? categories(data, baseline) : null
   const count = keys ? keys.names.length : stacks.count
   const sums: Sums = {
-    before: new Float64Array(count), after: new Float64Array(count), countBefore: new Int32Array(count), countAfter: new Int32Array(count),
+    before: new Float64Array(count),
+    after: new Float64Array(count),
+    countBefore: new Int32Array(count),
+    countAfter: new Int32Array(count),
   }
-  add(baseline.before, baseline.beforePosition, keys?.before ?? ((id) => baseline.home[baseline.before.stack[id]]), sums.before, sums.countBefore)
+  add(
+    baseline.before,
+    baseline.beforePosition,
+    keys?.before ?? ((id) => baseline.home[baseline.before.stack[id]]),
+    sums.before,
+    sums.countBefore,
+  )
   add(data, baseline.afterPosition, keys?.after ?? ((id) => baseline.home[data.stack[id]]), sums.after, sums.countAfter)
   const earlier = keys ? null : stacksBefore(baseline, count)
   const rows: Row[] = []
   for (let key = 0; key < count; key++) {
     if (sums.countBefore[key] === 0 && sums.countAfter[key] === 0) continue
     rows.push({
-      key, name: keys?.names[key] ?? nameOfStack(stacks.frames(key)), stack: keys ? -1 : key, stackBefore: earlier ? earlier[key] : -1,
-      before: sums.before[key], after: sums.after[key], countBefore: sums.countBefore[key], countAfter: sums.countAfter[key],
+      key,
+      name: keys?.names[key] ?? nameOfStack(stacks.frames(key)),
+      stack: keys ? -1 : key,
+      stackBefore: earlier ? earlier[key] : -1,
+      before: sums.before[key],
+      after: sums.after[key],
+      countBefore: sums.countBefore[key],
+      countAfter: sums.countAfter[key],
     })
   }
   const grouped = group === 'function' || group === 'file' ? merged(rows, stacks, group) : rows
-  return grouped.sort((a, b) => Math.abs(deltaOf(b)) - Math.abs(deltaOf(a)) || (a.name < b.name ? -1 : a.name > b.name ? 1 : a.key - b.key))
+  return grouped.sort(
+    (a, b) =>
+      Math.abs(deltaOf(b)) - Math.abs(deltaOf(a)) || (a.name < b.name ? -1 : a.name > b.name ? 1 : a.key - b.key),
+  )
 }
 
 /** Per stack, the one that was live before and is counted under it; -1: none was. Identities are one to one. */
-function stacksBefore({ before: { N, start, end, stack }, beforePosition, home }: Baseline, stacks: number): Int32Array {
+function stacksBefore(
+  { before: { N, start, end, stack }, beforePosition, home }: Baseline,
+  stacks: number,
+): Int32Array {
   const found = new Int32Array(stacks).fill(-1)
-  for (let id = 0; id < N; id++) if (start[id] <= beforePosition && end[id] > beforePosition) found[home[stack[id]]] = stack[id]
+  for (let id = 0; id < N; id++)
+    if (start[id] <= beforePosition && end[id] > beforePosition) found[home[stack[id]]] = stack[id]
   return found
 }
 
 function add(
-  { N, start, end, size }: DeviceData, position: number, keyOf: (id: number) => number, bytes: Float64Array, count: Int32Array,
+  { N, start, end, size }: DeviceData,
+  position: number,
+  keyOf: (id: number) => number,
+  bytes: Float64Array,
+  count: Int32Array,
 ): void {
   for (let id = 0; id < N; id++) {
     if (start[id] > position || end[id] <= position) continue
@@ -86,7 +112,10 @@ function add(
 }
 
 /** Categories of both sides under common numbers: each device has its own list. */
-function categories(data: DeviceData, { before }: Baseline): { names: string[]; before(id: number): number; after(id: number): number } {
+function categories(
+  data: DeviceData,
+  { before }: Baseline,
+): { names: string[]; before(id: number): number; after(id: number): number } {
   const names = [...new Set([...data.info.categories, ...before.info.categories])]
   const ours = before.info.categories.map((name) => names.indexOf(name))
   const theirs = data.info.categories.map((name) => names.indexOf(name))
@@ -97,9 +126,13 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
   const byName = new Map<string, Row & { most: number }>()
   for (const row of rows) {
     const frame = ownFrame(stacks.frames(row.stack))
-    const name = group === 'file' ? frame?.filename ?? '' : nameOf(frame)
+    const name = group === 'file' ? (frame?.filename ?? '') : nameOf(frame)
     let sum = byName.get(name)
-    if (!sum) byName.set(name, (sum = { ...row, key: byName.size, name, before: 0, after: 0, countBefore: 0, countAfter: 0, most: -1 }))
+    if (!sum)
+      byName.set(
+        name,
+        (sum = { ...row, key: byName.size, name, before: 0, after: 0, countBefore: 0, countAfter: 0, most: -1 }),
+      )
     sum.before += row.before
     sum.after += row.after
     sum.countBefore += row.countBefore
@@ -115,22 +148,33 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
 
 /** The frame that names a stack: the innermost Python one of the program's own code, else what Stacks.top would say. */
 export function ownFrame(frames: readonly Frame[]): Frame | null {
-  return frames.find((f) => f.python && !f.noise && !f.library) ?? frames.find((f) => f.python && !f.noise)
-    ?? frames.find((f) => /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(f.name))
-    ?? frames.find((f) => !f.noise) ?? frames[0] ?? null
+  return (
+    frames.find((f) => f.python && !f.noise && !f.library) ??
+    frames.find((f) => f.python && !f.noise) ??
+    frames.find((f) => /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(f.name)) ??
+    frames.find((f) => !f.noise) ??
+    frames[0] ??
+    null
+  )
 }
 
 /** The frame that names a stack and, of the program's own code, who called it, with their lines: stacks of one function differ there. */
 function nameOfStack(frames: readonly Frame[]): string {
   const first = ownFrame(frames)
   const rest = first ? frames.slice(frames.indexOf(first) + 1).filter((f) => f.python && !f.noise && !f.library) : []
-  return [first, ...rest.slice(0, 2)].map((frame) => `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`).join(' ← ')
+  return [first, ...rest.slice(0, 2)]
+    .map((frame) => `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`)
+    .join(' ← ')
 }
 
 /** "forward model.py"; C++ functions by their name alone. */
 export function nameOf(frame: Frame | null): string {
   if (!frame) return ''
   if (frame.python) return `${frame.name} ${frame.filename.split(/[\\/]/).pop()}`
-  const plain = frame.name.replaceAll('(anonymous namespace)::', '').replace(/[(<].*$/, '').split(' ').pop()
+  const plain = frame.name
+    .replaceAll('(anonymous namespace)::', '')
+    .replace(/[(<].*$/, '')
+    .split(' ')
+    .pop()
   return plain || frame.name
 }

@@ -15,7 +15,12 @@ export interface Curve {
 const LEFT = 66
 
 /** The context's unit is the CSS pixel. Each pixel shows the most that is allocated in it, so that no peak is lost. */
-export function paintCurves(ctx: CanvasRenderingContext2D, { width: whole, height }: { width: number; height: number }, curves: readonly Curve[], inks: Inks): void {
+export function paintCurves(
+  ctx: CanvasRenderingContext2D,
+  { width: whole, height }: { width: number; height: number },
+  curves: readonly Curve[],
+  inks: Inks,
+): void {
   const width = Math.max(1, whole - LEFT)
   const top = Math.max(1, ...curves.map(({ data }) => most(data.allocated))) * 1.06
   drawByteAxis(ctx, { left: LEFT, top: 0, width, height }, top, inks)

@@ -15,7 +15,12 @@ import { paintCurves } from './curves'
 import { bothStacks, hasMoved } from './pane'
 import { seriesTable } from './series'
 
-const GROUP_NAMES: Record<Group, string> = { stack: 'Stacks', function: 'Functions', file: 'Files', category: 'Categories' }
+const GROUP_NAMES: Record<Group, string> = {
+  stack: 'Stacks',
+  function: 'Functions',
+  file: 'Files',
+  category: 'Categories',
+}
 const ROW_HEIGHT = 24
 const COLUMNS = ['Change', 'Before', 'After', '', 'How', 'Where']
 
@@ -30,7 +35,10 @@ export class DiffView implements View {
   private readonly empty = h('p', { class: 'diff-empty', hidden: true })
   private readonly body: HTMLElement
   private readonly list: VirtualList
-  private readonly moment = h('select', { 'aria-label': 'Moments that are compared', title: 'Moments that are compared' })
+  private readonly moment = h('select', {
+    'aria-label': 'Moments that are compared',
+    title: 'Moments that are compared',
+  })
   private readonly groups = new Map<Group, HTMLButtonElement>()
   private readonly rowsOf = new Memo<Row[]>()
   private rows: Row[] = []
@@ -41,26 +49,64 @@ export class DiffView implements View {
   constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.list = new VirtualList({
-      name: 'diff', label: 'What changed', role: 'grid', rowHeight: ROW_HEIGHT,
+      name: 'diff',
+      label: 'What changed',
+      role: 'grid',
+      rowHeight: ROW_HEIGHT,
       fill: (row, index) => this.fillRow(row, this.rows[index]),
       onClick: (index) => this.open(index),
       onCursor: (index) => this.open(index),
     })
     this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
-    this.list.head.append(h('div', { class: 'list-row', role: 'row' },
-      ...COLUMNS.map((text, i) => h('span', { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell', 'aria-label': text || 'Size of the change' }, text))))
+    this.list.head.append(
+      h(
+        'div',
+        { class: 'list-row', role: 'row' },
+        ...COLUMNS.map((text, i) =>
+          h(
+            'span',
+            { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell', 'aria-label': text || 'Size of the change' },
+            text,
+          ),
+        ),
+      ),
+    )
     this.body = h('div', { class: 'diff-body' }, this.list.element, this.pane)
-    this.element = h('section', { class: 'diff', 'aria-label': 'Difference' }, this.words, this.series, this.legend, this.canvas, this.empty, this.body)
+    this.element = h(
+      'section',
+      { class: 'diff', 'aria-label': 'Difference' },
+      this.words,
+      this.series,
+      this.legend,
+      this.canvas,
+      this.empty,
+      this.body,
+    )
     const groups = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Rows' })
     for (const group of GROUPS) {
-      const button = h('button', { type: 'button', onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) }, GROUP_NAMES[group])
+      const button = h(
+        'button',
+        { type: 'button', onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) },
+        GROUP_NAMES[group],
+      )
       this.groups.set(group, button)
       groups.append(button)
     }
-    this.moment.addEventListener('change', () => store.setOption('diff.moment', this.moment.selectedIndex === 0 ? null : this.moment.value))
-    this.tools = h('div', { class: 'tools' }, this.moment, groups,
-      h('button', { type: 'button', title: 'The same as a flame graph of differences', onclick: () => this.toFlame() }, 'As flame graph'),
-      h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'))
+    this.moment.addEventListener('change', () =>
+      store.setOption('diff.moment', this.moment.selectedIndex === 0 ? null : this.moment.value),
+    )
+    this.tools = h(
+      'div',
+      { class: 'tools' },
+      this.moment,
+      groups,
+      h(
+        'button',
+        { type: 'button', title: 'The same as a flame graph of differences', onclick: () => this.toFlame() },
+        'As flame graph',
+      ),
+      h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'),
+    )
   }
 
   show(context: ViewContext): void {
@@ -102,7 +148,10 @@ export class DiffView implements View {
   }
 
   debug(): unknown {
-    return { rows: this.rows.map((row) => ({ ...row, delta: deltaOf(row), change: changeOf(row) })), words: this.words.textContent }
+    return {
+      rows: this.rows.map((row) => ({ ...row, delta: deltaOf(row), change: changeOf(row) })),
+      words: this.words.textContent,
+    }
   }
 
   private whyNot({ state }: ViewContext): string | null {
@@ -111,7 +160,9 @@ export class DiffView implements View {
     if (!diff || diff.devices.length === 0) return 'The two snapshots have no device in common.'
     if (diff.devices.some(({ after }) => after === state.device)) return READING
     const pair = diff.devices.find(({ before }) => before === state.device)
-    return pair ? 'This is the earlier snapshot: choose the device of the later one above to see what changed.' : 'Only one of the two snapshots has this device.'
+    return pair
+      ? 'This is the earlier snapshot: choose the device of the later one above to see what changed.'
+      : 'Only one of the two snapshots has this device.'
   }
 
   private counts(): string {
@@ -124,7 +175,8 @@ export class DiffView implements View {
   }
 
   private renderSeries(baseline: Baseline | null): void {
-    const row = baseline && this.parts.client.manifest.diff?.series.find(({ device }) => device === baseline.pair.device)
+    const row =
+      baseline && this.parts.client.manifest.diff?.series.find(({ device }) => device === baseline.pair.device)
     this.series.hidden = !row
     if (row && this.series.dataset.device !== String(row.device)) {
       this.series.dataset.device = String(row.device)
@@ -135,7 +187,12 @@ export class DiffView implements View {
   private renderTools({ pair, moment }: Baseline, group: Group): void {
     const values = pair.moments.map(({ name }) => name.replace(' ', '-'))
     if (this.moment.options.length !== values.length || this.moment.options[0]?.value !== values[0]) {
-      fill(this.moment, ...pair.moments.map(({ name }, i) => h('option', { value: values[i] }, i === 0 ? 'At the peaks' : i === 1 ? 'At the ends' : `In ${name}`)))
+      fill(
+        this.moment,
+        ...pair.moments.map(({ name }, i) =>
+          h('option', { value: values[i] }, i === 0 ? 'At the peaks' : i === 1 ? 'At the ends' : `In ${name}`),
+        ),
+      )
     }
     this.moment.value = moment.name.replace(' ', '-')
     for (const [name, button] of this.groups) button.setAttribute('aria-pressed', String(name === group))
@@ -152,14 +209,28 @@ export class DiffView implements View {
     ctx.font = FONT
     const style = getComputedStyle(canvas)
     const [was, is] = ['--snapshot', '--accent'].map((name) => style.getPropertyValue(name).trim())
-    paintCurves(ctx, { width, height }, [
-      { data: before, css: was, position: beforePosition }, { data, css: is, position: afterPosition },
-    ], readInks(canvas, dark))
+    paintCurves(
+      ctx,
+      { width, height },
+      [
+        { data: before, css: was, position: beforePosition },
+        { data, css: is, position: afterPosition },
+      ],
+      readInks(canvas, dark),
+    )
     const { snapshots } = this.parts.client.manifest
     const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
-    fill(this.legend, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`,
-      swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}. Each over its own events, on one scale of bytes.`)
-    canvas.setAttribute('aria-label', `Allocated bytes of both: before at most ${formatBytes(before.info.peakBytes)}, after at most ${formatBytes(info.peakBytes)}`)
+    fill(
+      this.legend,
+      swatch('before'),
+      `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`,
+      swatch('after'),
+      `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}. Each over its own events, on one scale of bytes.`,
+    )
+    canvas.setAttribute(
+      'aria-label',
+      `Allocated bytes of both: before at most ${formatBytes(before.info.peakBytes)}, after at most ${formatBytes(info.peakBytes)}`,
+    )
   }
 
   private fillRow(element: HTMLElement, row: Row): void {
@@ -167,13 +238,15 @@ export class DiffView implements View {
     const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })
     bar.style.width = `${(46 * Math.abs(delta)) / this.most}%`
     bar.hidden = delta === 0
-    fill(element,
+    fill(
+      element,
       h('span', { role: 'gridcell', class: 'cell number' }, signed(delta)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.before)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
       h('span', { role: 'gridcell', class: 'cell diff-bars' }, bar),
       h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
-      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no frames'))
+      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no frames'),
+    )
   }
 
   private open(index: number): void {
@@ -191,28 +264,58 @@ export class DiffView implements View {
     const moved = before !== null && hasMoved(after, before)
     const which = group === 'function' || group === 'file' ? 'that stack' : 'it'
     this.pane.hidden = false
-    fill(this.pane,
+    fill(
+      this.pane,
       h('h3', {}, row.name || 'no frames'),
-      h('p', {}, `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`),
-      h('p', { class: 'diff-actions' },
-        row.countBefore > 0 && (group === 'category' || row.stackBefore >= 0)
-          && h('button', { type: 'button', onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) }, `Show ${which} in the timeline before`),
-        row.countAfter > 0 && (group === 'category' || row.stack !== row.stackBefore)
-          && h('button', { type: 'button', onclick: () => toTimeline(pair.after, queryOf(row.stack)) }, `Show ${which} in the timeline after`)),
-      row.stack >= 0 && h('h4', {}, `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`),
-      row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })))
+      h(
+        'p',
+        {},
+        `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`,
+      ),
+      h(
+        'p',
+        { class: 'diff-actions' },
+        row.countBefore > 0 &&
+          (group === 'category' || row.stackBefore >= 0) &&
+          h(
+            'button',
+            { type: 'button', onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) },
+            `Show ${which} in the timeline before`,
+          ),
+        row.countAfter > 0 &&
+          (group === 'category' || row.stack !== row.stackBefore) &&
+          h(
+            'button',
+            { type: 'button', onclick: () => toTimeline(pair.after, queryOf(row.stack)) },
+            `Show ${which} in the timeline after`,
+          ),
+      ),
+      row.stack >= 0 &&
+        h(
+          'h4',
+          {},
+          `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`,
+        ),
+      row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })),
+    )
     this.parts.announce(`${row.name}: ${signed(deltaOf(row))}`)
   }
 
   private toFlame(): void {
     const { store, client } = this.parts
     const pair = this.context?.baseline?.pair ?? client.manifest.diff?.devices[0]
-    if (pair) store.set({ view: 'flame', device: pair.after, options: { ...store.state.options, 'flame.measure': 'diff' } })
+    if (pair)
+      store.set({ view: 'flame', device: pair.after, options: { ...store.state.options, 'flame.measure': 'diff' } })
   }
 
   private saveCsv(): void {
-    const lines = [csvLine(['name', 'change', 'before_bytes', 'after_bytes', 'delta_bytes', 'before_count', 'after_count'])]
-    for (const row of this.rows) lines.push(csvLine([row.name, changeOf(row), row.before, row.after, deltaOf(row), row.countBefore, row.countAfter]))
+    const lines = [
+      csvLine(['name', 'change', 'before_bytes', 'after_bytes', 'delta_bytes', 'before_count', 'after_count']),
+    ]
+    for (const row of this.rows)
+      lines.push(
+        csvLine([row.name, changeOf(row), row.before, row.after, deltaOf(row), row.countBefore, row.countAfter]),
+      )
     download(`${fileName('difference', this.parts.client.manifest.title)}.csv`, 'text/csv', lines)
   }
 }

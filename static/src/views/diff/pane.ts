@@ -6,7 +6,12 @@ import { shortPath } from '../../ui/format'
 import { stackList } from '../../ui/stack-list'
 
 /** before: frames of the same code in the earlier snapshot; null where it is not there. */
-export function bothStacks(after: readonly Frame[], before: readonly Frame[] | null, showNoise: boolean, onShowNoise: () => void): HTMLElement {
+export function bothStacks(
+  after: readonly Frame[],
+  before: readonly Frame[] | null,
+  showNoise: boolean,
+  onShowNoise: () => void,
+): HTMLElement {
   const list = stackList(after, showNoise, onShowNoise)
   if (!before) return list
   const items = [...list.querySelectorAll('li.frame')]
@@ -19,7 +24,9 @@ export function bothStacks(after: readonly Frame[], before: readonly Frame[] | n
     const other = others[at++]
     if (!other || (other.line === frame.line && other.filename === frame.filename)) return
     const place = `${other.filename}:${other.line}`
-    items[i].append(h('span', { class: 'diff-was', title: place }, `before: ${shortPath(other.filename)}:${other.line}`))
+    items[i].append(
+      h('span', { class: 'diff-was', title: place }, `before: ${shortPath(other.filename)}:${other.line}`),
+    )
   })
   return list
 }
@@ -27,5 +34,7 @@ export function bothStacks(after: readonly Frame[], before: readonly Frame[] | n
 /** Whether any frame but runtime noise stands elsewhere. */
 export function hasMoved(after: readonly Frame[], before: readonly Frame[]): boolean {
   const [ours, theirs] = [after, before].map((frames) => frames.filter((frame) => !frame.noise))
-  return ours.some((frame, i) => theirs[i] !== undefined && (theirs[i].line !== frame.line || theirs[i].filename !== frame.filename))
+  return ours.some(
+    (frame, i) => theirs[i] !== undefined && (theirs[i].line !== frame.line || theirs[i].filename !== frame.filename),
+  )
 }

@@ -7,13 +7,38 @@ import { signed } from './compare'
 
 export function seriesTable(row: SeriesRow): HTMLElement {
   const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', {}, formatBytes(bytes)))
-  return h('details', { class: 'diff-series', open: true },
-    h('summary', {}, `${row.files.length} snapshots: ${signed(row.growth)} from one to the next (median, allocated at the end)`),
-    h('div', { class: 'diff-series-table', tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
-      h('table', {},
-        h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Snapshot'), ...row.files.map((file) => h('th', { scope: 'col', title: file }, file)))),
-        h('tbody', {},
+  return h(
+    'details',
+    { class: 'diff-series', open: true },
+    h(
+      'summary',
+      {},
+      `${row.files.length} snapshots: ${signed(row.growth)} from one to the next (median, allocated at the end)`,
+    ),
+    h(
+      'div',
+      { class: 'diff-series-table', tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
+      h(
+        'table',
+        {},
+        h(
+          'thead',
+          {},
+          h(
+            'tr',
+            {},
+            h('th', { scope: 'col' }, 'Snapshot'),
+            ...row.files.map((file) => h('th', { scope: 'col', title: file }, file)),
+          ),
+        ),
+        h(
+          'tbody',
+          {},
           h('tr', {}, h('th', { scope: 'row' }, 'Peak allocated'), ...cells(row.peak_allocated_bytes)),
           h('tr', {}, h('th', { scope: 'row' }, 'Allocated at the end'), ...cells(row.end_allocated_bytes)),
-          h('tr', {}, h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes))))))
+          h('tr', {}, h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes)),
+        ),
+      ),
+    ),
+  )
 }

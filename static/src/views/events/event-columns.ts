@@ -21,18 +21,33 @@ export interface EventColumn {
 
 /** `hasTimes`: the report holds the times of this device, or will. */
 export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean): EventColumn[] {
-  const column = (name: string, title: string, level: 1 | 2 | 3, width: number, text: EventColumn['text'], more: Partial<EventColumn> = {}): EventColumn =>
-    ({ name, title, level, width, text, grow: 0, isNumber: true, ...more })
-  const missing = (what: string, value: string | null): string => (info.leftOut.includes(what) ? 'left out' : value ?? '–')
+  const column = (
+    name: string,
+    title: string,
+    level: 1 | 2 | 3,
+    width: number,
+    text: EventColumn['text'],
+    more: Partial<EventColumn> = {},
+  ): EventColumn => ({ name, title, level, width, text, grow: 0, isNumber: true, ...more })
+  const missing = (what: string, value: string | null): string =>
+    info.leftOut.includes(what) ? 'left out' : (value ?? '–')
   return [
     column('event', 'Event', 1, 76, ({ event }) => formatCount(event)),
     ...(hasTimes ? [column('time', 'Time', 2, 116, ({ us }) => (us === null ? '…' : formatOffset(us)))] : []),
     column('action', 'Action', 1, 132, ({ action }) => action, { isNumber: false }),
-    column('size', 'Size', 1, 84, ({ size }) => (size === null ? 'left out' : formatBytes(size)), { tip: ({ size }) => (size === null ? '' : `${formatCount(size)} B`) }),
+    column('size', 'Size', 1, 84, ({ size }) => (size === null ? 'left out' : formatBytes(size)), {
+      tip: ({ size }) => (size === null ? '' : `${formatCount(size)} B`),
+    }),
     column('address', 'Address', 3, 132, ({ address }) => missing('addr_lo', address)),
     column('stream', 'Stream', 3, 84, ({ stream }) => missing('stream', stream)),
-    column('allocated', 'Allocated', 2, 92, ({ allocated }) => formatBytes(allocated), { tip: ({ allocated }) => `${formatCount(allocated)} B` }),
-    column('stack', 'Stack top', 1, 104, (record) => stackWords(stacks, record), { grow: 1, isNumber: false, tip: (record) => stackTip(stacks, record) }),
+    column('allocated', 'Allocated', 2, 92, ({ allocated }) => formatBytes(allocated), {
+      tip: ({ allocated }) => `${formatCount(allocated)} B`,
+    }),
+    column('stack', 'Stack top', 1, 104, (record) => stackWords(stacks, record), {
+      grow: 1,
+      isNumber: false,
+      tip: (record) => stackTip(stacks, record),
+    }),
   ]
 }
 
@@ -43,11 +58,29 @@ function stackWords(stacks: Stacks, { stack, isRequests, deviceFree }: EventReco
 }
 
 function stackTip(stacks: Stacks, record: EventRecord): string {
-  return stackWords(stacks, record) + (record.isRequests ? '\nThe stack that asked for the free. The one that saw it completed is not in the report.' : '')
+  return (
+    stackWords(stacks, record) +
+    (record.isRequests
+      ? '\nThe stack that asked for the free. The one that saw it completed is not in the report.'
+      : '')
+  )
 }
 
 export const CSV_HEAD = csvLine([
-  'event', 'time_us', 'action', 'size', 'address', 'stream', 'allocated_after', 'allocation', 'device_free', 'stack', 'stack_of', 'function', 'file', 'line',
+  'event',
+  'time_us',
+  'action',
+  'size',
+  'address',
+  'stream',
+  'allocated_after',
+  'allocation',
+  'device_free',
+  'stack',
+  'stack_of',
+  'function',
+  'file',
+  'line',
 ])
 
 /** One event of the file; `time_us` on the recorder's clock. */
@@ -55,7 +88,19 @@ export function csvRow(info: DeviceInfo, stacks: Stacks, record: EventRecord): s
   const { event, us, action, size, address, stream, allocated, id, deviceFree, stack, isRequests } = record
   const top = stack === null ? null : stacks.top(stack)
   return csvLine([
-    event, us === null || info.time0 === null ? null : info.time0 + us, action, size, address, stream, allocated, id < 0 ? null : id, deviceFree,
-    stack, top ? (isRequests ? 'request' : 'event') : null, top?.name ?? null, top?.filename ?? null, top?.line ?? null,
+    event,
+    us === null || info.time0 === null ? null : info.time0 + us,
+    action,
+    size,
+    address,
+    stream,
+    allocated,
+    id < 0 ? null : id,
+    deviceFree,
+    stack,
+    top ? (isRequests ? 'request' : 'event') : null,
+    top?.name ?? null,
+    top?.filename ?? null,
+    top?.line ?? null,
   ])
 }

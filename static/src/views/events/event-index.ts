@@ -61,7 +61,12 @@ export function indexEvents(info: DeviceInfo, data: DeviceData): EventIndex {
 }
 
 /** Action of each event, named exactly as recorded. */
-function actionsOf(info: DeviceInfo, { n, other }: DeviceData, kind: Uint8Array, ref: Int32Array): Pick<EventIndex, 'action' | 'names' | 'counts'> {
+function actionsOf(
+  info: DeviceInfo,
+  { n, other }: DeviceData,
+  kind: Uint8Array,
+  ref: Int32Array,
+): Pick<EventIndex, 'action' | 'names' | 'counts'> {
   const names: string[] = [...ENDS]
   const numberOf = (name: string): number => {
     const known = names.indexOf(name)

@@ -31,8 +31,13 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
   const id = allocationOf(index, event)
   const has = (column: string): boolean => !info.leftOut.includes(column)
   const base = {
-    event, id, action: index.names[index.action[event]], us: data.timeUs ? data.timeUs[event] : null, allocated: data.allocated[event + 1],
-    isRequests: false, deviceFree: null,
+    event,
+    id,
+    action: index.names[index.action[event]],
+    us: data.timeUs ? data.timeUs[event] : null,
+    allocated: data.allocated[event + 1],
+    isRequests: false,
+    deviceFree: null,
   }
   if (kind === UNKNOWN) return { ...base, size: null, address: null, stream: null, stack: null }
   if (kind === OTHER) {
@@ -40,8 +45,12 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
     const row = index.ref[event]
     const free = other.free[row]
     return {
-      ...base, size: other.size[row], address: addressOf(other.addrHi[row], other.addrLo[row]), stream: info.streams[other.stream[row]] || null,
-      stack: other.stack[row], deviceFree: Number.isNaN(free) ? null : free,
+      ...base,
+      size: other.size[row],
+      address: addressOf(other.addrHi[row], other.addrLo[row]),
+      stream: info.streams[other.stream[row]] || null,
+      stack: other.stack[row],
+      deviceFree: Number.isNaN(free) ? null : free,
     }
   }
   const isFreedOnly = data.start[id] === 0 && id >= info.ghosts
@@ -52,7 +61,8 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
     address: has('addr_lo') ? addressOf(data.addrHi[id], data.addrLo[id]) : null,
     stream: has('stream') ? info.streams[data.stream[id]] || null : null,
     // Of an allocation known from its free alone, the free's stack is all there is.
-    stack: kind === ALLOC ? data.stack[id] : has('free_stack') ? data.freeStack[id] : isFreedOnly ? data.stack[id] : null,
+    stack:
+      kind === ALLOC ? data.stack[id] : has('free_stack') ? data.freeStack[id] : isFreedOnly ? data.stack[id] : null,
     // Of neighbours the allocator recorded both in one go.
     isRequests: kind === FREE && (requested >= 0 ? event - requested > 1 : !has('requested')),
   }
@@ -65,5 +75,8 @@ function addressOf(hi: number, lo: number): string | null {
 /** The events of an allocation that are rows of their own, with their actions, in order. */
 export function endsOf(data: DeviceData, index: EventIndex, id: number): { event: number; action: string }[] {
   const events = [data.start[id] - 1, data.freeRequestedEvent[id], data.end[id] === data.P ? -1 : data.end[id] - 1]
-  return [...new Set(events)].filter((event) => event >= 0).sort((a, b) => a - b).map((event) => ({ event, action: index.names[index.action[event]] }))
+  return [...new Set(events)]
+    .filter((event) => event >= 0)
+    .sort((a, b) => a - b)
+    .map((event) => ({ event, action: index.names[index.action[event]] }))
 }

@@ -27,9 +27,20 @@ export class EventsView implements View {
   private readonly parts: ViewParts
   private readonly bar = new EventsBar()
   private readonly list: VirtualList
-  private readonly place = h('input', { type: 'text', class: 'event-place', placeholder: 'Event or time', 'aria-label': 'Go to event or time', title: 'Go to an event (1234) or a time (1.5 s): G' })
+  private readonly place = h('input', {
+    type: 'text',
+    class: 'event-place',
+    placeholder: 'Event or time',
+    'aria-label': 'Go to event or time',
+    title: 'Go to an event (1234) or a time (1.5 s): G',
+  })
   private readonly only = h('input', { type: 'checkbox' })
-  private readonly onlyLabel = h('label', { class: 'switch', title: 'Leave out what the query does not match' }, this.only, 'Matches only')
+  private readonly onlyLabel = h(
+    'label',
+    { class: 'switch', title: 'Leave out what the query does not match' },
+    this.only,
+    'Matches only',
+  )
   private readonly oom: HTMLElement
   private readonly words = h('p', { class: 'table-words', role: 'status' })
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
@@ -46,7 +57,10 @@ export class EventsView implements View {
     this.parts = parts
     const { store } = parts
     this.list = new VirtualList({
-      name: 'events', label: 'Events', role: 'grid', rowHeight: ROW_HEIGHT,
+      name: 'events',
+      label: 'Events',
+      role: 'grid',
+      rowHeight: ROW_HEIGHT,
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index) => this.select(index),
     })
@@ -54,13 +68,32 @@ export class EventsView implements View {
     this.only.addEventListener('change', () => store.setOption('events.matches', this.only.checked ? 'only' : null))
     this.place.addEventListener('keydown', (event) => event.key === 'Enter' && this.goToPlace())
     this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
-    this.oom = h('span', { class: 'segmented' }, button('‹ OOM', 'The out-of-memory error before (Shift + O)', () => this.toOom(-1)),
-      button('OOM ›', 'The next out-of-memory error (O)', () => this.toOom(1)))
-    this.tools = h('div', { class: 'tools' }, this.place, button('Peak', 'Go to the peak (P)', () => this.goTo(this.context!.info.peakEvent)), this.oom,
-      this.onlyLabel, button('CSV', 'Download the listed events as CSV', () => void this.save()))
-    this.element = h('section', { class: 'events-view', 'aria-label': 'Events' },
-      this.bar.actions, this.words, this.bar.ends, this.list.element, this.empty)
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
+    this.oom = h(
+      'span',
+      { class: 'segmented' },
+      button('‹ OOM', 'The out-of-memory error before (Shift + O)', () => this.toOom(-1)),
+      button('OOM ›', 'The next out-of-memory error (O)', () => this.toOom(1)),
+    )
+    this.tools = h(
+      'div',
+      { class: 'tools' },
+      this.place,
+      button('Peak', 'Go to the peak (P)', () => this.goTo(this.context!.info.peakEvent)),
+      this.oom,
+      this.onlyLabel,
+      button('CSV', 'Download the listed events as CSV', () => void this.save()),
+    )
+    this.element = h(
+      'section',
+      { class: 'events-view', 'aria-label': 'Events' },
+      this.bar.actions,
+      this.words,
+      this.bar.ends,
+      this.list.element,
+      this.empty,
+    )
   }
 
   show(context: ViewContext): void {
@@ -80,15 +113,36 @@ export class EventsView implements View {
     const hasTimes = info.time0 !== null
     const all = eventColumns(info, stacks, hasTimes)
     const columns = fitting(all, this.element.clientWidth - 16)
-    const key = [data, data.timeUs, rows, state.select, position, matches, colouring, columns.length, this.element.clientWidth, this.element.clientHeight, state.noise]
+    const key = [
+      data,
+      data.timeUs,
+      rows,
+      state.select,
+      position,
+      matches,
+      colouring,
+      columns.length,
+      this.element.clientWidth,
+      this.element.clientHeight,
+      state.noise,
+    ]
     if (!key.every((part, i) => part === this.drawn[i])) {
       this.drawn = key
       // The event that the cursor is on, or the one after it, stays under it when others go.
-      const event = this.list.cursor < 0 || this.followed?.data !== data ? null : before ? before[this.list.cursor] : this.list.cursor
+      const event =
+        this.list.cursor < 0 || this.followed?.data !== data
+          ? null
+          : before
+            ? before[this.list.cursor]
+            : this.list.cursor
       this.columns = columns
       this.showWords(context, index, rows)
       this.showHead()
-      this.list.setRows(rows ? rows.length : data.n, event === null ? -1 : this.lineOf(event ?? data.n), this.followed?.data === data ? -1 : this.lineOf(Math.max(0, position - 1)))
+      this.list.setRows(
+        rows ? rows.length : data.n,
+        event === null ? -1 : this.lineOf(event ?? data.n),
+        this.followed?.data === data ? -1 : this.lineOf(Math.max(0, position - 1)),
+      )
     }
     this.follow(context)
   }
@@ -105,25 +159,38 @@ export class EventsView implements View {
 
   key(event: KeyboardEvent): boolean {
     if (!this.context || this.context.info.events === 0) return false
-    const onControl = event.target instanceof Element && event.target.closest('button, a, label, summary, input') !== null
+    const onControl =
+      event.target instanceof Element && event.target.closest('button, a, label, summary, input') !== null
     if (this.list.key(event)) {
       if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
       return true
     }
     switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-      case 'Enter': return !onControl && this.list.cursor >= 0 && (this.setMoment(), true)
-      case ' ': return !onControl && this.list.cursor >= 0 && (this.select(this.list.cursor), true)
-      case 'g': return this.place.focus(), this.place.select(), true
-      case 'p': return this.goTo(this.context.info.peakEvent), true
-      case 'o': return this.toOom(event.shiftKey ? -1 : 1), true
-      case 'x': return this.toOtherEnd(), true
-      default: return false
+      case 'Enter':
+        return !onControl && this.list.cursor >= 0 && (this.setMoment(), true)
+      case ' ':
+        return !onControl && this.list.cursor >= 0 && (this.select(this.list.cursor), true)
+      case 'g':
+        return (this.place.focus(), this.place.select(), true)
+      case 'p':
+        return (this.goTo(this.context.info.peakEvent), true)
+      case 'o':
+        return (this.toOom(event.shiftKey ? -1 : 1), true)
+      case 'x':
+        return (this.toOtherEnd(), true)
+      default:
+        return false
     }
   }
 
   debug(): unknown {
     const rows = this.listed
-    return { listed: rows ? rows.length : this.context?.info.events, visible: this.list.visible, cursor: this.list.cursor, columns: this.columns.map(({ name }) => name) }
+    return {
+      listed: rows ? rows.length : this.context?.info.events,
+      visible: this.list.visible,
+      cursor: this.list.cursor,
+      columns: this.columns.map(({ name }) => name),
+    }
   }
 
   // What is listed
@@ -168,20 +235,40 @@ export class EventsView implements View {
       store.setOption('events.hide', hidden.size ? [...hidden].map(encodeURIComponent).join(',') : null)
     })
     const { select } = state
-    this.bar.showEnds(select !== null && select < data.N ? select : null, select !== null && select < data.N ? endsOf(data, index, select) : [], (event) => this.goTo(event))
+    this.bar.showEnds(
+      select !== null && select < data.N ? select : null,
+      select !== null && select < data.N ? endsOf(data, index, select) : [],
+      (event) => this.goTo(event),
+    )
     this.onlyLabel.hidden = matches === null
     this.only.checked = this.mask !== null
     this.oom.hidden = info.stats.oom_events.length === 0
-    const left = [['requested', 'when each free was requested'], ['times', 'the time of each event'], ['free_stack', 'who freed each allocation'], ['addr_lo', 'addresses of allocations'], ['stream', 'streams of allocations']]
-      .filter(([name]) => info.leftOut.includes(name)).map(([, words]) => words)
-    this.words.textContent = (rows ? `${formatCount(rows.length)} of ${plural(info.events, 'event')} listed` : plural(info.events, 'event'))
-      + (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '')
-      + (left.length ? `. Not in this report: ${left.join(', ')}` : '')
+    const left = [
+      ['requested', 'when each free was requested'],
+      ['times', 'the time of each event'],
+      ['free_stack', 'who freed each allocation'],
+      ['addr_lo', 'addresses of allocations'],
+      ['stream', 'streams of allocations'],
+    ]
+      .filter(([name]) => info.leftOut.includes(name))
+      .map(([, words]) => words)
+    this.words.textContent =
+      (rows ? `${formatCount(rows.length)} of ${plural(info.events, 'event')} listed` : plural(info.events, 'event')) +
+      (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '') +
+      (left.length ? `. Not in this report: ${left.join(', ')}` : '')
   }
 
   private showHead(): void {
-    fill(this.list.head, h('div', { role: 'row', class: 'list-row', 'aria-rowindex': 1 }, ...this.columns.map(({ title, isNumber }) =>
-      h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', {}, title)))))
+    fill(
+      this.list.head,
+      h(
+        'div',
+        { role: 'row', class: 'list-row', 'aria-rowindex': 1 },
+        ...this.columns.map(({ title, isNumber }) =>
+          h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', {}, title)),
+        ),
+      ),
+    )
     this.list.setColumns(templateOf(this.columns), widthOf(this.columns))
     this.list.element.setAttribute('aria-colcount', String(this.columns.length))
   }
@@ -191,28 +278,46 @@ export class EventsView implements View {
     const index = this.events
     const event = this.eventAt(line)
     const record = recordOf(info, data, index, event)
-    const isSelected = state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)
+    const isSelected =
+      state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)
     element.dataset.event = String(event)
     element.setAttribute('aria-selected', String(isSelected))
     if (event === position - 1) element.setAttribute('aria-current', 'true')
     else element.removeAttribute('aria-current')
     element.classList.toggle('dim', matches !== null && (record.id < 0 || matches.mask[record.id] === 0))
     element.classList.toggle('oom', record.action === 'oom')
-    fill(element, ...this.columns.map((column) => {
-      const text = column.text(record)
-      const made = h('div', { role: 'gridcell', class: column.isNumber ? 'cell number' : 'cell', title: column.tip?.(record) ?? text, 'data-column': column.name }, h('span', {}, text))
-      if (column.name === 'stack') {
-        // Without an allocation it has no colour, but texts begin under each other.
-        const mark = h('span', { class: 'swatch' })
-        if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
-        made.prepend(mark)
-      }
-      return made
-    }))
-    const begun = namesBetween(this.boundaries.get([data], () => boundariesOf(info, data)), line === 0 ? -1 : this.eventAt(line - 1), event)
+    fill(
+      element,
+      ...this.columns.map((column) => {
+        const text = column.text(record)
+        const made = h(
+          'div',
+          {
+            role: 'gridcell',
+            class: column.isNumber ? 'cell number' : 'cell',
+            title: column.tip?.(record) ?? text,
+            'data-column': column.name,
+          },
+          h('span', {}, text),
+        )
+        if (column.name === 'stack') {
+          // Without an allocation it has no colour, but texts begin under each other.
+          const mark = h('span', { class: 'swatch' })
+          if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
+          made.prepend(mark)
+        }
+        return made
+      }),
+    )
+    const begun = namesBetween(
+      this.boundaries.get([data], () => boundariesOf(info, data)),
+      line === 0 ? -1 : this.eventAt(line - 1),
+      event,
+    )
     element.classList.toggle('boundary', begun.length > 0)
     if (begun.length === 0) return
-    const words = begun.slice(0, NAMED).join(', ') + (begun.length > NAMED ? ` and ${formatCount(begun.length - NAMED)} more` : '')
+    const words =
+      begun.slice(0, NAMED).join(', ') + (begun.length > NAMED ? ` and ${formatCount(begun.length - NAMED)} more` : '')
     element.append(h('span', { class: 'boundary-name', title: `Begins here: ${begun.join(', ')}` }, words))
   }
 
@@ -224,12 +329,14 @@ export class EventsView implements View {
     const isFresh = followed?.data !== data
     const isSelected = state.select !== null && state.select < data.N
     // A link to an allocation opens on it, unless it names a moment too.
-    if (isFresh ? state.at !== null || !isSelected : state.at !== followed.at) this.list.moveTo(this.lineOf(Math.max(0, position - 1)), 'middle')
+    if (isFresh ? state.at !== null || !isSelected : state.at !== followed.at)
+      this.list.moveTo(this.lineOf(Math.max(0, position - 1)), 'middle')
     else if (isSelected && state.select !== followed?.select) {
       const ends = endsOf(data, this.events, state.select!)
       const [first, past] = this.list.visible
       const isSeen = ends.some(({ event }) => this.lineOf(event) >= first && this.lineOf(event) < past)
-      if (!isSeen || isFresh) this.list.moveTo(this.lineOf(ends.length ? ends[0].event : Math.max(0, position - 1)), 'middle')
+      if (!isSeen || isFresh)
+        this.list.moveTo(this.lineOf(ends.length ? ends[0].event : Math.max(0, position - 1)), 'middle')
     }
   }
 
@@ -239,7 +346,11 @@ export class EventsView implements View {
     this.list.element.focus({ preventScroll: true })
     if (line < 0) return
     const shown = this.eventAt(line)
-    this.parts.announce(shown === event || event < 0 ? `Event ${formatCount(shown)}` : `Event ${formatCount(event)} is not listed; this is event ${formatCount(shown)}`)
+    this.parts.announce(
+      shown === event || event < 0
+        ? `Event ${formatCount(shown)}`
+        : `Event ${formatCount(event)} is not listed; this is event ${formatCount(shown)}`,
+    )
   }
 
   private goToPlace(): void {
@@ -253,7 +364,10 @@ export class EventsView implements View {
     const events = this.context!.info.stats.oom_events
     if (events.length === 0) return
     const here = this.list.cursor < 0 ? -1 : this.eventAt(this.list.cursor)
-    const next = direction > 0 ? events.find((event) => event > here) ?? events[0] : [...events].reverse().find((event) => event < here) ?? events[events.length - 1]
+    const next =
+      direction > 0
+        ? (events.find((event) => event > here) ?? events[0])
+        : ([...events].reverse().find((event) => event < here) ?? events[events.length - 1])
     this.goTo(next)
   }
 
@@ -286,8 +400,14 @@ export class EventsView implements View {
     announce('Writing the file')
     await client.times(info.index)
     const count = rows ? rows.length : data.n
-    const pieces = await inPieces(count, (line) => csvRow(info, stacks, recordOf(info, data, index, rows ? rows[line] : line)))
-    download(`${fileName(client.manifest.title, deviceName(client.manifest, info), 'events')}.csv`, 'text/csv;charset=utf-8', [CSV_HEAD, ...pieces])
+    const pieces = await inPieces(count, (line) =>
+      csvRow(info, stacks, recordOf(info, data, index, rows ? rows[line] : line)),
+    )
+    download(
+      `${fileName(client.manifest.title, deviceName(client.manifest, info), 'events')}.csv`,
+      'text/csv;charset=utf-8',
+      [CSV_HEAD, ...pieces],
+    )
     announce(`${plural(count, 'event')} downloaded`)
   }
 }

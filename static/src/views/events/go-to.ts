@@ -3,7 +3,7 @@
 import type { DeviceData } from '../../data/model'
 import { usToEvent } from '../../layout/time'
 
-const UNITS: Record<string, number> = { us: 1, 'µs': 1, 'μs': 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
+const UNITS: Record<string, number> = { us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
 
 /** The event that text names, kept within the trace; a string says why there is none. "1,234" is an event, "+1.5 s" a time. */
 export function readPlace(text: string, data: Pick<DeviceData, 'n' | 'clockUs'>): number | string {

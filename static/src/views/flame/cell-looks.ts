@@ -48,7 +48,10 @@ export class CellLooks {
     if (isDifference(choices.measure)) {
       if (cell.value === 0 || cell.loss === 0) return []
       const colours = this.colours.get([dark], () => new FrameColours(dark))
-      return [{ fill: css(colours.change(1, 0)), share: cell.value / weight }, { fill: css(colours.change(0, 1)), share: cell.loss / weight }]
+      return [
+        { fill: css(colours.change(1, 0)), share: cell.value / weight },
+        { fill: css(colours.change(0, 1)), share: cell.loss / weight },
+      ]
     }
     const parts = mixes?.of(cell.low, cell.high) ?? []
     if (parts.length < 2) return []

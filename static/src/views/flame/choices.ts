@@ -35,7 +35,10 @@ export function readChoices(options: Options): Choices {
     chains: one('flame.chains', ['outer', 'all', 'none']),
     from: /^\d{1,15}$/.test(from) ? Number(from) : -1,
     focus: readPlace(options['flame.focus'] ?? ''),
-    open: (options['flame.open'] ?? '').split('~').map(readPlace).filter((place) => place !== null),
+    open: (options['flame.open'] ?? '')
+      .split('~')
+      .map(readPlace)
+      .filter((place) => place !== null),
   }
 }
 

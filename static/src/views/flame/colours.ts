@@ -6,7 +6,10 @@ import { oklch } from '../timeline/colours'
 
 export type Rgb = readonly [number, number, number]
 
-const INKS: readonly Rgb[] = [[18, 21, 27], [255, 255, 255]]
+const INKS: readonly Rgb[] = [
+  [18, 21, 27],
+  [255, 255, 255],
+]
 
 /** What tells frames of one origin: the installed package, the file of the reader's own code, or the library in C++. */
 export function originOf({ filename, name }: Frame): string {

@@ -11,7 +11,11 @@ const SHOWN = 4
 
 /** goTo: depth 0 is the whole tree. */
 export function renderCrumbs(
-  element: HTMLElement, tree: FlameTree, focus: { node: Node; stack: number } | null, frame: (id: number) => Frame, goTo: (depth: number) => void,
+  element: HTMLElement,
+  tree: FlameTree,
+  focus: { node: Node; stack: number } | null,
+  frame: (id: number) => Frame,
+  goTo: (depth: number) => void,
 ): void {
   element.hidden = !focus
   if (!focus) return
@@ -19,7 +23,19 @@ export function renderCrumbs(
   const row = paths.rowOf[focus.stack]
   const { depth } = focus.node
   const name = (at: number): string => frame(paths.frameOfKey[paths.key(row, at - 1)]).name || '?'
-  const list = h('ol', {}, h('li', {}, h('button', { type: 'button', class: 'link', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) }, 'All')))
+  const list = h(
+    'ol',
+    {},
+    h(
+      'li',
+      {},
+      h(
+        'button',
+        { type: 'button', class: 'link', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) },
+        'All',
+      ),
+    ),
+  )
   const first = Math.max(1, depth - SHOWN)
   if (first > 1) list.append(h('li', { class: 'soft' }, `… ${plural(first - 1, 'frame')} …`))
   for (let at = first; at < depth; at++) {

@@ -12,12 +12,17 @@ export function moved(layout: FlameLayout, at: number, key: string): number | nu
       const [first, end] = childrenOf(layout, here)
       return end > first ? first : here
     }
-    case 'ArrowUp': return parent < 0 ? here : parent
+    case 'ArrowUp':
+      return parent < 0 ? here : parent
     // Past the last sibling the next cell of the row follows: cousins.
-    case 'ArrowLeft': return Math.max(rows[row], here - 1)
-    case 'ArrowRight': return Math.min(rows[row + 1] - 1, here + 1)
-    case 'Home': return 0
-    default: return null
+    case 'ArrowLeft':
+      return Math.max(rows[row], here - 1)
+    case 'ArrowRight':
+      return Math.min(rows[row + 1] - 1, here + 1)
+    case 'Home':
+      return 0
+    default:
+      return null
   }
 }
 
@@ -25,6 +30,11 @@ export function moved(layout: FlameLayout, at: number, key: string): number | nu
 export function sameCell(before: FlameLayout, at: number, after: FlameLayout): number {
   const cell = before.cells[at]
   if (!cell) return 0
-  return Math.max(0, after.cells.findIndex((other) =>
-    other.kind === cell.kind && other.depth === cell.depth && other.low === cell.low && other.high === cell.high))
+  return Math.max(
+    0,
+    after.cells.findIndex(
+      (other) =>
+        other.kind === cell.kind && other.depth === cell.depth && other.low === cell.low && other.high === cell.high,
+    ),
+  )
 }

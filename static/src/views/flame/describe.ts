@@ -12,9 +12,14 @@ import type { ViewContext } from '../view'
 import { isDifference } from './choices'
 
 export const MEASURE_NAMES: Record<Measure, string> = {
-  live: 'Live bytes', events: 'Live bytes × lifetime in events', seconds: 'Live bytes × lifetime in seconds',
-  count: 'Live allocations', allocated: 'Bytes allocated in the trace', allocations: 'Allocations in the trace',
-  growth: 'Growth between two moments', diff: 'Difference to the other snapshot',
+  live: 'Live bytes',
+  events: 'Live bytes × lifetime in events',
+  seconds: 'Live bytes × lifetime in seconds',
+  count: 'Live allocations',
+  allocated: 'Bytes allocated in the trace',
+  allocations: 'Allocations in the trace',
+  growth: 'Growth between two moments',
+  diff: 'Difference to the other snapshot',
 }
 
 export function formatAmount(amount: number, measure: Measure): string {
@@ -42,12 +47,18 @@ export function frameOf(tree: FlameTree, cell: Cell, frame: (id: number) => Fram
 /** What is written in a cell. */
 export function nameOfCell(cell: Cell, frame: Frame | null): string {
   switch (cell.kind) {
-    case 'all': return 'All'
-    case 'own': return 'itself'
-    case 'none': return 'no stack recorded'
-    case 'more': return `${formatCount(cell.frames)} more`
-    case 'chain': return `… ${plural(cell.frames, 'common frame')}, to ${frame?.name || '?'}`
-    default: return frame?.name || '?'
+    case 'all':
+      return 'All'
+    case 'own':
+      return 'itself'
+    case 'none':
+      return 'no stack recorded'
+    case 'more':
+      return `${formatCount(cell.frames)} more`
+    case 'chain':
+      return `… ${plural(cell.frames, 'common frame')}, to ${frame?.name || '?'}`
+    default:
+      return frame?.name || '?'
   }
 }
 
@@ -59,7 +70,11 @@ export function placeOf(frame: Frame | null, merge: Merge, short = true): string
 }
 
 export function describeCell(
-  tree: FlameTree, cell: Cell, above: { cell: Cell | null; focus: Cell; all: Sum }, frame: Frame | null, frameAbove: Frame | null,
+  tree: FlameTree,
+  cell: Cell,
+  above: { cell: Cell | null; focus: Cell; all: Sum },
+  frame: Frame | null,
+  frameAbove: Frame | null,
 ): Line[] {
   const { measure } = tree.weights
   const { merge } = tree.paths.options
@@ -73,26 +88,35 @@ export function describeCell(
   const whole = isDifference(measure) ? 'all changes' : 'total'
   const shares = [`${formatShare(weightOf(cell), weightOf(above.all))} of ${whole}`]
   if (above.focus.depth > 0) shares.push(`${formatShare(weightOf(cell), weightOf(above.focus))} of the focus`)
-  if (above.cell && above.cell !== above.focus) shares.push(`${formatShare(weightOf(cell), weightOf(above.cell))} of the frame above`)
+  if (above.cell && above.cell !== above.focus)
+    shares.push(`${formatShare(weightOf(cell), weightOf(above.cell))} of the frame above`)
   lines.push({ kind: 'plain', text: shares.join(', ') })
   if (measure !== 'count' && measure !== 'allocations') lines.push({ kind: 'soft', text: countOf(cell, measure) })
   if (tree.weights.matched && !isDifference(measure)) {
-    lines.push({ kind: 'soft', text: `matches ${formatAmount(cell.matched, measure)}, ${formatShare(cell.matched, cell.value)}` })
+    lines.push({
+      kind: 'soft',
+      text: `matches ${formatAmount(cell.matched, measure)}, ${formatShare(cell.matched, cell.value)}`,
+    })
   }
   return lines
 }
 
 function titleOf(cell: Cell, frame: Frame | null, above: Frame | null): string {
   switch (cell.kind) {
-    case 'own': return `${above?.name || '?'} itself, in none of the frames under it`
-    case 'more': return `${plural(cell.frames, 'more frame')}, each too narrow to draw${above ? `, under ${above.name || '?'}` : ''}`
-    default: return nameOfCell(cell, frame)
+    case 'own':
+      return `${above?.name || '?'} itself, in none of the frames under it`
+    case 'more':
+      return `${plural(cell.frames, 'more frame')}, each too narrow to draw${above ? `, under ${above.name || '?'}` : ''}`
+    default:
+      return nameOfCell(cell, frame)
   }
 }
 
 function countOf({ count }: Cell, measure: Measure): string {
   if (!isDifference(measure)) return plural(count, 'allocation')
-  return count === 0 ? 'as many allocations' : `${plural(Math.abs(count), 'allocation')} ${count > 0 ? 'more' : 'fewer'}`
+  return count === 0
+    ? 'as many allocations'
+    : `${plural(Math.abs(count), 'allocation')} ${count > 0 ? 'more' : 'fewer'}`
 }
 
 /** The line over the picture. */
@@ -101,16 +125,21 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
   const parts: string[] = []
   if (measure === 'growth') {
     const since = from < 0 ? 'before the first event' : `event ${formatCount(from)}`
-    parts.push(`${formatSum(all, measure)} since ${since}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`)
+    parts.push(
+      `${formatSum(all, measure)} since ${since}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`,
+    )
   } else if (measure === 'diff') {
     const name = context.baseline?.moment.name ?? ''
-    parts.push(`${formatSum(all, measure)} compared with the other snapshot, ${name}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`)
+    parts.push(
+      `${formatSum(all, measure)} compared with the other snapshot, ${name}: gained ${formatBytes(all.value)}, lost ${formatBytes(all.loss)}`,
+    )
   } else if (measure === 'allocated' || measure === 'allocations') {
     parts.push(`${formatAmount(all.value, measure)} over the whole trace`)
   } else {
     parts.push(`${formatAmount(all.value, measure)} live`)
   }
-  if (!isDifference(measure) && measure !== 'count' && measure !== 'allocations') parts.push(plural(all.count, 'allocation'))
+  if (!isDifference(measure) && measure !== 'count' && measure !== 'allocations')
+    parts.push(plural(all.count, 'allocation'))
   parts.push(plural(tree.rows, 'stack'))
   if (matchedTotal !== null) {
     const told = isDifference(measure)
@@ -125,13 +154,19 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
 
 /** Why there is nothing to draw. */
 export function explainEmpty(measure: Measure, { data, baseline }: ViewContext): string {
-  if (measure === 'diff') return baseline ? 'Neither snapshot holds anything at this moment.' : 'Only the device of the later snapshot is compared: choose it above.'
+  if (measure === 'diff')
+    return baseline
+      ? 'Neither snapshot holds anything at this moment.'
+      : 'Only the device of the later snapshot is compared: choose it above.'
   if (data.N === 0) return 'This device has no allocations.'
-  if (measure === 'seconds' && !data.clockUs) return 'Recorded without times, or they are not read yet: lifetimes in seconds need them.'
+  if (measure === 'seconds' && !data.clockUs)
+    return 'Recorded without times, or they are not read yet: lifetimes in seconds need them.'
   const ofTrace = measure === 'allocated' || measure === 'allocations'
   if (data.n === 0 && (ofTrace || measure === 'growth' || measure === 'events' || measure === 'seconds')) {
     return 'Recorded without history: there is no trace, only the final state. Live bytes can be shown.'
   }
   if (ofTrace) return 'Nothing was allocated in the trace.'
-  return measure === 'growth' ? 'No stack holds more or less than at the other moment.' : 'Nothing is live at this moment.'
+  return measure === 'growth'
+    ? 'No stack holds more or less than at the other moment.'
+    : 'Nothing is live at this moment.'
 }

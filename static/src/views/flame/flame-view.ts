@@ -36,7 +36,12 @@ export class FlameView implements View {
   private readonly item = h('div', { class: 'offscreen', role: 'treeitem', id: 'flame-item' })
   private readonly canvas = h('canvas', { class: 'flame-canvas', 'aria-hidden': 'true' })
   private readonly space = h('div', { class: 'flame-space' }, this.canvas)
-  private readonly plot = h('div', { class: 'flame-plot', role: 'tree', tabindex: 0, 'aria-activedescendant': 'flame-item' }, this.space, this.item)
+  private readonly plot = h(
+    'div',
+    { class: 'flame-plot', role: 'tree', tabindex: 0, 'aria-activedescendant': 'flame-item' },
+    this.space,
+    this.item,
+  )
   private readonly tooltip = new Tooltip()
   private readonly controls: FlameTools
   private readonly models = new FlameModels()
@@ -54,8 +59,16 @@ export class FlameView implements View {
     this.since = new SinceField(store)
     this.controls = new FlameTools(store, { folded: () => this.folded(), saveSpeedscope: () => this.saveSpeedscope() })
     this.tools = this.controls.element
-    this.element = h('section', { class: 'flame', 'aria-label': 'Bytes by stack' },
-      h('div', { class: 'flame-head' }, this.momentBox, this.since.element), this.words, this.crumbs, this.empty, this.plot, this.tooltip.element)
+    this.element = h(
+      'section',
+      { class: 'flame', 'aria-label': 'Bytes by stack' },
+      h('div', { class: 'flame-head' }, this.momentBox, this.since.element),
+      this.words,
+      this.crumbs,
+      this.empty,
+      this.plot,
+      this.tooltip.element,
+    )
     this.plot.addEventListener('scroll', () => this.requestPaint())
     this.plot.addEventListener('pointermove', (event) => this.pointAt(event))
     this.plot.addEventListener('pointerleave', () => this.point(-1, 0, 0))
@@ -121,13 +134,35 @@ export class FlameView implements View {
     if (!model) return null
     const { tree, choices, layout, all } = model
     const { measure, root, merge } = choices
-    const plain = (cells: readonly Cell[]) => cells.map((cell) => {
-      const { kind, row, depth, from, value, loss, count, matched, frames, parent } = cell
-      const frame = frameOf(tree, cell, model.frame)
-      return { kind, row, depth, from, value, loss, count, matched, frames, parent, name: frame?.name ?? null, file: frame?.filename ?? null, line: frame?.line ?? null }
-    })
+    const plain = (cells: readonly Cell[]) =>
+      cells.map((cell) => {
+        const { kind, row, depth, from, value, loss, count, matched, frames, parent } = cell
+        const frame = frameOf(tree, cell, model.frame)
+        return {
+          kind,
+          row,
+          depth,
+          from,
+          value,
+          loss,
+          count,
+          matched,
+          frames,
+          parent,
+          name: frame?.name ?? null,
+          file: frame?.filename ?? null,
+          line: frame?.line ?? null,
+        }
+      })
     return {
-      measure, root, merge, all, width: this.plot.clientWidth, cursor: this.cursor, cells: plain(layout.cells), folded: this.folded(),
+      measure,
+      root,
+      merge,
+      all,
+      width: this.plot.clientWidth,
+      cursor: this.cursor,
+      cells: plain(layout.cells),
+      folded: this.folded(),
       speedscope: this.speedscope(),
       nodes: () => plain(layoutFlame(tree, tree.top, { chains: 'none', open: [], least: 0 }).cells),
     }
@@ -164,8 +199,14 @@ export class FlameView implements View {
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
     const selected = selectedRow(model.tree, context)
     paint(ctx, {
-      layout: model.layout, scale: model.scale, width: plot.clientWidth, height: plot.clientHeight, scrollTop: plot.scrollTop,
-      look: readLook(plot), lookOf: this.looks.of(model, context), hover: this.hover,
+      layout: model.layout,
+      scale: model.scale,
+      width: plot.clientWidth,
+      height: plot.clientHeight,
+      scrollTop: plot.scrollTop,
+      look: readLook(plot),
+      lookOf: this.looks.of(model, context),
+      hover: this.hover,
       cursor: plot.matches(':focus-visible') ? this.cursor : -1,
       isSelected: ({ low, high }) => selected >= low && selected < high,
     })
@@ -271,19 +312,32 @@ export class FlameView implements View {
     item.setAttribute('aria-selected', 'true')
     if (cell.kind === 'chain') item.setAttribute('aria-expanded', 'false')
     else item.removeAttribute('aria-expanded')
-    item.textContent = this.linesOf(model, cell).map(({ text }) => text).join(', ')
-    plot.setAttribute('aria-label',
-      `${MEASURE_NAMES[choices.measure]} by stack, ${choices.root === 'root' ? 'outermost' : 'innermost'} frames first. ${this.words.textContent}`)
+    item.textContent = this.linesOf(model, cell)
+      .map(({ text }) => text)
+      .join(', ')
+    plot.setAttribute(
+      'aria-label',
+      `${MEASURE_NAMES[choices.measure]} by stack, ${choices.root === 'root' ? 'outermost' : 'innermost'} frames first. ${this.words.textContent}`,
+    )
     if (aloud) this.parts.announce(item.textContent)
   }
 
   private linesOf({ tree, layout, all, frame, mixes }: FlameModel, cell: Cell): Line[] {
     const { cells } = layout
     const above = cells[cell.parent] ?? null
-    const lines = describeCell(tree, cell, { cell: above, focus: cells[0], all }, frameOf(tree, cell, frame), above && frameOf(tree, above, frame))
+    const lines = describeCell(
+      tree,
+      cell,
+      { cell: above, focus: cells[0], all },
+      frameOf(tree, cell, frame),
+      above && frameOf(tree, above, frame),
+    )
     const nameOf = this.context!.colouring.nameOf
     for (const { key, weight } of (mixes?.of(cell.low, cell.high) ?? []).slice(0, MIX_TOLD)) {
-      lines.push({ kind: 'soft', text: `${nameOf(key)}: ${formatAmount(weight, tree.weights.measure)}, ${formatShare(weight, cell.value)}` })
+      lines.push({
+        kind: 'soft',
+        text: `${nameOf(key)}: ${formatAmount(weight, tree.weights.measure)}, ${formatShare(weight, cell.value)}`,
+      })
     }
     return lines
   }

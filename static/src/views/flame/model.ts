@@ -55,13 +55,20 @@ export class FlameModels {
     const trie = this.tries.get([stacks], () => stacks.trie)
     const other = measure === 'diff' ? context.baseline : null
     if (measure === 'diff' && !other) return null
-    const used = this.used.get([data, stacks, other?.before], () => usedStacks(stacks.count, data.stack, other?.before.stack))
-    const paths = this.paths.get([used, trie, root, merge, state.noise], () => new Paths(trie, used, { root, merge, noise: state.noise }))
+    const used = this.used.get([data, stacks, other?.before], () =>
+      usedStacks(stacks.count, data.stack, other?.before.stack),
+    )
+    const paths = this.paths.get(
+      [used, trie, root, merge, state.noise],
+      () => new Paths(trie, used, { root, merge, noise: state.noise }),
+    )
     const at = isOfTrace(measure) ? 0 : position
     const since = measure === 'growth' ? Math.min(choices.from + 1, data.P - 1) : 0
     const { tree, all } = this.trees.get([paths, data, measure, at, since, matches, clock, other], () => {
       const mask = matches?.mask ?? null
-      const weights = other ? weighDifference(data, stacks.count, other, mask) : weigh(data, stacks.count, measure, at, since, mask)
+      const weights = other
+        ? weighDifference(data, stacks.count, other, mask)
+        : weigh(data, stacks.count, measure, at, since, mask)
       const tree = new FlameTree(paths, weights)
       return { tree, all: tree.sum(0, tree.rows) }
     })
@@ -71,14 +78,28 @@ export class FlameModels {
       const weight = focus ? weightOf(tree.sum(node.low, node.high)) : weightOf(all)
       const scale = weight > 0 ? width / weight : 0
       const open = choices.open.map((place) => nodeOf(tree, place)).filter((node) => node !== null)
-      const layout = layoutFlame(tree, node, { chains: choices.chains, open, least: scale > 0 ? LEAST_WIDTH / scale : Infinity })
+      const layout = layoutFlame(tree, node, {
+        chains: choices.chains,
+        open,
+        least: scale > 0 ? LEAST_WIDTH / scale : Infinity,
+      })
       return { focus, layout, scale }
     })
     const frame = (id: number): Frame => trie.frame(id)
     const isMixed = colouring.by !== 'stack' && colouring.count <= MOST_KEYS && !isDifference(measure)
     return {
-      choices, trie, tree, all, ...made, frame,
-      mixes: isMixed ? this.mixes.get([tree, colouring.keys, colouring.version], () => new Mixes(tree, data, colouring, stacks.count, at)) : null,
+      choices,
+      trie,
+      tree,
+      all,
+      ...made,
+      frame,
+      mixes: isMixed
+        ? this.mixes.get(
+            [tree, colouring.keys, colouring.version],
+            () => new Mixes(tree, data, colouring, stacks.count, at),
+          )
+        : null,
       names: { lines: merge === 'line', frameOf: (key) => frame(paths.frameOfKey[key]) },
     }
   }

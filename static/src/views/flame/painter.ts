@@ -107,11 +107,17 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
   ctx.fillStyle = matched >= 1 && !isRest ? inkOn(fill) : look.ink
   ctx.fillText(shown, x + PAD, middle)
   const used = ctx.measureText(shown).width
-  if (shown === name && used + 14 + amount.length * letter <= room) ctx.fillText(amount, x + PAD + room - ctx.measureText(amount).width, middle)
+  if (shown === name && used + 14 + amount.length * letter <= room)
+    ctx.fillText(amount, x + PAD + room - ctx.measureText(amount).width, middle)
 }
 
 /** As much of a text as fits, with "…" where it is cut; '' where hardly a letter would remain. */
-export function clip(ctx: Pick<CanvasRenderingContext2D, 'measureText'>, text: string, room: number, letter: number): string {
+export function clip(
+  ctx: Pick<CanvasRenderingContext2D, 'measureText'>,
+  text: string,
+  room: number,
+  letter: number,
+): string {
   if (room < 2.5 * letter) return ''
   // Letters are equally wide but for those the font lacks: those are measured.
   const fits = (shown: string): boolean =>

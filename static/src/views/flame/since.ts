@@ -8,14 +8,35 @@ import type { Choices } from './choices'
 
 export class SinceField {
   readonly element: HTMLElement
-  private readonly field = h('input', { type: 'number', min: -1, step: 1, class: 'moment-event', 'aria-label': 'Growth since event' })
+  private readonly field = h('input', {
+    type: 'number',
+    min: -1,
+    step: 1,
+    class: 'moment-event',
+    'aria-label': 'Growth since event',
+  })
   private readonly words = h('span', { class: 'soft' })
   private position = 0
 
   constructor(private readonly store: Store) {
     this.field.addEventListener('change', () => this.field.value !== '' && this.choose(Number(this.field.value)))
-    const button = h('button', { type: 'button', title: 'Count growth from the moment shown now', onclick: () => this.choose(this.position - 1) }, 'From here')
-    this.element = h('div', { class: 'flame-since', role: 'group', 'aria-label': 'Growth since' }, 'since event', this.field, button, this.words)
+    const button = h(
+      'button',
+      {
+        type: 'button',
+        title: 'Count growth from the moment shown now',
+        onclick: () => this.choose(this.position - 1),
+      },
+      'From here',
+    )
+    this.element = h(
+      'div',
+      { class: 'flame-since', role: 'group', 'aria-label': 'Growth since' },
+      'since event',
+      this.field,
+      button,
+      this.words,
+    )
   }
 
   render({ info, position }: ViewContext, { measure, from }: Choices): void {

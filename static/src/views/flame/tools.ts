@@ -13,16 +13,24 @@ export interface ToolActions {
 }
 
 const CHAINS: readonly (readonly [Chains, string])[] = [
-  ['outer', 'Fold common frames'], ['all', 'Fold every chain'], ['none', 'Show every frame'],
+  ['outer', 'Fold common frames'],
+  ['all', 'Fold every chain'],
+  ['none', 'Show every frame'],
 ]
 
 export class FlameTools {
   readonly element: HTMLElement
   private readonly measure = h('select', { 'aria-label': 'What widths stand for', title: 'What widths stand for' })
-  private readonly chains = h('select', { 'aria-label': 'Chains of frames', title: 'Chains of frames without a branch' })
+  private readonly chains = h('select', {
+    'aria-label': 'Chains of frames',
+    title: 'Chains of frames without a branch',
+  })
   private readonly segments: { name: string; value: string; button: HTMLButtonElement }[] = []
 
-  constructor(private readonly store: Store, actions: ToolActions) {
+  constructor(
+    private readonly store: Store,
+    actions: ToolActions,
+  ) {
     for (const measure of MEASURES) this.measure.append(h('option', { value: measure }, MEASURE_NAMES[measure]))
     for (const [value, label] of CHAINS) this.chains.append(h('option', { value }, label))
     this.measure.addEventListener('change', () => this.choose('flame.measure', this.measure.value, MEASURES[0]))
@@ -30,18 +38,30 @@ export class FlameTools {
       store.setOption('flame.open', null)
       this.choose('flame.chains', this.chains.value, 'outer')
     })
-    this.element = h('div', { class: 'tools' },
+    this.element = h(
+      'div',
+      { class: 'tools' },
       this.measure,
       this.segmented('Where the tree starts', 'flame.root', [
         ['root', 'Root first', 'Outermost frames at the top: who allocates, from the program down'],
         ['leaf', 'Leaf first', 'Innermost frames at the top: what allocates, and who calls it'],
       ]),
       this.segmented('Which frames are one', 'flame.merge', [
-        ['function', 'By function', 'Lines of one function are one frame'], ['line', 'By line', 'Every line is a frame of its own'],
+        ['function', 'By function', 'Lines of one function are one frame'],
+        ['line', 'By line', 'Every line is a frame of its own'],
       ]),
       this.chains,
-      copyButton('Copy folded', actions.folded, 'Copy what is shown as folded stacks: one line per stack, with its weight'),
-      h('button', { type: 'button', title: 'Save what is shown as a file for speedscope', onclick: actions.saveSpeedscope }, 'speedscope'))
+      copyButton(
+        'Copy folded',
+        actions.folded,
+        'Copy what is shown as folded stacks: one line per stack, with its weight',
+      ),
+      h(
+        'button',
+        { type: 'button', title: 'Save what is shown as a file for speedscope', onclick: actions.saveSpeedscope },
+        'speedscope',
+      ),
+    )
   }
 
   render({ measure, root, merge, chains }: Choices, hasTimes: boolean, compares: boolean): void {
@@ -59,7 +79,11 @@ export class FlameTools {
   private segmented(label: string, name: string, choices: readonly (readonly [string, string, string])[]): HTMLElement {
     const group = h('div', { class: 'segmented', role: 'group', 'aria-label': label })
     for (const [value, text, title] of choices) {
-      const button = h('button', { type: 'button', title, onclick: () => this.choose(name, value, choices[0][0]) }, text)
+      const button = h(
+        'button',
+        { type: 'button', title, onclick: () => this.choose(name, value, choices[0][0]) },
+        text,
+      )
       this.segments.push({ name, value, button })
       group.append(button)
     }

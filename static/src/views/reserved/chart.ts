@@ -5,7 +5,16 @@ import type { Replay } from '../../allocator/replay'
 import { h } from '../../ui/dom'
 import type { Groups } from '../segments/groups'
 import { css, groupColour, type Inks, word } from '../segments/inks'
-import { type Box, drawByteAxis, drawMoment, drawXAxis, pictureRatio, pixelToX, prepareCanvas, xToPixel } from '../segments/plot-frame'
+import {
+  type Box,
+  drawByteAxis,
+  drawMoment,
+  drawXAxis,
+  pictureRatio,
+  pixelToX,
+  prepareCanvas,
+  xToPixel,
+} from '../segments/plot-frame'
 import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoomed } from '../segments/x-window'
 import { PointerInput } from '../timeline/pointer'
 import { Tooltip } from '../timeline/tooltip'
@@ -73,7 +82,18 @@ export class ReservedChart {
 
   constructor(parts: ViewParts) {
     this.parts = parts
-    this.plot = h('div', { class: 'time-plot', tabindex: 0, role: 'application', 'aria-roledescription': 'chart', 'aria-label': 'Reserved memory over events' }, this.canvas, this.overlay)
+    this.plot = h(
+      'div',
+      {
+        class: 'time-plot',
+        tabindex: 0,
+        role: 'application',
+        'aria-roledescription': 'chart',
+        'aria-label': 'Reserved memory over events',
+      },
+      this.canvas,
+      this.overlay,
+    )
     this.element = h('div', { class: 'time-map' }, this.plot, this.tooltip.element)
     new PointerInput(this.plot, {
       pan: (dx) => this.panPixels(dx),
@@ -101,7 +121,8 @@ export class ReservedChart {
     const width = this.plot.clientWidth
     const height = this.plot.clientHeight
     if (width === 0) return
-    if (replay && groups && this.stack?.groups !== groups) this.stack = { groups, piles: new SegmentStack(replay.segments, groups) }
+    if (replay && groups && this.stack?.groups !== groups)
+      this.stack = { groups, piles: new SegmentStack(replay.segments, groups) }
     const { data, state } = context
     const hasSegments = choice.segments && replay !== null && replay.segments.count > 0
     const hasParts = choice.parts || !hasSegments
@@ -131,12 +152,23 @@ export class ReservedChart {
     if (!box) return false
     const middle = box.left + box.width / 2
     switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-      case 'w': case '+': case '=': return this.zoom(middle, 0.75), true
-      case 's': case '-': case '_': return this.zoom(middle, 1 / 0.75), true
-      case 'a': return this.panPixels(box.width * 0.12), true
-      case 'd': return this.panPixels(-box.width * 0.12), true
-      case '0': case 'Home': return this.parts.store.set({ x: null }), true
-      default: return false
+      case 'w':
+      case '+':
+      case '=':
+        return (this.zoom(middle, 0.75), true)
+      case 's':
+      case '-':
+      case '_':
+        return (this.zoom(middle, 1 / 0.75), true)
+      case 'a':
+        return (this.panPixels(box.width * 0.12), true)
+      case 'd':
+        return (this.panPixels(-box.width * 0.12), true)
+      case '0':
+      case 'Home':
+        return (this.parts.store.set({ x: null }), true)
+      default:
+        return false
     }
   }
 
@@ -154,15 +186,47 @@ export class ReservedChart {
   }
 
   private draw(): void {
-    const { context: { data, dark, state }, largest, window, partsBox, segmentsBox, choice } = this.shown!
-    const key = JSON.stringify([data.info.index, largest !== null, dark, state.theme, window.scale.axis, window.x0, window.x1, partsBox, segmentsBox, choice, devicePixelRatio])
+    const {
+      context: { data, dark, state },
+      largest,
+      window,
+      partsBox,
+      segmentsBox,
+      choice,
+    } = this.shown!
+    const key = JSON.stringify([
+      data.info.index,
+      largest !== null,
+      dark,
+      state.theme,
+      window.scale.axis,
+      window.x0,
+      window.x1,
+      partsBox,
+      segmentsBox,
+      choice,
+      devicePixelRatio,
+    ])
     if (key !== this.drawnKey) this.paint()
     this.drawnKey = key
     this.drawOverlay()
   }
 
   private paint(): void {
-    const { context: { data, info, dark }, replay, largest, groups, piles, inks, choice, window, partsBox, segmentsBox, partsTop, segmentsTop } = this.shown!
+    const {
+      context: { data, info, dark },
+      replay,
+      largest,
+      groups,
+      piles,
+      inks,
+      choice,
+      window,
+      partsBox,
+      segmentsBox,
+      partsTop,
+      segmentsTop,
+    } = this.shown!
     const began = performance.now()
     const ctx = prepareCanvas(this.canvas, this.plot.clientWidth, this.plot.clientHeight)
     ctx.imageSmoothingEnabled = false
@@ -172,7 +236,9 @@ export class ReservedChart {
       this.picture2d(ctx, partsBox, inks, (pixels, width, height) => {
         this.columns = columnsOf(data, window, width, base ? 'reserved' : 'fragmentation')
         if (base) byReserved = this.columns
-        const colours = replay ? [inks.allocated, inks.rounding, inks.splitArea, inks.wholeArea] : [inks.allocated, inks.wholeArea]
+        const colours = replay
+          ? [inks.allocated, inks.rounding, inks.splitArea, inks.wholeArea]
+          : [inks.allocated, inks.wholeArea]
         paintStack(pixels, width, height, stackOf(data, replay, this.columns, base), partsTop, colours)
         if (base) {
           drawCurve(pixels, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
@@ -180,7 +246,15 @@ export class ReservedChart {
         } else {
           drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
           // Of the moments that the areas show: beside them it tells whether what is free is one piece or many.
-          if (largest) drawCurve(pixels, width, height, Float64Array.from(this.columns.position, (s) => largest[s]), partsTop, word(inks.largest))
+          if (largest)
+            drawCurve(
+              pixels,
+              width,
+              height,
+              Float64Array.from(this.columns.position, (s) => largest[s]),
+              partsTop,
+              word(inks.largest),
+            )
         }
       })
       drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')
@@ -200,7 +274,12 @@ export class ReservedChart {
     this.paintMs = performance.now() - began
   }
 
-  private picture2d(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, paint: (pixels: Uint32Array, width: number, height: number) => void): void {
+  private picture2d(
+    ctx: CanvasRenderingContext2D,
+    box: Box,
+    inks: Inks,
+    paint: (pixels: Uint32Array, width: number, height: number) => void,
+  ): void {
     const ratio = pictureRatio(box.width, box.height)
     const width = Math.max(1, Math.round(box.width * ratio))
     const height = Math.max(1, Math.round(box.height * ratio))
@@ -218,23 +297,37 @@ export class ReservedChart {
   }
 
   private drawOverlay(): void {
-    const { context: { data, position }, inks, window, marks, partsBox, segmentsBox } = this.shown!
+    const {
+      context: { data, position },
+      inks,
+      window,
+      marks,
+      partsBox,
+      segmentsBox,
+    } = this.shown!
     const ctx = prepareCanvas(this.overlay, this.plot.clientWidth, this.plot.clientHeight)
     if (data.n === 0) return
     for (const [index, box] of [partsBox, segmentsBox].filter((box) => box !== null).entries()) {
-      for (const mark of marks) drawMoment(ctx, box, window, xOfPosition(data, window.scale, mark.position), css(mark.colour), '', [3, 3])
+      for (const mark of marks)
+        drawMoment(ctx, box, window, xOfPosition(data, window.scale, mark.position), css(mark.colour), '', [3, 3])
       drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), '')
       if (index === 0) this.drawFlags(ctx, box)
       if (this.hover) {
         ctx.fillStyle = css(inks.ink, 0.4)
-        if (this.hover.x >= box.left && this.hover.x < box.left + box.width) ctx.fillRect(this.hover.x - 0.5, box.top, 1, box.height)
+        if (this.hover.x >= box.left && this.hover.x < box.left + box.width)
+          ctx.fillRect(this.hover.x - 0.5, box.top, 1, box.height)
       }
     }
   }
 
   /** Names of the marks just inside the upper picture, each where it does not cover another. */
   private drawFlags(ctx: CanvasRenderingContext2D, box: Box): void {
-    const { context: { data }, inks, window, marks } = this.shown!
+    const {
+      context: { data },
+      inks,
+      window,
+      marks,
+    } = this.shown!
     ctx.textBaseline = 'top'
     marks.forEach(({ position, label, colour }, row) => {
       const x = xToPixel(window, box, xOfPosition(data, window.scale, position))
@@ -250,7 +343,11 @@ export class ReservedChart {
 
   /** The position of a pixel: the one that its column shows in the picture it is in. */
   private positionAt(x: number, box: Box): number {
-    const { context: { data }, window, choice } = this.shown!
+    const {
+      context: { data },
+      window,
+      choice,
+    } = this.shown!
     const at = pixelToX(window, box, Math.min(box.left + box.width - 0.01, Math.max(box.left, x)))
     const [from, to] = positionsIn(data, window.scale, at, at + (window.x1 - window.x0) / box.width)
     const by = box === this.shown!.partsBox && choice.fragmentationOnly ? 'fragmentation' : 'reserved'
@@ -259,7 +356,8 @@ export class ReservedChart {
   }
 
   private boxAt(x: number, y: number): Box | null {
-    const inside = (box: Box | null): boolean => box !== null && x >= box.left && x < box.left + box.width && y >= box.top && y < box.top + box.height
+    const inside = (box: Box | null): boolean =>
+      box !== null && x >= box.left && x < box.left + box.width && y >= box.top && y < box.top + box.height
     const { partsBox, segmentsBox } = this.shown!
     return inside(partsBox) ? partsBox : inside(segmentsBox) ? segmentsBox : null
   }
@@ -283,7 +381,13 @@ export class ReservedChart {
     const box = this.boxAt(hover.x, hover.y)
     if (!box) return this.tooltip.hide()
     const position = this.positionAt(hover.x, box)
-    const lines = describeMoment(shown.context.data, shown.replay, shown.groups, position, this.rowAt(hover.y, box, position))
+    const lines = describeMoment(
+      shown.context.data,
+      shown.replay,
+      shown.groups,
+      position,
+      this.rowAt(hover.y, box, position),
+    )
     this.tooltip.show(lines, hover.x, hover.y, null)
   }
 
@@ -299,7 +403,8 @@ export class ReservedChart {
 
   private zoom(x: number, factor: number): void {
     const box = this.shown?.partsBox ?? this.shown?.segmentsBox
-    if (box && this.shown) this.parts.store.set(xPatch(zoomed(this.shown.window, pixelToX(this.shown.window, box, x), factor)))
+    if (box && this.shown)
+      this.parts.store.set(xPatch(zoomed(this.shown.window, pixelToX(this.shown.window, box, x), factor)))
   }
 
   private panPixels(dx: number): void {

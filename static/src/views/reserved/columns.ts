@@ -41,7 +41,12 @@ export function columnsOf(data: DeviceData, window: XWindow, count: number, by: 
       const held = allocated[s]
       const all = reserved[s]
       const lost = all - held
-      if (by === 'fragmentation' ? lost > lostMax : all > reservedMax || (all === reservedMax && lost > reserved[best] - allocated[best])) best = s
+      if (
+        by === 'fragmentation'
+          ? lost > lostMax
+          : all > reservedMax || (all === reservedMax && lost > reserved[best] - allocated[best])
+      )
+        best = s
       if (held > allocatedMax) allocatedMax = held
       if (all > reservedMax) reservedMax = all
       if (lost > lostMax) lostMax = lost
@@ -98,6 +103,11 @@ export function stackOf(data: DeviceData, replay: Replay | null, { position, cou
   const { rounding, whollyFree } = replay
   return {
     names: ['Allocated', 'Rounding', 'Inactive split', 'Wholly free'],
-    tops: [allocatedTop, edges((s) => allocated[s] + rounding[s] - floor(s)), edges((s) => reserved[s] - whollyFree[s] - floor(s)), top],
+    tops: [
+      allocatedTop,
+      edges((s) => allocated[s] + rounding[s] - floor(s)),
+      edges((s) => reserved[s] - whollyFree[s] - floor(s)),
+      top,
+    ],
   }
 }

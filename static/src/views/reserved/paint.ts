@@ -7,7 +7,14 @@ import type { Columns, Stack } from './columns'
 import type { Pile, SegmentStack } from './segment-stack'
 
 /** Areas on top of each other. `byteTop`: bytes of the whole height. */
-export function paintStack(out: Uint32Array, width: number, height: number, stack: Stack, byteTop: number, colours: readonly Rgb[]): void {
+export function paintStack(
+  out: Uint32Array,
+  width: number,
+  height: number,
+  stack: Stack,
+  byteTop: number,
+  colours: readonly Rgb[],
+): void {
   const words = colours.map(word)
   const perByte = height / byteTop
   for (let x = 0; x < width; x++) {
@@ -24,7 +31,16 @@ export function paintStack(out: Uint32Array, width: number, height: number, stac
 }
 
 /** Segments on top of each other, each with a line at its top where it is tall enough to be told apart. */
-export function paintSegments(out: Uint32Array, width: number, height: number, piles: SegmentStack, columns: Columns, byteTop: number, groupOf: Uint16Array, colours: readonly Rgb[]): void {
+export function paintSegments(
+  out: Uint32Array,
+  width: number,
+  height: number,
+  piles: SegmentStack,
+  columns: Columns,
+  byteTop: number,
+  groupOf: Uint16Array,
+  colours: readonly Rgb[],
+): void {
   const perByte = height / byteTop
   const fills = colours.map(word)
   const alternates = colours.map(([r, g, b]) => word([r * 0.9, g * 0.9, b * 0.9].map(Math.round) as unknown as Rgb))
@@ -54,7 +70,14 @@ export function paintSegments(out: Uint32Array, width: number, height: number, p
 }
 
 /** A line of two pixels at the values of the columns, joined by uprights. */
-export function drawCurve(out: Uint32Array, width: number, height: number, values: Float64Array, byteTop: number, ink: number): void {
+export function drawCurve(
+  out: Uint32Array,
+  width: number,
+  height: number,
+  values: Float64Array,
+  byteTop: number,
+  ink: number,
+): void {
   let before = -1
   for (let x = 0; x < width; x++) {
     const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))

@@ -37,7 +37,14 @@ export class ReservedView implements View {
   private readonly worst: HTMLButtonElement
   private readonly stuck: HTMLButtonElement
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
-  private prepared: { data: unknown; replay: Replay | null; groups: Groups | null; moments: Worst; isEmpty: boolean; doubts: string[] } | null = null
+  private prepared: {
+    data: unknown
+    replay: Replay | null
+    groups: Groups | null
+    moments: Worst
+    isEmpty: boolean
+    doubts: string[]
+  } | null = null
   private inks: { key: string; inks: Inks } | null = null
   private largest: { data: DeviceData; bytes: Float64Array | null; coming: Promise<void> } | null = null
 
@@ -48,18 +55,48 @@ export class ReservedView implements View {
     this.chart = new ReservedChart(parts)
     this.axis = new AxisSwitch(store)
     this.chart.onSegment = (row, position) => this.openSegment(row, position)
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
-    this.pictures = ([[null, 'Both'], ['parts', 'Parts'], ['segments', 'Segments']] as const).map(([value, label]) =>
-      [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
+    this.pictures = (
+      [
+        [null, 'Both'],
+        ['parts', 'Parts'],
+        ['segments', 'Segments'],
+      ] as const
+    ).map(([value, label]) => [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
     this.only = button('Without allocated', 'Show fragmentation alone', () =>
-      store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'))
-    this.worst = button('Worst fragmentation', 'The moment with the most bytes reserved and not allocated (F)', () => this.goTo('fragmentation'))
-    this.stuck = button('Worst split', 'The moment with the most bytes in rounding and inactive split blocks, which no empty_cache gives back (G)', () => this.goTo('stuck'))
-    this.tools = h('div', { class: 'tools' }, this.axis.element,
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Pictures' }, ...this.pictures.map(([, element]) => element)), this.only, this.worst, this.stuck)
+      store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'),
+    )
+    this.worst = button('Worst fragmentation', 'The moment with the most bytes reserved and not allocated (F)', () =>
+      this.goTo('fragmentation'),
+    )
+    this.stuck = button(
+      'Worst split',
+      'The moment with the most bytes in rounding and inactive split blocks, which no empty_cache gives back (G)',
+      () => this.goTo('stuck'),
+    )
+    this.tools = h(
+      'div',
+      { class: 'tools' },
+      this.axis.element,
+      h(
+        'div',
+        { class: 'segmented', role: 'group', 'aria-label': 'Pictures' },
+        ...this.pictures.map(([, element]) => element),
+      ),
+      this.only,
+      this.worst,
+      this.stuck,
+    )
     this.body = h('div', { class: 'segments-body' }, this.chart.element)
-    this.element = h('section', { class: 'reserved-view', 'aria-label': 'Reserved memory' },
-      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.words, this.doubts), this.nothing, this.body, this.legend)
+    this.element = h(
+      'section',
+      { class: 'reserved-view', 'aria-label': 'Reserved memory' },
+      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.words, this.doubts),
+      this.nothing,
+      this.body,
+      this.legend,
+    )
   }
 
   show(context: ViewContext): void {
@@ -69,7 +106,8 @@ export class ReservedView implements View {
     if (this.prepared?.data !== data) {
       const { replay } = context
       this.prepared = {
-        data, replay,
+        data,
+        replay,
         groups: replay && groupsOf(info, replay.segments),
         moments: worstMoments(data, replay?.whollyFree ?? null),
         isEmpty: data.reserved.every((bytes) => bytes === 0),
@@ -81,10 +119,17 @@ export class ReservedView implements View {
     const choice = this.choice(context)
     this.showTools(choice, replay)
     this.nothing.hidden = !isEmpty
-    this.nothing.textContent = isEmpty ? 'No segment was ever recorded for this device: nothing is known to be reserved.' : ''
+    this.nothing.textContent = isEmpty
+      ? 'No segment was ever recorded for this device: nothing is known to be reserved.'
+      : ''
     this.body.hidden = this.legend.hidden = isEmpty
-    const figures = isEmpty ? [] : [...figuresOf(data, replay, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
-    fill(this.figures, ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+    const figures = isEmpty
+      ? []
+      : [...figuresOf(data, replay, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
+    fill(
+      this.figures,
+      ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))),
+    )
     this.doubts.hidden = isEmpty || doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
@@ -104,10 +149,13 @@ export class ReservedView implements View {
   private largestOf(data: DeviceData): Float64Array | null {
     if (this.largest?.data !== data) {
       const largest: NonNullable<typeof this.largest> = { data, bytes: null, coming: Promise.resolve() }
-      largest.coming = this.parts.client.largestFree(data.info.index).then((bytes) => {
-        largest.bytes = bytes
-        if (this.shown?.context.data === data) this.show(this.shown.context)
-      }, () => {}) // the line is missing, and nothing else
+      largest.coming = this.parts.client.largestFree(data.info.index).then(
+        (bytes) => {
+          largest.bytes = bytes
+          if (this.shown?.context.data === data) this.show(this.shown.context)
+        },
+        () => {},
+      ) // the line is missing, and nothing else
       this.largest = largest
     }
     return this.largest.bytes
@@ -116,11 +164,18 @@ export class ReservedView implements View {
   key(event: KeyboardEvent): boolean {
     if (!this.shown) return false
     switch (event.key.toLowerCase()) {
-      case 'f': return this.goTo('fragmentation'), true
-      case 'g': return this.goTo('stuck'), true
-      case 't': return this.axis.toggle(), true
-      case 'enter': return document.activeElement?.classList.contains('time-plot') ? (this.parts.store.set({ view: 'segments' }), true) : false
-      default: return this.chart.key(event) || this.moment.key(event)
+      case 'f':
+        return (this.goTo('fragmentation'), true)
+      case 'g':
+        return (this.goTo('stuck'), true)
+      case 't':
+        return (this.axis.toggle(), true)
+      case 'enter':
+        return document.activeElement?.classList.contains('time-plot')
+          ? (this.parts.store.set({ view: 'segments' }), true)
+          : false
+      default:
+        return this.chart.key(event) || this.moment.key(event)
     }
   }
 
@@ -130,7 +185,11 @@ export class ReservedView implements View {
 
   debug(): unknown {
     if (!this.shown) return null
-    const { context: { data, position }, replay, moments } = this.shown
+    const {
+      context: { data, position },
+      replay,
+      moments,
+    } = this.shown
     const copied = data.P <= MOST_COPIED
     const { columns } = this.chart
     return {
@@ -139,8 +198,22 @@ export class ReservedView implements View {
       worst: moments,
       nothing: this.nothing.hidden ? null : this.nothing.textContent,
       doubts: this.doubts.hidden ? null : this.doubts.textContent,
-      curves: replay && copied ? { reserved: [...data.reserved], allocated: [...data.allocated], rounding: [...replay.rounding], whollyFree: [...replay.whollyFree], largestFree: this.largest?.data === data && this.largest.bytes ? [...this.largest.bytes] : null } : null,
-      columns: columns && { position: [...columns.position], allocatedMax: [...columns.allocatedMax], reservedMax: [...columns.reservedMax], fragmentationMax: [...columns.fragmentationMax] },
+      curves:
+        replay && copied
+          ? {
+              reserved: [...data.reserved],
+              allocated: [...data.allocated],
+              rounding: [...replay.rounding],
+              whollyFree: [...replay.whollyFree],
+              largestFree: this.largest?.data === data && this.largest.bytes ? [...this.largest.bytes] : null,
+            }
+          : null,
+      columns: columns && {
+        position: [...columns.position],
+        allocatedMax: [...columns.allocatedMax],
+        reservedMax: [...columns.reservedMax],
+        fragmentationMax: [...columns.fragmentationMax],
+      },
       boxes: this.chart.boxes(),
       ms: { paint: this.chart.paintMs },
     }
@@ -148,7 +221,11 @@ export class ReservedView implements View {
 
   private choice({ state: { options } }: ViewContext): ChartChoice {
     const show = options['reserved.show']
-    return { parts: show !== 'segments', segments: show !== 'parts', fragmentationOnly: options['reserved.base'] === 'none' }
+    return {
+      parts: show !== 'segments',
+      segments: show !== 'parts',
+      fragmentationOnly: options['reserved.base'] === 'none',
+    }
   }
 
   private showTools(choice: ChartChoice, replay: Replay | null): void {
@@ -162,7 +239,13 @@ export class ReservedView implements View {
     if (context.info.events === 0) this.stuck.hidden = true
   }
 
-  private showLegend(inks: Inks, groups: Groups | null, replay: Replay | null, choice: ChartChoice, dark: boolean): void {
+  private showLegend(
+    inks: Inks,
+    groups: Groups | null,
+    replay: Replay | null,
+    choice: ChartChoice,
+    dark: boolean,
+  ): void {
     const item = (label: string, colour: string): HTMLElement => {
       const mark = h('span', { class: 'swatch' })
       mark.style.background = colour
@@ -181,25 +264,46 @@ export class ReservedView implements View {
       choice.parts && choice.fragmentationOnly && replay ? line('Largest free range', css(inks.largest)) : null,
     ]
     const parts = replay
-      ? [['Allocated', inks.allocated], ['Rounding', inks.rounding], ['Inactive split', inks.splitArea], ['Wholly free', inks.wholeArea]] as const
-      : [['Allocated', inks.allocated], ['Reserved, not allocated', inks.wholeArea]] as const
-    fill(this.legend,
-      ...(choice.parts ? parts.slice(choice.fragmentationOnly ? 1 : 0).map(([label, colour]) => item(label, css(colour))) : []),
-      ...(choice.segments && groups ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark)))) : []),
-      ...lines.filter((made) => made !== null))
+      ? ([
+          ['Allocated', inks.allocated],
+          ['Rounding', inks.rounding],
+          ['Inactive split', inks.splitArea],
+          ['Wholly free', inks.wholeArea],
+        ] as const)
+      : ([
+          ['Allocated', inks.allocated],
+          ['Reserved, not allocated', inks.wholeArea],
+        ] as const)
+    fill(
+      this.legend,
+      ...(choice.parts
+        ? parts.slice(choice.fragmentationOnly ? 1 : 0).map(([label, colour]) => item(label, css(colour)))
+        : []),
+      ...(choice.segments && groups
+        ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark))))
+        : []),
+      ...lines.filter((made) => made !== null),
+    )
   }
 
   private marks(inks: Inks, { data, info }: ViewContext, moments: Worst): ChartMark[] {
     if (info.events === 0) return []
     const lost = data.reserved[moments.fragmentation] - data.allocated[moments.fragmentation]
-    const marks: ChartMark[] = [{ position: moments.fragmentation, label: `worst fragmentation, ${formatBytes(lost)}`, colour: inks.peak }]
-    for (const event of info.stats.oom_events.slice(0, 20)) marks.push({ position: event + 1, label: marks.length === 1 ? 'out of memory' : '', colour: inks.oom })
+    const marks: ChartMark[] = [
+      { position: moments.fragmentation, label: `worst fragmentation, ${formatBytes(lost)}`, colour: inks.peak },
+    ]
+    for (const event of info.stats.oom_events.slice(0, 20))
+      marks.push({ position: event + 1, label: marks.length === 1 ? 'out of memory' : '', colour: inks.oom })
     return marks
   }
 
   private goTo(which: keyof Worst): void {
     if (!this.shown || this.shown.context.info.events === 0) return
-    const { context: { data }, moments, replay } = this.shown
+    const {
+      context: { data },
+      moments,
+      replay,
+    } = this.shown
     const position = moments[which]
     this.parts.store.set({ at: position - 1 })
     const whole = data.reserved[position] - data.allocated[position]
@@ -211,7 +315,11 @@ export class ReservedView implements View {
     const { store } = this.parts
     if (!this.shown?.replay) return
     const { 'segments.mode': _, ...options } = store.state.options
-    store.set({ view: 'segments', at: position - 1, options: { ...options, 'segments.focus': this.shown.replay.space.text(this.shown.replay.segments.start[row]) } })
+    store.set({
+      view: 'segments',
+      at: position - 1,
+      options: { ...options, 'segments.focus': this.shown.replay.space.text(this.shown.replay.segments.start[row]) },
+    })
   }
 }
 
@@ -219,8 +327,12 @@ export class ReservedView implements View {
 function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
   const { info } = data
   const doubts: string[] = []
-  if (!replay) doubts.push('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): what is not allocated cannot be told apart, and segments cannot be shown.')
-  if (info.events === 0 && info.stats.segments > 0) doubts.push('Recorded without history: only the final state is known, shown as one position.')
+  if (!replay)
+    doubts.push(
+      'Addresses of allocations were left out of this report to keep it under its size limit (--max-size): what is not allocated cannot be told apart, and segments cannot be shown.',
+    )
+  if (info.events === 0 && info.stats.segments > 0)
+    doubts.push('Recorded without history: only the final state is known, shown as one position.')
   const { reserved, allocated } = data
   let isBelowZero = false
   let isBelowAllocated = false
@@ -228,10 +340,17 @@ function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
     if (reserved[s] < 0) isBelowZero = true
     if (reserved[s] < allocated[s]) isBelowAllocated = true
   }
-  if (isBelowZero) doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
-  else if (isBelowAllocated) doubts.push('At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.')
+  if (isBelowZero)
+    doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
+  else if (isBelowAllocated)
+    doubts.push(
+      'At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.',
+    )
   const contradiction = contradictionOf(info)
   if (contradiction) doubts.push(contradiction)
-  if (replay && replay.outside > 0) doubts.push(`${formatCount(replay.outside)} of ${plural(data.N, 'allocation')} lay in no segment that the file knows.`)
+  if (replay && replay.outside > 0)
+    doubts.push(
+      `${formatCount(replay.outside)} of ${plural(data.N, 'allocation')} lay in no segment that the file knows.`,
+    )
   return doubts
 }

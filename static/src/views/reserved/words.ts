@@ -18,8 +18,11 @@ export function momentName(data: DeviceData, position: number): string {
 
 export function figuresOf(data: DeviceData, replay: Replay | null, position: number): Figure[] {
   const reserved = data.reserved[position]
-  const figure = (name: string, bytes: number, title: string): Figure =>
-    ({ name, value: `${formatBytes(bytes)} (${formatShare(bytes, reserved)})`, title: `${title}: ${formatBytesExact(bytes)}` })
+  const figure = (name: string, bytes: number, title: string): Figure => ({
+    name,
+    value: `${formatBytes(bytes)} (${formatShare(bytes, reserved)})`,
+    title: `${title}: ${formatBytesExact(bytes)}`,
+  })
   const figures: Figure[] = [
     { name: 'Reserved', value: formatBytes(reserved), title: formatBytesExact(reserved) },
     figure('Allocated', data.allocated[position], 'Requested bytes of all live allocations'),
@@ -39,19 +42,33 @@ export function figuresOf(data: DeviceData, replay: Replay | null, position: num
 export function largestFigure(data: DeviceData, replay: Replay, position: number): Figure {
   const { largestFree } = stateAt(replay, position).totals
   const title = `The most bytes free in one piece: ${formatBytesExact(largestFree)}`
-  return { name: 'Largest free range', value: `${formatBytes(largestFree)} (${formatShare(largestFree, data.reserved[position])})`, title }
+  return {
+    name: 'Largest free range',
+    value: `${formatBytes(largestFree)} (${formatShare(largestFree, data.reserved[position])})`,
+    title,
+  }
 }
 
 /** The numbers of one moment, for the tooltip. `row`: the segment under the pointer, -1 for none. */
-export function describeMoment(data: DeviceData, replay: Replay | null, groups: Groups | null, position: number, row: number): Line[] {
+export function describeMoment(
+  data: DeviceData,
+  replay: Replay | null,
+  groups: Groups | null,
+  position: number,
+  row: number,
+): Line[] {
   const lines: Line[] = []
   if (replay && groups && row >= 0) {
     const { segments } = replay
-    lines.push({ kind: 'title', text: `segment of ${formatBytes(segments.end[row] - segments.start[row])} at ${replay.space.text(segments.start[row])}` })
+    lines.push({
+      kind: 'title',
+      text: `segment of ${formatBytes(segments.end[row] - segments.start[row])} at ${replay.space.text(segments.start[row])}`,
+    })
     lines.push({ kind: 'plain', text: groups.names[groups.of[row]] })
     const from = segments.from[row] === 0 ? 'before the trace' : `event ${formatCount(segments.from[row] - 1)}`
     const to = segments.to[row] >= data.P ? 'still there at the end' : `event ${formatCount(segments.to[row] - 1)}`
-    if (data.n > 0) lines.push({ kind: 'plain', text: `${from} → ${to}${segments.expandable[row] ? ' (at this size)' : ''}` })
+    if (data.n > 0)
+      lines.push({ kind: 'plain', text: `${from} → ${to}${segments.expandable[row] ? ' (at this size)' : ''}` })
   }
   const [reserved, ...rest] = figuresOf(data, replay, position)
   lines.push({ kind: lines.length ? 'plain' : 'title', text: `${reserved.value} reserved` })
@@ -60,10 +77,14 @@ export function describeMoment(data: DeviceData, replay: Replay | null, groups: 
     const { totals, segments, start, end } = stateAt(replay, position)
     if (totals.largestIn >= 0) {
       const size = end[totals.largestIn] - start[totals.largestIn]
-      lines.push({ kind: 'plain', text: `${formatBytes(totals.largestFree)} largest free range, in the ${formatBytes(size)} segment at ${replay.space.text(start[totals.largestIn])}` })
+      lines.push({
+        kind: 'plain',
+        text: `${formatBytes(totals.largestFree)} largest free range, in the ${formatBytes(size)} segment at ${replay.space.text(start[totals.largestIn])}`,
+      })
     }
     lines.push({ kind: 'plain', text: plural(segments, 'segment') })
-    if (totals.pending > 0) lines.push({ kind: 'plain', text: `${formatBytes(totals.pending)} of allocated pending free` })
+    if (totals.pending > 0)
+      lines.push({ kind: 'plain', text: `${formatBytes(totals.pending)} of allocated pending free` })
   }
   lines.push({ kind: 'soft', text: momentName(data, position) })
   return lines

@@ -68,16 +68,25 @@ export interface Tick {
 }
 
 /** What to name in a window: beginnings of stretches at least `room` apart; within one stretch round addresses. */
-export function ticksOf({ start, end, place }: AddressAxis, [from, to]: readonly [number, number], room: number): Tick[] {
+export function ticksOf(
+  { start, end, place }: AddressAxis,
+  [from, to]: readonly [number, number],
+  room: number,
+): Tick[] {
   const ticks: Tick[] = []
   for (let i = firstAtOrAbove(place, from); i < place.length && place[i] <= to; i++) {
-    if (ticks.length === 0 || place[i] - ticks[ticks.length - 1].place >= room) ticks.push({ place: place[i], address: start[i] })
+    if (ticks.length === 0 || place[i] - ticks[ticks.length - 1].place >= room)
+      ticks.push({ place: place[i], address: start[i] })
   }
   if (ticks.length > 1 || place.length === 0) return ticks
   const i = Math.max(0, firstAtOrAbove(place, from) - 1)
   const step = 2 ** Math.ceil(Math.log2(Math.max(3 * room, (to - from) / 12)))
   const shift = start[i] - place[i]
-  for (let address = Math.ceil((from + shift) / step) * step; address < end[i] && address - shift <= to; address += step) {
+  for (
+    let address = Math.ceil((from + shift) / step) * step;
+    address < end[i] && address - shift <= to;
+    address += step
+  ) {
     const tick = { place: address - shift, address }
     if (ticks.every((other) => Math.abs(other.place - tick.place) >= room)) ticks.push(tick)
   }

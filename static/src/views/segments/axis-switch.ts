@@ -7,14 +7,22 @@ import type { ViewContext } from '../view'
 export class AxisSwitch {
   readonly element: HTMLElement
   private readonly store: Store
-  private readonly buttons: [('event' | 'time'), HTMLButtonElement][]
+  private readonly buttons: ['event' | 'time', HTMLButtonElement][]
   private hasTimes = false
 
   constructor(store: Store) {
     this.store = store
-    this.buttons = ([['event', 'Events'], ['time', 'Time']] as const).map(([axis, label]) =>
-      [axis, h('button', { type: 'button', onclick: () => this.set(axis) }, label)])
-    this.element = h('div', { class: 'segmented', role: 'group', 'aria-label': 'X axis' }, ...this.buttons.map(([, button]) => button))
+    this.buttons = (
+      [
+        ['event', 'Events'],
+        ['time', 'Time'],
+      ] as const
+    ).map(([axis, label]) => [axis, h('button', { type: 'button', onclick: () => this.set(axis) }, label)])
+    this.element = h(
+      'div',
+      { class: 'segmented', role: 'group', 'aria-label': 'X axis' },
+      ...this.buttons.map(([, button]) => button),
+    )
   }
 
   render({ state, info }: ViewContext): void {

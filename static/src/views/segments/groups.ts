@@ -28,8 +28,13 @@ export function groupsOf(info: DeviceInfo, segments: SegmentHistory): Groups {
     else keys.set(key, { rows: [row], pool, stream, large })
   }
   const isPrivate = (pool: string): boolean => pool !== '' && pool !== DEFAULT_POOL
-  const sorted = [...keys.values()].sort((a, b) =>
-    Number(isPrivate(a.pool)) - Number(isPrivate(b.pool)) || compare(a.pool, b.pool) || compareNumbers(a.stream, b.stream) || Number(b.large) - Number(a.large))
+  const sorted = [...keys.values()].sort(
+    (a, b) =>
+      Number(isPrivate(a.pool)) - Number(isPrivate(b.pool)) ||
+      compare(a.pool, b.pool) ||
+      compareNumbers(a.stream, b.stream) ||
+      Number(b.large) - Number(a.large),
+  )
   const of = new Uint16Array(segments.count)
   sorted.forEach(({ rows }, group) => rows.forEach((row) => (of[row] = group)))
   const host = info.kind === 'host'
@@ -38,7 +43,14 @@ export function groupsOf(info: DeviceInfo, segments: SegmentHistory): Groups {
     of,
     names: [
       ...sorted.map(({ pool, stream, large }) =>
-        [host ? 'Pinned memory' : large ? 'Large blocks' : 'Small blocks', isPrivate(pool) && `private pool ${pool}`, stream !== '' && !host && `stream ${stream}`].filter(Boolean).join(' · ')),
+        [
+          host ? 'Pinned memory' : large ? 'Large blocks' : 'Small blocks',
+          isPrivate(pool) && `private pool ${pool}`,
+          stream !== '' && !host && `stream ${stream}`,
+        ]
+          .filter(Boolean)
+          .join(' · '),
+      ),
       'In no known segment',
     ],
     large: [...sorted.map(({ large }) => large), true],

@@ -33,8 +33,14 @@ export function readInks(element: Element, dark: boolean): Inks {
   const panel = read('panel')
   const ink = read('ink')
   return {
-    panel, ink,
-    soft: read('ink-soft'), line: read('line'), accent: read('accent'), peak: read('peak'), oom: read('oom'), reserved: read('reserved'),
+    panel,
+    ink,
+    soft: read('ink-soft'),
+    line: read('line'),
+    accent: read('accent'),
+    peak: read('peak'),
+    oom: read('oom'),
+    reserved: read('reserved'),
     split: mix(panel, ink, dark ? 0.2 : 0.14),
     splitArea: dark ? oklch(0.68, 0.11, 75) : oklch(0.8, 0.12, 80),
     wholeArea: mix(panel, ink, dark ? 0.22 : 0.13),
@@ -62,7 +68,8 @@ export function word([r, g, b]: Rgb): number {
 
 /** Black or white, whichever can be read better on a colour. */
 export function textOn([r, g, b]: Rgb): string {
-  const linear = (byte: number): number => (byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4)
+  const linear = (byte: number): number =>
+    byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#000' : '#fff'
 }
 

@@ -20,16 +20,30 @@ export class Legend {
       return h('li', {}, mark, label)
     }
     const stripes = `repeating-linear-gradient(135deg, ${css(inks.pending)} 0 2px, ${css(inks.allocated)} 2px 4px)`
-    const shared = [item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }), item('Pending free', { background: stripes })]
+    const shared = [
+      item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }),
+      item('Pending free', { background: stripes }),
+    ]
     if (byTime) {
-      fill(element, ...shared, item('Free in a segment', { background: css(inks.split) }), item('No segment then', { background: css(inks.panel), outline: `1px solid ${css(inks.line)}` }))
+      fill(
+        element,
+        ...shared,
+        item('Free in a segment', { background: css(inks.split) }),
+        item('No segment then', { background: css(inks.panel), outline: `1px solid ${css(inks.line)}` }),
+      )
       return
     }
-    fill(element, ...shared,
+    fill(
+      element,
+      ...shared,
       item('Rounding', { background: css(inks.rounding) }),
       item('Free, inactive split', { background: css(inks.split) }),
-      item('Wholly free segment', { background: css(inks.whole), outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}` }),
+      item('Wholly free segment', {
+        background: css(inks.whole),
+        outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}`,
+      }),
       item('Allocated by this event', { outline: `2px solid ${css(inks.oom)}`, background: 'transparent' }),
-      item('Freed by it', { outline: `2px dashed ${css(inks.oom)}`, background: 'transparent' }))
+      item('Freed by it', { outline: `2px dashed ${css(inks.oom)}`, background: 'transparent' }),
+    )
   }
 }

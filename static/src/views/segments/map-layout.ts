@@ -65,7 +65,15 @@ export function layOutMap(state: AllocatorState, groups: Groups, wish: MapWish):
   const shown = byGroup(state, groups, wish)
   const width = Math.max(40, wish.width)
   const scale = scaleOf(state, groups, shown, wish)
-  const out: MapLayout = { width, height: 0, groups: [], pieces: [], lineY: new Float64Array(0), lineFirst: new Int32Array(0), pieceOf: new Int32Array(state.segments).fill(-1) }
+  const out: MapLayout = {
+    width,
+    height: 0,
+    groups: [],
+    pieces: [],
+    lineY: new Float64Array(0),
+    lineFirst: new Int32Array(0),
+    pieceOf: new Int32Array(state.segments).fill(-1),
+  }
   const lineY: number[] = []
   const lineFirst: number[] = []
   let y = 0

@@ -40,8 +40,18 @@ export class MomentMap {
 
   constructor(parts: ViewParts) {
     this.parts = parts
-    this.scroll = h('div', { class: 'map-scroll', tabindex: 0, role: 'application', 'aria-roledescription': 'memory map', 'aria-label': 'Segments and their blocks' },
-      h('div', { class: 'map-pin' }, this.canvas), this.headers)
+    this.scroll = h(
+      'div',
+      {
+        class: 'map-scroll',
+        tabindex: 0,
+        role: 'application',
+        'aria-roledescription': 'memory map',
+        'aria-label': 'Segments and their blocks',
+      },
+      h('div', { class: 'map-pin' }, this.canvas),
+      this.headers,
+    )
     this.element = h('div', { class: 'moment-map' }, this.scroll, this.tooltip.element)
     this.scroll.addEventListener('scroll', () => {
       this.leave()
@@ -62,7 +72,13 @@ export class MomentMap {
     const { state } = scene
     const focus = choice.focus === null ? -1 : segmentAt(state, choice.focus)
     const width = clientWidth - this.gutter - 2 * MARGIN
-    const layout = layOutMap(state, groups, { width, height: clientHeight, sort: choice.sort, zoom: choice.zoom, focus })
+    const layout = layOutMap(state, groups, {
+      width,
+      height: clientHeight,
+      sort: choice.sort,
+      zoom: choice.zoom,
+      focus,
+    })
     this.scene = { ...scene, layout, groups, context }
     this.hover = null
     this.tooltip.hide()
@@ -84,17 +100,26 @@ export class MomentMap {
     const found = this.find(id)
     if (!found) return null
     const box = this.scroll.getBoundingClientRect()
-    return { x: box.left + this.left + found.x + found.width / 2, y: box.top + found.y + LINE / 2 - this.scroll.scrollTop }
+    return {
+      x: box.left + this.left + found.x + found.width / 2,
+      y: box.top + found.y + LINE / 2 - this.scroll.scrollTop,
+    }
   }
 
   /** Arrows up and down, with shift from segment to segment; Z zooms into the segment. */
   key(event: KeyboardEvent): boolean {
     if (!this.scene) return false
     switch (event.key) {
-      case 'ArrowDown': return this.move(1, event.shiftKey), true
-      case 'ArrowUp': return this.move(-1, event.shiftKey), true
-      case 'z': case 'Z': case 'Enter': return this.focusHere(event)
-      default: return false
+      case 'ArrowDown':
+        return (this.move(1, event.shiftKey), true)
+      case 'ArrowUp':
+        return (this.move(-1, event.shiftKey), true)
+      case 'z':
+      case 'Z':
+      case 'Enter':
+        return this.focusHere(event)
+      default:
+        return false
     }
   }
 
@@ -112,11 +137,19 @@ export class MomentMap {
 
   private showHeaders(): void {
     const { layout, groups } = this.scene!
-    fill(this.headers, ...layout.groups.map((group) => {
-      const header = h('div', { class: 'map-header' }, h('strong', {}, groups.names[group.group]), h('span', { class: 'soft' }, groupTotals(group)))
-      header.style.top = `${group.y}px`
-      return header
-    }))
+    fill(
+      this.headers,
+      ...layout.groups.map((group) => {
+        const header = h(
+          'div',
+          { class: 'map-header' },
+          h('strong', {}, groups.names[group.group]),
+          h('span', { class: 'soft' }, groupTotals(group)),
+        )
+        header.style.top = `${group.y}px`
+        return header
+      }),
+    )
   }
 
   private requestDraw(): void {
@@ -158,7 +191,12 @@ export class MomentMap {
       }
       if (begun.length === 0) continue
       const same = begun.every((size) => size === begun[0])
-      const text = begun.length === 1 ? formatBytes(begun[0]) : same ? `${begun.length} × ${formatBytes(begun[0])}` : `${begun.length} segments`
+      const text =
+        begun.length === 1
+          ? formatBytes(begun[0])
+          : same
+            ? `${begun.length} × ${formatBytes(begun[0])}`
+            : `${begun.length} segments`
       ctx.fillText(text, -8, layout.lineY[line] + LINE / 2)
     }
     ctx.textAlign = 'left'
@@ -228,7 +266,12 @@ export class MomentMap {
     const { segment } = scene.layout.pieces[hit.piece]
     const { state } = scene
     const lines = describeBlock(state, scene.replay, scene.context.stacks, scene.groups, segment, hit.block)
-    this.tooltip.show(lines, event.clientX - box.left, event.clientY - box.top, state.blockId[hit.block] < 0 ? null : css(colourOf(scene, hit.block)))
+    this.tooltip.show(
+      lines,
+      event.clientX - box.left,
+      event.clientY - box.top,
+      state.blockId[hit.block] < 0 ? null : css(colourOf(scene, hit.block)),
+    )
   }
 
   private leave(): void {
@@ -309,7 +352,12 @@ export class MomentMap {
     const { layout, state } = scene!
     let at = layout.pieceOf[segment]
     if (at < 0) return
-    while (at + 1 < layout.pieces.length && layout.pieces[at + 1].segment === segment && layout.pieces[at].to <= state.blockStart[block]) at++
+    while (
+      at + 1 < layout.pieces.length &&
+      layout.pieces[at + 1].segment === segment &&
+      layout.pieces[at].to <= state.blockStart[block]
+    )
+      at++
     const y = layout.lineY[layout.pieces[at].line]
     if (y < scroll.scrollTop) scroll.scrollTop = Math.max(0, y - 40)
     else if (y + LINE > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = y + LINE + 40 - scroll.clientHeight
@@ -323,7 +371,11 @@ export class MomentMap {
       if (address < piece.from || address >= piece.to) continue
       const perPixel = (piece.to - piece.from) / piece.width
       const x = (address - piece.from) / perPixel
-      return { x: piece.x + x, y: layout.lineY[piece.line], width: Math.min(piece.width - x, replay.block[id] / perPixel) }
+      return {
+        x: piece.x + x,
+        y: layout.lineY[piece.line],
+        width: Math.min(piece.width - x, replay.block[id] / perPixel),
+      }
     }
     return null
   }
@@ -336,7 +388,11 @@ function widest(state: AllocatorState, segment: number, address: number, perPixe
   const size = (block: number): number => state.blockEnd[block] - state.blockStart[block]
   if (size(best) >= perPixel) return best
   const pixelEnd = address + perPixel / 2
-  for (let block = Math.min(last, blockFrom(state, segment, address - perPixel / 2)); block <= last && state.blockStart[block] < pixelEnd; block++) {
+  for (
+    let block = Math.min(last, blockFrom(state, segment, address - perPixel / 2));
+    block <= last && state.blockStart[block] < pixelEnd;
+    block++
+  ) {
     // What is allocated is worth more than the gap beside it.
     const better = Number(state.blockId[block] >= 0) - Number(state.blockId[best] >= 0) || size(block) - size(best)
     if (better > 0) best = block
@@ -346,6 +402,7 @@ function widest(state: AllocatorState, segment: number, address: number, perPixe
 
 /** The segment that holds an address; -1 where none does. */
 export function segmentAt({ start, end, segments }: AllocatorState, address: number): number {
-  for (let segment = 0; segment < segments; segment++) if (start[segment] <= address && address < end[segment]) return segment
+  for (let segment = 0; segment < segments; segment++)
+    if (start[segment] <= address && address < end[segment]) return segment
   return -1
 }

@@ -1,6 +1,6 @@
 // Paints the visible part of the map: rows of pixels blown up to lines, then borders, hatches, labels and changes.
 
-import { type Replay } from '../../allocator/replay'
+import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/state'
 import { formatBytes } from '../../layout/format'
 import type { Matches } from '../../search/matches'
@@ -61,7 +61,8 @@ export class MapPainter {
     for (let line = first; line <= last; line++) {
       const y = layout.lineY[line]
       ctx.drawImage(this.rows, 0, line - first, width, 1, 0, y, width / ratio, LINE)
-      for (let i = layout.lineFirst[line]; i < layout.lineFirst[line + 1]; i++) this.dress(ctx, scene, layout.pieces[i], y)
+      for (let i = layout.lineFirst[line]; i < layout.lineFirst[line + 1]; i++)
+        this.dress(ctx, scene, layout.pieces[i], y)
     }
   }
 
@@ -69,7 +70,11 @@ export class MapPainter {
     const { state, replay, inks } = scene
     this.raster.begin(wide, piece.from, (piece.to - piece.from) / wide)
     const end = state.first[piece.segment + 1]
-    for (let block = blockFrom(state, piece.segment, piece.from); block < end && state.blockStart[block] < piece.to; block++) {
+    for (
+      let block = blockFrom(state, piece.segment, piece.from);
+      block < end && state.blockStart[block] < piece.to;
+      block++
+    ) {
       const id = state.blockId[block]
       const from = state.blockStart[block]
       const to = state.blockEnd[block]
@@ -91,7 +96,11 @@ export class MapPainter {
     const end = state.first[segment + 1]
     // Where all blocks are thinner than this there is nothing to dress, and there may be thousands.
     const least = 3 * perPixel
-    for (let block = blockFrom(state, segment, piece.from); block < end && state.blockStart[block] < piece.to; block++) {
+    for (
+      let block = blockFrom(state, segment, piece.from);
+      block < end && state.blockStart[block] < piece.to;
+      block++
+    ) {
       if (state.blockEnd[block] - state.blockStart[block] < least) continue
       const x0 = piece.x + Math.max(0, (state.blockStart[block] - piece.from) / perPixel)
       const x1 = piece.x + Math.min(piece.width, (state.blockEnd[block] - piece.from) / perPixel)
@@ -129,11 +138,23 @@ export function colourOf({ state, colouring, matches, inks }: MapScene, block: n
 }
 
 /** `goesOn`: the block began on a line above; it is one, and its size is that of all of it. */
-function drawSize(ctx: CanvasRenderingContext2D, scene: MapScene, block: number, x0: number, x1: number, y: number, goesOn: boolean): void {
+function drawSize(
+  ctx: CanvasRenderingContext2D,
+  scene: MapScene,
+  block: number,
+  x0: number,
+  x1: number,
+  y: number,
+  goesOn: boolean,
+): void {
   if (x1 - x0 < 52) return
   const { state, inks } = scene
   const kind = state.blockKind[block]
-  const bytes = formatBytes(state.blockId[block] < 0 ? state.blockEnd[block] - state.blockStart[block] : scene.replay.data.size[state.blockId[block]])
+  const bytes = formatBytes(
+    state.blockId[block] < 0
+      ? state.blockEnd[block] - state.blockStart[block]
+      : scene.replay.data.size[state.blockId[block]],
+  )
   const text = (goesOn ? '… ' : '') + (kind === SPLIT || kind === WHOLE ? `${bytes} free` : bytes)
   const width = ctx.measureText(text).width
   if (width + 10 > x1 - x0) return

@@ -39,7 +39,13 @@ export function pixelToX({ x0, x1 }: XWindow, box: Box, pixel: number): number {
   return x0 + ((pixel - box.left) / box.width) * (x1 - x0)
 }
 
-export function drawXAxis(ctx: CanvasRenderingContext2D, box: Box, window: XWindow, info: DeviceInfo, inks: Inks): void {
+export function drawXAxis(
+  ctx: CanvasRenderingContext2D,
+  box: Box,
+  window: XWindow,
+  info: DeviceInfo,
+  inks: Inks,
+): void {
   const y = box.top + box.height
   ctx.fillStyle = css(inks.soft)
   ctx.fillRect(box.left - 1, y, box.width + 1, 1)
@@ -51,7 +57,11 @@ export function drawXAxis(ctx: CanvasRenderingContext2D, box: Box, window: XWind
   }
   const target = box.width / (box.width < 500 ? 78 : 104)
   let free = box.left - 6
-  for (const { value, label } of (window.scale.axis === 'time' ? timeTicks : eventTicks)(window.x0, window.x1, target)) {
+  for (const { value, label } of (window.scale.axis === 'time' ? timeTicks : eventTicks)(
+    window.x0,
+    window.x1,
+    target,
+  )) {
     const x = xToPixel(window, box, value)
     ctx.fillRect(Math.round(x), y + 1, 1, 4)
     const width = ctx.measureText(label).width
@@ -81,7 +91,15 @@ export function drawByteAxis(ctx: CanvasRenderingContext2D, box: Box, top: numbe
 }
 
 /** An upright line at a moment, with a word at its top. */
-export function drawMoment(ctx: CanvasRenderingContext2D, box: Box, window: XWindow, x: number, colour: string, label: string, dash: number[] = []): void {
+export function drawMoment(
+  ctx: CanvasRenderingContext2D,
+  box: Box,
+  window: XWindow,
+  x: number,
+  colour: string,
+  label: string,
+  dash: number[] = [],
+): void {
   const pixel = xToPixel(window, box, x)
   if (pixel < box.left - 1 || pixel > box.left + box.width + 1) return
   ctx.strokeStyle = colour

@@ -15,7 +15,11 @@ import { type MapChoice, MomentMap } from './moment-map'
 import { TimeMap } from './time-map'
 import { changeOf, doubtsOf, figuresOf } from './words'
 
-const SORTS: readonly [Sort, string][] = [['address', 'by address'], ['size', 'by size'], ['free', 'by free bytes']]
+const SORTS: readonly [Sort, string][] = [
+  ['address', 'by address'],
+  ['size', 'by size'],
+  ['free', 'by free bytes'],
+]
 const MOST_ZOOM = 12
 
 export class SegmentsView implements View {
@@ -48,40 +52,77 @@ export class SegmentsView implements View {
     this.map = new MomentMap(parts)
     this.time = new TimeMap(parts)
     this.axis = new AxisSwitch(store)
-    this.map.onFocus = (address) => store.setOption('segments.focus', address === null ? null : (this.shown?.replay.space.text(address) ?? null))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement => h('button', { type: 'button', title, onclick: run }, label)
+    this.map.onFocus = (address) =>
+      store.setOption('segments.focus', address === null ? null : (this.shown?.replay.space.text(address) ?? null))
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
     this.modes = {
-      moment: button('At a moment', 'Segments and blocks at one moment (V)', () => store.setOption('segments.mode', null)),
+      moment: button('At a moment', 'Segments and blocks at one moment (V)', () =>
+        store.setOption('segments.mode', null),
+      ),
       time: button('Over time', 'Blocks by address over events (V)', () => store.setOption('segments.mode', 'time')),
     }
-    this.sort = h('select', { 'aria-label': 'Order of segments', title: 'Order of segments' }, ...SORTS.map(([value, label]) => h('option', { value }, label)))
-    this.sort.addEventListener('change', () => store.setOption('segments.sort', this.sort.value === 'address' ? null : this.sort.value))
+    this.sort = h(
+      'select',
+      { 'aria-label': 'Order of segments', title: 'Order of segments' },
+      ...SORTS.map(([value, label]) => h('option', { value }, label)),
+    )
+    this.sort.addEventListener('change', () =>
+      store.setOption('segments.sort', this.sort.value === 'address' ? null : this.sort.value),
+    )
     this.whole = button('All segments', 'Show all segments again (Z)', () => store.setOption('segments.focus', null))
-    this.mapTools = h('div', { class: 'tools' }, this.sort,
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Scale' },
-        button('−', 'Smaller (−)', () => this.zoomBy(-1)), button('+', 'Larger (+)', () => this.zoomBy(1))),
-      this.whole)
-    this.tools = h('div', { class: 'tools' },
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Segments' }, this.modes.moment, this.modes.time), this.mapTools, this.axis.element)
+    this.mapTools = h(
+      'div',
+      { class: 'tools' },
+      this.sort,
+      h(
+        'div',
+        { class: 'segmented', role: 'group', 'aria-label': 'Scale' },
+        button('−', 'Smaller (−)', () => this.zoomBy(-1)),
+        button('+', 'Larger (+)', () => this.zoomBy(1)),
+      ),
+      this.whole,
+    )
+    this.tools = h(
+      'div',
+      { class: 'tools' },
+      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Segments' }, this.modes.moment, this.modes.time),
+      this.mapTools,
+      this.axis.element,
+    )
     this.body = h('div', { class: 'segments-body' }, this.map.element, this.time.element)
-    this.element = h('section', { class: 'segments-view', 'aria-label': 'Segments' },
-      h('div', { class: 'segments-top' }, this.moment.element, this.change, this.figures, this.doubts), this.nothing, this.body, this.legend.element)
+    this.element = h(
+      'section',
+      { class: 'segments-view', 'aria-label': 'Segments' },
+      h('div', { class: 'segments-top' }, this.moment.element, this.change, this.figures, this.doubts),
+      this.nothing,
+      this.body,
+      this.legend.element,
+    )
   }
 
   show(context: ViewContext): void {
     const { data, info, state, position, replay } = context
     this.moment.render(context)
     const byTime = state.options['segments.mode'] === 'time'
-    for (const [mode, button] of Object.entries(this.modes)) button.setAttribute('aria-pressed', String((mode === 'time') === byTime))
+    for (const [mode, button] of Object.entries(this.modes))
+      button.setAttribute('aria-pressed', String((mode === 'time') === byTime))
     this.mapTools.hidden = byTime
     this.axis.element.hidden = !byTime
     this.axis.render(context)
-    if (!replay) return this.showNothing('Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.')
-    const allocator = this.shown?.replay === replay && this.shown.state.position === position ? this.shown.state : stateAt(replay, position)
+    if (!replay)
+      return this.showNothing(
+        'Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.',
+      )
+    const allocator =
+      this.shown?.replay === replay && this.shown.state.position === position
+        ? this.shown.state
+        : stateAt(replay, position)
     if (this.grouped?.replay !== replay) this.grouped = { replay, groups: groupsOf(info, replay.segments) }
     const { groups } = this.grouped
     this.shown = { context, replay, state: allocator, groups }
-    if (replay.segments.count === 0 && data.N === 0) return this.showNothing('Nothing was recorded for this device: no segments and no blocks.')
+    if (replay.segments.count === 0 && data.N === 0)
+      return this.showNothing('Nothing was recorded for this device: no segments and no blocks.')
     this.nothing.hidden = allocator.segments > 0 || byTime
     this.nothing.textContent = this.nothing.hidden ? '' : 'No segment exists at this moment.'
     this.body.hidden = false
@@ -91,7 +132,13 @@ export class SegmentsView implements View {
     this.map.element.hidden = byTime
     this.time.element.hidden = !byTime
     if (byTime) this.time.show(context, replay, groups, inks)
-    else this.map.show(context, { replay, state: allocator, colouring: context.colouring, matches: context.matches, inks }, groups, this.choice(context, replay))
+    else
+      this.map.show(
+        context,
+        { replay, state: allocator, colouring: context.colouring, matches: context.matches, inks },
+        groups,
+        this.choice(context, replay),
+      )
   }
 
   settled(): Promise<void> {
@@ -102,11 +149,12 @@ export class SegmentsView implements View {
     const { shown } = this
     if (!shown) return false
     const byTime = shown.context.state.options['segments.mode'] === 'time'
-    if (event.key.toLowerCase() === 'v') return this.parts.store.setOption('segments.mode', byTime ? null : 'time'), true
-    if (byTime && event.key.toLowerCase() === 't') return this.axis.toggle(), true
+    if (event.key.toLowerCase() === 'v')
+      return (this.parts.store.setOption('segments.mode', byTime ? null : 'time'), true)
+    if (byTime && event.key.toLowerCase() === 't') return (this.axis.toggle(), true)
     if (byTime ? this.time.key(event) : this.map.key(event)) return true
-    if (!byTime && (event.key === '+' || event.key === '=')) return this.zoomBy(1), true
-    if (!byTime && (event.key === '-' || event.key === '_')) return this.zoomBy(-1), true
+    if (!byTime && (event.key === '+' || event.key === '=')) return (this.zoomBy(1), true)
+    if (!byTime && (event.key === '-' || event.key === '_')) return (this.zoomBy(-1), true)
     return this.moment.key(event)
   }
 
@@ -119,13 +167,15 @@ export class SegmentsView implements View {
     const { context, replay, state, groups } = this.shown
     const byTime = context.state.options['segments.mode'] === 'time'
     let largest = -1
-    for (const id of state.blockId) if (id >= 0 && (largest < 0 || replay.data.size[id] > replay.data.size[largest])) largest = id
+    for (const id of state.blockId)
+      if (id >= 0 && (largest < 0 || replay.data.size[id] > replay.data.size[largest])) largest = id
     return {
       ...debugState(state, replay, groups),
       mode: byTime ? 'time' : 'moment',
       nothing: this.nothing.hidden ? null : this.nothing.textContent,
       doubts: this.doubts.hidden ? null : this.doubts.textContent,
-      largest: largest < 0 ? null : { id: largest, ...(byTime ? this.time.placeOf(largest) : this.map.placeOf(largest)) },
+      largest:
+        largest < 0 ? null : { id: largest, ...(byTime ? this.time.placeOf(largest) : this.map.placeOf(largest)) },
       seen: this.time.seen,
       ms: { paint: this.time.paintMs },
     }
@@ -152,7 +202,12 @@ export class SegmentsView implements View {
 
   private showNumbers(): void {
     const { state, replay, context } = this.shown!
-    fill(this.figures, ...figuresOf(state, replay).map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+    fill(
+      this.figures,
+      ...figuresOf(state, replay).map(({ name, value, title }) =>
+        h('div', { title }, h('dt', {}, name), h('dd', {}, value)),
+      ),
+    )
     const change = changeOf(state, replay)
     this.change.textContent = change ? `This event ${change}.` : ''
     const doubts = doubtsOf(state, replay, context.info)

@@ -55,8 +55,18 @@ export class TimeMap {
 
   constructor(parts: ViewParts) {
     this.parts = parts
-    this.plot = h('div', { class: 'time-plot', tabindex: 0, role: 'application', 'aria-roledescription': 'memory map over time', 'aria-label': 'Blocks by address over events' },
-      this.canvas, this.overlay)
+    this.plot = h(
+      'div',
+      {
+        class: 'time-plot',
+        tabindex: 0,
+        role: 'application',
+        'aria-roledescription': 'memory map over time',
+        'aria-label': 'Blocks by address over events',
+      },
+      this.canvas,
+      this.overlay,
+    )
     this.element = h('div', { class: 'time-map' }, this.plot, this.tooltip.element)
     new PointerInput(this.plot, {
       pan: (dx, dy) => this.pan(dx, dy),
@@ -79,7 +89,10 @@ export class TimeMap {
     if (this.prepared?.replay !== replay) {
       const axis = addressAxisOf(replay)
       const { segments } = replay
-      const places = { allocation: replay.address.map((address) => placeOf(axis, address)), segment: segments.start.map((start) => placeOf(axis, start)) }
+      const places = {
+        allocation: replay.address.map((address) => placeOf(axis, address)),
+        segment: segments.start.map((start) => placeOf(axis, start)),
+      }
       this.prepared = { replay, axis, places }
     }
     const { axis, places } = this.prepared
@@ -99,14 +112,27 @@ export class TimeMap {
     const x = box.left + box.width / 2
     const y = box.top + box.height / 2
     switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-      case 'w': case '+': case '=': return this.zoom(x, y, event.shiftKey ? 1 : 0.75, event.shiftKey ? 0.75 : 1), true
-      case 's': case '-': case '_': return this.zoom(x, y, event.shiftKey ? 1 : 1 / 0.75, event.shiftKey ? 1 / 0.75 : 1), true
-      case 'a': return this.pan(box.width * 0.12, 0), true
-      case 'd': return this.pan(-box.width * 0.12, 0), true
-      case 'ArrowUp': return this.pan(0, box.height * 0.12), true
-      case 'ArrowDown': return this.pan(0, -box.height * 0.12), true
-      case '0': case 'Home': return this.fit(), true
-      default: return false
+      case 'w':
+      case '+':
+      case '=':
+        return (this.zoom(x, y, event.shiftKey ? 1 : 0.75, event.shiftKey ? 0.75 : 1), true)
+      case 's':
+      case '-':
+      case '_':
+        return (this.zoom(x, y, event.shiftKey ? 1 : 1 / 0.75, event.shiftKey ? 1 / 0.75 : 1), true)
+      case 'a':
+        return (this.pan(box.width * 0.12, 0), true)
+      case 'd':
+        return (this.pan(-box.width * 0.12, 0), true)
+      case 'ArrowUp':
+        return (this.pan(0, box.height * 0.12), true)
+      case 'ArrowDown':
+        return (this.pan(0, -box.height * 0.12), true)
+      case '0':
+      case 'Home':
+        return (this.fit(), true)
+      default:
+        return false
     }
   }
 
@@ -128,15 +154,41 @@ export class TimeMap {
   private draw(): void {
     const { shown } = this
     if (!shown) return
-    const { context: { colouring, matches, state, dark, data }, window, y, box } = shown
-    const key = JSON.stringify([data.info.index, colouring.by, colouring.version, matches?.query, dark, window.scale.axis, window.x0, window.x1, y, box, devicePixelRatio, state.theme])
+    const {
+      context: { colouring, matches, state, dark, data },
+      window,
+      y,
+      box,
+    } = shown
+    const key = JSON.stringify([
+      data.info.index,
+      colouring.by,
+      colouring.version,
+      matches?.query,
+      dark,
+      window.scale.axis,
+      window.x0,
+      window.x1,
+      y,
+      box,
+      devicePixelRatio,
+      state.theme,
+    ])
     if (key !== this.drawnKey) this.paint()
     this.drawnKey = key
     this.drawOverlay()
   }
 
   private paint(): void {
-    const { context: { colouring, matches, info }, replay, inks, places, window, y, box } = this.shown!
+    const {
+      context: { colouring, matches, info },
+      replay,
+      inks,
+      places,
+      window,
+      y,
+      box,
+    } = this.shown!
     const began = performance.now()
     const ratio = pictureRatio(box.width, box.height)
     const width = Math.max(1, Math.round(box.width * ratio))
@@ -146,8 +198,12 @@ export class TimeMap {
     words.fill(word(inks.panel))
     const plot = { scale: window.scale, x0: window.x0, x1: window.x1, y0: y[0], y1: y[1], width, height }
     this.seen = paintTime(words, replay, places, plot, {
-      keys: colouring.keys, words: wordsOf(colouring.rgba, colouring.count, null), dim: matches ? wordsOf(colouring.rgba, colouring.count, inks) : new Uint32Array(0),
-      mask: matches?.mask ?? null, pending: word(inks.pending), free: inks.split,
+      keys: colouring.keys,
+      words: wordsOf(colouring.rgba, colouring.count, null),
+      dim: matches ? wordsOf(colouring.rgba, colouring.count, inks) : new Uint32Array(0),
+      mask: matches?.mask ?? null,
+      pending: word(inks.pending),
+      free: inks.split,
     })
     this.picturePixels.width = width
     this.picturePixels.height = height
@@ -179,7 +235,15 @@ export class TimeMap {
     const { context, replay, inks, window, box } = this.shown!
     const { data, state, position } = context
     const ctx = prepareCanvas(this.overlay, this.plot.clientWidth, this.plot.clientHeight)
-    if (data.n > 0) drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), position === 0 ? 'start' : `event ${formatCount(position - 1)}`)
+    if (data.n > 0)
+      drawMoment(
+        ctx,
+        box,
+        window,
+        xOfPosition(data, window.scale, position),
+        css(inks.accent),
+        position === 0 ? 'start' : `event ${formatCount(position - 1)}`,
+      )
     ctx.save()
     ctx.beginPath()
     ctx.rect(box.left, box.top, box.width, box.height)
@@ -199,7 +263,14 @@ export class TimeMap {
   }
 
   private rectOf(id: number): { x0: number; x1: number; y0: number; y1: number } {
-    const { context: { data }, replay, places, window, y, box } = this.shown!
+    const {
+      context: { data },
+      replay,
+      places,
+      window,
+      y,
+      box,
+    } = this.shown!
     const toY = (place: number): number => box.top + box.height - ((place - y[0]) / (y[1] - y[0])) * box.height
     return {
       x0: xToPixel(window, box, xOfPosition(data, window.scale, data.start[id])),
@@ -211,7 +282,14 @@ export class TimeMap {
 
   /** The allocation at a pixel: exactly there, else the largest of those thinner than a pixel that share it; -1: none. */
   private idAt(x: number, y: number): number {
-    const { context: { data }, replay, places, window, y: yRange, box } = this.shown!
+    const {
+      context: { data },
+      replay,
+      places,
+      window,
+      y: yRange,
+      box,
+    } = this.shown!
     if (x < box.left || x >= box.left + box.width || y < box.top || y >= box.top + box.height) return -1
     const [from, to] = positionsIn(data, window.scale, pixelToX(window, box, x), pixelToX(window, box, x + 1))
     const perPixel = (yRange[1] - yRange[0]) / box.height
@@ -223,7 +301,9 @@ export class TimeMap {
       if (data.start[id] >= to || data.end[id] <= from) continue
       const bottom = places.allocation[id]
       if (bottom >= high || bottom + replay.block[id] <= low) continue
-      const shared = (Math.min(high, bottom + replay.block[id]) - Math.max(low, bottom)) * (Math.min(to, data.end[id]) - Math.max(from, data.start[id]))
+      const shared =
+        (Math.min(high, bottom + replay.block[id]) - Math.max(low, bottom)) *
+        (Math.min(to, data.end[id]) - Math.max(from, data.start[id]))
       if (shared > most) {
         most = shared
         best = id
@@ -249,12 +329,25 @@ export class TimeMap {
       const id = this.idAt(x, y)
       const { colouring } = this.shown.context
       const key = id < 0 ? 0 : 4 * colouring.keys[id]
-      this.tooltip.show(lines, x, y, id < 0 ? null : css([colouring.rgba[key], colouring.rgba[key + 1], colouring.rgba[key + 2]]))
+      this.tooltip.show(
+        lines,
+        x,
+        y,
+        id < 0 ? null : css([colouring.rgba[key], colouring.rgba[key + 1], colouring.rgba[key + 2]]),
+      )
     }
   }
 
   private describe(x: number, y: number): Line[] {
-    const { context: { data, stacks }, replay, groups, axis, window, y: yRange, box } = this.shown!
+    const {
+      context: { data, stacks },
+      replay,
+      groups,
+      axis,
+      window,
+      y: yRange,
+      box,
+    } = this.shown!
     if (x < box.left || x >= box.left + box.width || y < box.top || y >= box.top + box.height) return []
     const [position] = positionsIn(data, window.scale, pixelToX(window, box, x), pixelToX(window, box, x + 1))
     const address = addressAt(axis, yRange[0] + ((box.top + box.height - y) / box.height) * (yRange[1] - yRange[0]))
@@ -270,11 +363,24 @@ export class TimeMap {
     }
     const { segments } = replay
     for (let row = 0; row < segments.count && address >= 0; row++) {
-      if (segments.start[row] > address || segments.end[row] <= address || segments.from[row] > position || segments.to[row] <= position) continue
-      lines.push({ kind: 'soft', text: `segment of ${formatBytes(segments.end[row] - segments.start[row])} at ${replay.space.text(segments.start[row])} · ${groups.names[groups.of[row]]}` })
+      if (
+        segments.start[row] > address ||
+        segments.end[row] <= address ||
+        segments.from[row] > position ||
+        segments.to[row] <= position
+      )
+        continue
+      lines.push({
+        kind: 'soft',
+        text: `segment of ${formatBytes(segments.end[row] - segments.start[row])} at ${replay.space.text(segments.start[row])} · ${groups.names[groups.of[row]]}`,
+      })
       break
     }
-    if (lines.length) lines.push({ kind: 'soft', text: position === 0 ? 'before the first event' : `event ${formatCount(position - 1)}` })
+    if (lines.length)
+      lines.push({
+        kind: 'soft',
+        text: position === 0 ? 'before the first event' : `event ${formatCount(position - 1)}`,
+      })
     return lines
   }
 
@@ -286,7 +392,11 @@ export class TimeMap {
 
   private click(x: number, y: number): void {
     if (!this.shown) return
-    const { context: { data }, window, box } = this.shown
+    const {
+      context: { data },
+      window,
+      box,
+    } = this.shown
     const id = this.idAt(x, y)
     const [position] = positionsIn(data, window.scale, pixelToX(window, box, x), pixelToX(window, box, x + 1))
     this.parts.store.set({ select: id < 0 ? null : id, at: position - 1 })
@@ -294,7 +404,11 @@ export class TimeMap {
 
   private zoom(x: number, y: number, factorX: number, factorY: number): void {
     if (!this.shown) return
-    const { window, box, y: [y0, y1] } = this.shown
+    const {
+      window,
+      box,
+      y: [y0, y1],
+    } = this.shown
     if (factorX !== 1) this.parts.store.set(xPatch(zoomed(window, pixelToX(window, box, x), factorX)))
     if (factorY !== 1) {
       const at = y0 + ((box.top + box.height - y) / box.height) * (y1 - y0)
@@ -304,7 +418,11 @@ export class TimeMap {
 
   private pan(dx: number, dy: number): void {
     if (!this.shown) return
-    const { window, box, y: [y0, y1] } = this.shown
+    const {
+      window,
+      box,
+      y: [y0, y1],
+    } = this.shown
     if (dx !== 0) this.parts.store.set(xPatch(panned(window, (-dx / box.width) * (window.x1 - window.x0))))
     const by = (dy / box.height) * (y1 - y0)
     if (dy !== 0) this.setY([y0 + by, y1 + by])
@@ -318,7 +436,10 @@ export class TimeMap {
   private setY([from, to]: Range): void {
     const { axis, y } = this.shown!
     if (to - from > axis.length * 0.9999) return this.parts.store.setOption(Y_OPTION, null)
-    const { y0, y1 } = clamp({ x0: 0, x1: 1, y0: from, y1: to }, { bounds: { x0: 0, x1: 1, y0: 0, y1: axis.length }, minXSpan: 1, minYSpan: 4096 })
+    const { y0, y1 } = clamp(
+      { x0: 0, x1: 1, y0: from, y1: to },
+      { bounds: { x0: 0, x1: 1, y0: 0, y1: axis.length }, minXSpan: 1, minYSpan: 4096 },
+    )
     if (y0 !== y[0] || y1 !== y[1]) this.parts.store.setOption(Y_OPTION, `${Math.round(y0)}..${Math.round(y1)}`)
   }
 }

@@ -36,18 +36,34 @@ export interface Places {
 }
 
 /** Returns how many rectangles were in sight. Rows of `out` run from the top, which is y1. */
-export function paintTime(out: Uint32Array, replay: Replay, places: Places, plot: TimePlot, colours: TimeColours): number {
+export function paintTime(
+  out: Uint32Array,
+  replay: Replay,
+  places: Places,
+  plot: TimePlot,
+  colours: TimeColours,
+): number {
   const { data, block, segments } = replay
   const { start, end, N, freeRequestedEvent, P, clockUs } = data
   const { width, height, x0, x1, y0, y1, scale } = plot
   const byTime = scale.axis === 'time' && clockUs !== null
   const perX = width / (x1 - x0)
   const perY = height / (y1 - y0)
-  const xOf = (s: number): number => ((s <= 0 ? scale.x0 : s >= P ? scale.x1 : byTime ? clockUs![s - 1] : s - 1) - x0) * perX
+  const xOf = (s: number): number =>
+    ((s <= 0 ? scale.x0 : s >= P ? scale.x1 : byTime ? clockUs![s - 1] : s - 1) - x0) * perX
   const free = word(colours.free)
   for (let row = 0; row < segments.count; row++) {
     const top = height - (places.segment[row] + segments.end[row] - segments.start[row] - y0) * perY
-    fillRect(out, width, height, xOf(segments.from[row]), xOf(segments.to[row]), top, height - (places.segment[row] - y0) * perY, free)
+    fillRect(
+      out,
+      width,
+      height,
+      xOf(segments.from[row]),
+      xOf(segments.to[row]),
+      top,
+      height - (places.segment[row] - y0) * perY,
+      free,
+    )
   }
   const taken = new Uint8Array(width * height)
   const thin: number[] = []
@@ -76,7 +92,17 @@ export function paintTime(out: Uint32Array, replay: Replay, places: Places, plot
   }
   for (const id of thin) {
     const bottom = height - (places.allocation[id] - y0) * perY
-    paintThin(out, taken, width, height, xOf(start[id]), xOf(end[id]), bottom - block[id] * perY, bottom, inkOf(colours, id))
+    paintThin(
+      out,
+      taken,
+      width,
+      height,
+      xOf(start[id]),
+      xOf(end[id]),
+      bottom - block[id] * perY,
+      bottom,
+      inkOf(colours, id),
+    )
   }
   return seen
 }
@@ -85,7 +111,16 @@ function inkOf({ words, dim, keys, mask }: TimeColours, id: number): number {
   return mask && !mask[id] ? dim[keys[id]] : words[keys[id]]
 }
 
-function fillRect(out: Uint32Array, width: number, height: number, x0: number, x1: number, y0: number, y1: number, ink: number): void {
+function fillRect(
+  out: Uint32Array,
+  width: number,
+  height: number,
+  x0: number,
+  x1: number,
+  y0: number,
+  y1: number,
+  ink: number,
+): void {
   const left = Math.max(0, Math.round(x0))
   const right = Math.min(width, Math.max(Math.round(x1), Math.round(x0) + 1))
   const bottom = Math.min(height, Math.max(Math.round(y1), Math.round(y0) + 1))
@@ -94,7 +129,17 @@ function fillRect(out: Uint32Array, width: number, height: number, x0: number, x
 }
 
 /** A rectangle with a darker edge at its birth and its top, where it is large enough, so that neighbours of one colour stay two. */
-function paintBox(out: Uint32Array, taken: Uint8Array, width: number, height: number, x0: number, x1: number, y0: number, y1: number, ink: number): void {
+function paintBox(
+  out: Uint32Array,
+  taken: Uint8Array,
+  width: number,
+  height: number,
+  x0: number,
+  x1: number,
+  y0: number,
+  y1: number,
+  ink: number,
+): void {
   const left = Math.max(0, Math.round(x0))
   const right = Math.min(width, Math.max(Math.round(x1), Math.round(x0) + 1))
   const top = Math.max(0, Math.round(y0))
@@ -110,7 +155,17 @@ function paintBox(out: Uint32Array, taken: Uint8Array, width: number, height: nu
 }
 
 /** At least one pixel, and only pixels that nothing wider has. */
-function paintThin(out: Uint32Array, taken: Uint8Array, width: number, height: number, x0: number, x1: number, y0: number, y1: number, ink: number): void {
+function paintThin(
+  out: Uint32Array,
+  taken: Uint8Array,
+  width: number,
+  height: number,
+  x0: number,
+  x1: number,
+  y0: number,
+  y1: number,
+  ink: number,
+): void {
   const left = Math.max(0, Math.floor(x0))
   const right = Math.min(width, Math.max(Math.round(x1), Math.floor(x0) + 1))
   const top = Math.max(0, Math.floor(y0))
@@ -120,7 +175,16 @@ function paintThin(out: Uint32Array, taken: Uint8Array, width: number, height: n
   }
 }
 
-function hatch(out: Uint32Array, width: number, height: number, x0: number, x1: number, y0: number, y1: number, ink: number): void {
+function hatch(
+  out: Uint32Array,
+  width: number,
+  height: number,
+  x0: number,
+  x1: number,
+  y0: number,
+  y1: number,
+  ink: number,
+): void {
   const right = Math.min(width, Math.round(x1))
   const bottom = Math.min(height, Math.round(y1))
   for (let y = Math.max(0, Math.round(y0)); y < bottom; y++) {

@@ -19,19 +19,32 @@ export interface Figure {
 export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
   const { totals } = state
   const share = (bytes: number): string => `${formatBytes(bytes)} (${formatShare(bytes, totals.reserved)})`
-  const bytes = (name: string, value: number, title: string): Figure => ({ name, value: share(value), title: `${title}: ${formatBytesExact(value)}` })
+  const bytes = (name: string, value: number, title: string): Figure => ({
+    name,
+    value: share(value),
+    title: `${title}: ${formatBytesExact(value)}`,
+  })
   const figures: Figure[] = [
-    { name: 'Reserved', value: formatBytes(totals.reserved), title: `All segments together: ${formatBytesExact(totals.reserved)}` },
+    {
+      name: 'Reserved',
+      value: formatBytes(totals.reserved),
+      title: `All segments together: ${formatBytesExact(totals.reserved)}`,
+    },
     bytes('Allocated', totals.allocated, 'Requested bytes of all live allocations'),
     bytes('Rounding', totals.rounding, 'Bytes of blocks beyond what was asked for'),
     bytes('Inactive split', totals.split, 'Free inside segments that hold something: cannot be given back'),
     bytes('Wholly free', totals.whollyFree, 'Segments that hold nothing: empty_cache gives them back'),
   ]
-  if (totals.pending > 0) figures.splice(2, 0, bytes('Pending free', totals.pending, 'Part of allocated whose free waits for another stream'))
+  if (totals.pending > 0)
+    figures.splice(2, 0, bytes('Pending free', totals.pending, 'Part of allocated whose free waits for another stream'))
   if (totals.largestIn >= 0) {
     const size = state.end[totals.largestIn] - state.start[totals.largestIn]
     const where = `in the ${formatBytes(size)} segment at ${replay.space.text(state.start[totals.largestIn])}`
-    figures.push({ name: 'Largest free range', value: `${formatBytes(totals.largestFree)} ${where}`, title: `${formatBytesExact(totals.largestFree)} ${where}` })
+    figures.push({
+      name: 'Largest free range',
+      value: `${formatBytes(totals.largestFree)} ${where}`,
+      title: `${formatBytesExact(totals.largestFree)} ${where}`,
+    })
   } else {
     figures.push({ name: 'Largest free range', value: 'none', title: 'No byte of any segment is free' })
   }
@@ -43,19 +56,32 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
   const { totals } = state
   const doubts: string[] = []
   if (totals.outside > 0) {
-    doubts.push(`${plural(totals.outside, 'live allocation')} (${formatBytes(totals.outsideBytes)}) ${totals.outside === 1 ? 'lies' : 'lie'} in no segment that the file knows; blocks there are assumed.`)
+    doubts.push(
+      `${plural(totals.outside, 'live allocation')} (${formatBytes(totals.outsideBytes)}) ${totals.outside === 1 ? 'lies' : 'lie'} in no segment that the file knows; blocks there are assumed.`,
+    )
   }
   let shown = 0
   for (let i = 0; i < state.segments; i++) if (state.row[i] >= 0) shown += state.end[i] - state.start[i]
-  if (shown !== totals.reserved) doubts.push(`The segments shown add up to ${formatBytes(shown)}, the replayed total is ${formatBytes(totals.reserved)}: trace and final segments contradict each other.`)
+  if (shown !== totals.reserved)
+    doubts.push(
+      `The segments shown add up to ${formatBytes(shown)}, the replayed total is ${formatBytes(totals.reserved)}: trace and final segments contradict each other.`,
+    )
   const contradiction = contradictionOf(info)
   if (contradiction) doubts.push(contradiction)
-  if (totals.overlapping > 0) doubts.push(`${plural(totals.overlapping, 'block')} of this moment ${totals.overlapping === 1 ? 'overlaps another' : 'overlap others'}: a free must have gone unrecorded.`)
+  if (totals.overlapping > 0)
+    doubts.push(
+      `${plural(totals.overlapping, 'block')} of this moment ${totals.overlapping === 1 ? 'overlaps another' : 'overlap others'}: a free must have gone unrecorded.`,
+    )
   if (totals.split < 0 || totals.overlapping > 0) doubts.push('The parts of reserved do not add up.')
   let assumed = 0
-  for (let block = 0; block < state.blocks; block++) if (state.blockId[block] >= 0 && replay.assumed[state.blockId[block]]) assumed++
-  if (assumed > totals.outside) doubts.push(`Of ${plural(assumed - totals.outside, 'block')} from before the trace nothing tells the rounding beyond 512 bytes.`)
-  if (info.leftOut.includes('requested')) doubts.push('When frees were requested was left out of this report: pending frees show as allocated.')
+  for (let block = 0; block < state.blocks; block++)
+    if (state.blockId[block] >= 0 && replay.assumed[state.blockId[block]]) assumed++
+  if (assumed > totals.outside)
+    doubts.push(
+      `Of ${plural(assumed - totals.outside, 'block')} from before the trace nothing tells the rounding beyond 512 bytes.`,
+    )
+  if (info.leftOut.includes('requested'))
+    doubts.push('When frees were requested was left out of this report: pending frees show as allocated.')
   return doubts
 }
 
@@ -70,9 +96,14 @@ export function contradictionOf({ stats }: DeviceInfo): string | null {
 export function changeOf(state: AllocatorState, replay: Replay): string {
   const { size } = replay.data
   const parts: string[] = []
-  if (state.born >= 0) parts.push(`allocates ${formatBytes(size[state.born])} at ${replay.space.text(replay.address[state.born])}`)
-  if (state.ended >= 0) parts.push(`frees ${formatBytes(size[state.ended])} at ${replay.space.text(replay.address[state.ended])}`)
-  else if (state.requested >= 0) parts.push(`requests the free of ${formatBytes(size[state.requested])} at ${replay.space.text(replay.address[state.requested])}`)
+  if (state.born >= 0)
+    parts.push(`allocates ${formatBytes(size[state.born])} at ${replay.space.text(replay.address[state.born])}`)
+  if (state.ended >= 0)
+    parts.push(`frees ${formatBytes(size[state.ended])} at ${replay.space.text(replay.address[state.ended])}`)
+  else if (state.requested >= 0)
+    parts.push(
+      `requests the free of ${formatBytes(size[state.requested])} at ${replay.space.text(replay.address[state.requested])}`,
+    )
   return parts.join(', ')
 }
 
@@ -87,21 +118,39 @@ export function groupTotals(group: MapGroup): string {
   ].join(' · ')
 }
 
-export function describeBlock(state: AllocatorState, replay: Replay, stacks: Stacks, groups: Groups, segment: number, block: number): Line[] {
+export function describeBlock(
+  state: AllocatorState,
+  replay: Replay,
+  stacks: Stacks,
+  groups: Groups,
+  segment: number,
+  block: number,
+): Line[] {
   const id = state.blockId[block]
   const length = state.blockEnd[block] - state.blockStart[block]
   const place = replay.space.text(state.blockStart[block])
   const lines: Line[] = []
   if (id < 0) {
     lines.push({ kind: 'title', text: `${formatBytes(length)} free  ·  ${place}` })
-    lines.push({ kind: 'plain', text: state.blockKind[block] === WHOLE ? 'a wholly free segment: empty_cache gives it back' : 'inactive split: free between blocks in use' })
+    lines.push({
+      kind: 'plain',
+      text:
+        state.blockKind[block] === WHOLE
+          ? 'a wholly free segment: empty_cache gives it back'
+          : 'inactive split: free between blocks in use',
+    })
   } else {
     const { data } = replay
     const top = stacks.top(data.stack[id])
     lines.push({ kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${place}` })
     lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack recorded' })
-    if (length > data.size[id]) lines.push({ kind: 'plain', text: `block of ${formatBytes(length)}: ${formatBytes(length - data.size[id])} lost to rounding${replay.assumed[id] ? ' (assumed)' : ''}` })
-    if (state.blockKind[block] === PENDING) lines.push({ kind: 'plain', text: `pending free since event ${formatCount(data.freeRequestedEvent[id])}` })
+    if (length > data.size[id])
+      lines.push({
+        kind: 'plain',
+        text: `block of ${formatBytes(length)}: ${formatBytes(length - data.size[id])} lost to rounding${replay.assumed[id] ? ' (assumed)' : ''}`,
+      })
+    if (state.blockKind[block] === PENDING)
+      lines.push({ kind: 'plain', text: `pending free since event ${formatCount(data.freeRequestedEvent[id])}` })
     lines.push({ kind: 'plain', text: describeLifetime(data, id) })
   }
   lines.push(...describeSegment(state, replay, groups, segment))
@@ -114,10 +163,12 @@ export function describeSegment(state: AllocatorState, replay: Replay, groups: G
   const size = state.end[segment] - state.start[segment]
   const { segments } = replay
   const blocks = state.first[segment + 1] - state.first[segment]
-  return [{
-    kind: 'soft',
-    text: `${segments.expandable[row] ? 'expandable segment, mapped range' : 'segment'} of ${formatBytes(size)} at ${replay.space.text(state.start[segment])}, ${formatBytes(state.free[segment])} free, ${plural(blocks, 'range')} · ${groups.names[groups.of[row]]}`,
-  }]
+  return [
+    {
+      kind: 'soft',
+      text: `${segments.expandable[row] ? 'expandable segment, mapped range' : 'segment'} of ${formatBytes(size)} at ${replay.space.text(state.start[segment])}, ${formatBytes(state.free[segment])} free, ${plural(blocks, 'range')} · ${groups.names[groups.of[row]]}`,
+    },
+  ]
 }
 
 /** One line for the live text. */

@@ -47,27 +47,115 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
   const event = (number: number): number => (number < 0 ? NaN : number)
   const timeUs = data.n > 0 ? data.timeUs : null
   const columns: Column[] = [
-    numbers({ name: 'id', title: 'Number', hint: 'Allocations in the order of their birth', level: 1, width: 86 }, (id) => id, formatCount),
-    bytes({ name: 'size', title: 'Size', hint: 'Bytes as the program asked for them', level: 1 }, (id) => size[id], sum(rows, (id) => size[id])),
-    text({ name: 'stack', title: 'Stack top', hint: 'The frame that says most of its stack', level: 1, width: 150, grow: 1 }, data.stack, stacks.count, (stack) => {
-      const top = stacks.top(stack)
-      return top ? describeFrame(top) : 'no stack'
-    }),
-    text({ name: 'category', title: 'Category', hint: 'What it is for, by its stack and lifetime', level: 2, width: 104 }, data.category, info.categories.length, (i) => info.categories[i] ?? ''),
-    numbers({ name: 'alloc', title: 'Allocated', hint: 'Event at which it begins', level: 2, width: 90 }, (id) => event(start[id] - 1), formatCount),
-    numbers({ name: 'free', title: 'Freed', hint: 'Event at which it ends', level: 2, width: 90 }, (id) => (end[id] === P ? NaN : end[id] - 1), formatCount),
-    spans({ name: 'lifetime', title: 'Events', hint: 'Lifetime in events; at least that where an end lies outside the trace', level: 3, width: 92 }, (id) => (data.n > 0 ? eventsLived(data, id) : NaN), isOpen, 'events', null),
+    numbers(
+      { name: 'id', title: 'Number', hint: 'Allocations in the order of their birth', level: 1, width: 86 },
+      (id) => id,
+      formatCount,
+    ),
+    bytes(
+      { name: 'size', title: 'Size', hint: 'Bytes as the program asked for them', level: 1 },
+      (id) => size[id],
+      sum(rows, (id) => size[id]),
+    ),
+    text(
+      {
+        name: 'stack',
+        title: 'Stack top',
+        hint: 'The frame that says most of its stack',
+        level: 1,
+        width: 150,
+        grow: 1,
+      },
+      data.stack,
+      stacks.count,
+      (stack) => {
+        const top = stacks.top(stack)
+        return top ? describeFrame(top) : 'no stack'
+      },
+    ),
+    text(
+      { name: 'category', title: 'Category', hint: 'What it is for, by its stack and lifetime', level: 2, width: 104 },
+      data.category,
+      info.categories.length,
+      (i) => info.categories[i] ?? '',
+    ),
+    numbers(
+      { name: 'alloc', title: 'Allocated', hint: 'Event at which it begins', level: 2, width: 90 },
+      (id) => event(start[id] - 1),
+      formatCount,
+    ),
+    numbers(
+      { name: 'free', title: 'Freed', hint: 'Event at which it ends', level: 2, width: 90 },
+      (id) => (end[id] === P ? NaN : end[id] - 1),
+      formatCount,
+    ),
+    spans(
+      {
+        name: 'lifetime',
+        title: 'Events',
+        hint: 'Lifetime in events; at least that where an end lies outside the trace',
+        level: 3,
+        width: 92,
+      },
+      (id) => (data.n > 0 ? eventsLived(data, id) : NaN),
+      isOpen,
+      'events',
+      null,
+    ),
   ]
   if (timeUs) {
-    columns.push(spans({ name: 'time', title: 'Time', hint: 'Lifetime; at least that where an end lies outside the trace', level: 3, width: 92 }, (id) => usLived(data, timeUs, id), isOpen, 'us', null))
+    columns.push(
+      spans(
+        {
+          name: 'time',
+          title: 'Time',
+          hint: 'Lifetime; at least that where an end lies outside the trace',
+          level: 3,
+          width: 92,
+        },
+        (id) => usLived(data, timeUs, id),
+        isOpen,
+        'us',
+        null,
+      ),
+    )
   }
   if (!info.leftOut.includes('addr_lo')) columns.push(addressColumn(data))
-  if (!info.leftOut.includes('stream')) columns.push(text({ name: 'stream', title: 'Stream', hint: 'Stream it was allocated on', level: 3, width: 74 }, data.stream, info.streams.length, (i) => info.streams[i] ?? ''))
-  if (!info.leftOut.includes('pool')) columns.push(text({ name: 'pool', title: 'Pool', hint: 'Memory pool', level: 3, width: 74 }, data.pool, info.pools.length, (i) => info.pools[i] ?? ''))
+  if (!info.leftOut.includes('stream'))
+    columns.push(
+      text(
+        { name: 'stream', title: 'Stream', hint: 'Stream it was allocated on', level: 3, width: 74 },
+        data.stream,
+        info.streams.length,
+        (i) => info.streams[i] ?? '',
+      ),
+    )
+  if (!info.leftOut.includes('pool'))
+    columns.push(
+      text(
+        { name: 'pool', title: 'Pool', hint: 'Memory pool', level: 3, width: 74 },
+        data.pool,
+        info.pools.length,
+        (i) => info.pools[i] ?? '',
+      ),
+    )
   columns.push(
-    bytes({ name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 3, width: 84 }, live, sum(rows, live)),
-    bytes({ name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 3, width: 84 }, peak, sum(rows, peak)),
-    shares({ name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 3 }, peak, info.peakBytes, sum(rows, peak)),
+    bytes(
+      { name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 3, width: 84 },
+      live,
+      sum(rows, live),
+    ),
+    bytes(
+      { name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 3, width: 84 },
+      peak,
+      sum(rows, peak),
+    ),
+    shares(
+      { name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 3 },
+      peak,
+      info.peakBytes,
+      sum(rows, peak),
+    ),
   )
   return columns
 }
@@ -83,9 +171,17 @@ function sum(rows: Int32Array, of: (row: number) => number): number {
 }
 
 /** A column of few texts, which rows name by number. */
-function text(shape: Pick<Column, 'name' | 'title' | 'hint' | 'level' | 'width'> & Partial<Column>, numberOf: ArrayLike<number>, count: number, nameOf: (number: number) => string): Column {
+function text(
+  shape: Pick<Column, 'name' | 'title' | 'hint' | 'level' | 'width'> & Partial<Column>,
+  numberOf: ArrayLike<number>,
+  count: number,
+  nameOf: (number: number) => string,
+): Column {
   return {
-    grow: 0, isNumber: false, tip: null, total: null,
+    grow: 0,
+    isNumber: false,
+    tip: null,
+    total: null,
     text: (row) => nameOf(numberOf[row]) || '–',
     keys: (rows) => {
       // Names of the numbers that occur alone: finding a stack's top takes a walk through its frames.
@@ -102,9 +198,20 @@ function text(shape: Pick<Column, 'name' | 'title' | 'hint' | 'level' | 'width'>
 
 function addressColumn({ addrHi, addrLo }: DeviceData): Column {
   return {
-    name: 'address', title: 'Address', hint: 'Where it began', level: 3, width: 128, grow: 0, isNumber: true, tip: null, total: null,
+    name: 'address',
+    title: 'Address',
+    hint: 'Where it began',
+    level: 3,
+    width: 128,
+    grow: 0,
+    isNumber: true,
+    tip: null,
+    total: null,
     text: (id) => formatAddress(addrHi[id], addrLo[id]),
-    keys: (rows) => ({ hi: Uint32Array.from(rows, (id) => addrHi[id]), lo: Uint32Array.from(rows, (id) => addrLo[id]) }),
+    keys: (rows) => ({
+      hi: Uint32Array.from(rows, (id) => addrHi[id]),
+      lo: Uint32Array.from(rows, (id) => addrLo[id]),
+    }),
   }
 }
 
@@ -117,7 +224,11 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
   const has = (column: string): boolean => !info.leftOut.includes(column)
   return [
     field('id', (id) => id),
-    field('size', (id) => data.size[id], sum(rows, (id) => data.size[id])),
+    field(
+      'size',
+      (id) => data.size[id],
+      sum(rows, (id) => data.size[id]),
+    ),
     field('address', (id) => (has('addr_lo') ? formatAddress(data.addrHi[id], data.addrLo[id]) : null)),
     field('alloc_event', (id) => event(data.start[id] - 1)),
     field('free_requested_event', (id) => event(data.freeRequestedEvent[id])),

@@ -48,9 +48,17 @@ export interface Table {
 type Shape = Pick<Column, 'name' | 'title' | 'hint' | 'level'> & Partial<Column>
 
 /** A column of numbers; NaN: nothing to say. */
-export function numbers(shape: Shape, of: (row: number) => number, write: (value: number) => string, total: number | null = null): Column {
+export function numbers(
+  shape: Shape,
+  of: (row: number) => number,
+  write: (value: number) => string,
+  total: number | null = null,
+): Column {
   return {
-    width: 96, grow: 0, isNumber: true, tip: null,
+    width: 96,
+    grow: 0,
+    isNumber: true,
+    tip: null,
     text: (row) => {
       const value = of(row)
       return Number.isNaN(value) ? '–' : write(value)
@@ -74,9 +82,18 @@ export function shares(shape: Shape, of: (row: number) => number, whole: number,
 }
 
 /** Lengths of time or numbers of events, that are "at least" where `isOpen`. */
-export function spans(shape: Shape, of: (row: number) => number, isOpen: (row: number) => boolean, unit: 'events' | 'us', total: [number, boolean] | null): Column {
+export function spans(
+  shape: Shape,
+  of: (row: number) => number,
+  isOpen: (row: number) => boolean,
+  unit: 'events' | 'us',
+  total: [number, boolean] | null,
+): Column {
   const write = (value: number, open: boolean): string =>
-    (open ? '≥ ' : '') + (unit === 'us' ? formatDuration(value) : formatCount(value >= 100 ? Math.round(value) : Number(value.toPrecision(3))))
+    (open ? '≥ ' : '') +
+    (unit === 'us'
+      ? formatDuration(value)
+      : formatCount(value >= 100 ? Math.round(value) : Number(value.toPrecision(3))))
   return {
     ...numbers({ width: 104, ...shape }, of, String),
     text: (row) => {

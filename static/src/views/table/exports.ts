@@ -26,9 +26,19 @@ export async function tableCsv({ fields }: Table, order: Int32Array): Promise<st
 
 export async function tableJson({ fields }: Table, order: Int32Array, heading: Heading): Promise<string[]> {
   const { title, device, event, allocated, query, grouping } = heading
-  const head = { title, device, moment: { event, allocated }, query, group: grouping, totals: record(fields.map(({ name, total }) => [name, total])) }
-  const rows = await inPieces(order.length, (place) =>
-    `${place === 0 ? '' : ','}\n${JSON.stringify(record(fields.map(({ name, value }) => [name, value(order[place])])))}`)
+  const head = {
+    title,
+    device,
+    moment: { event, allocated },
+    query,
+    group: grouping,
+    totals: record(fields.map(({ name, total }) => [name, total])),
+  }
+  const rows = await inPieces(
+    order.length,
+    (place) =>
+      `${place === 0 ? '' : ','}\n${JSON.stringify(record(fields.map(({ name, value }) => [name, value(order[place])])))}`,
+  )
   return [`${JSON.stringify(head).slice(0, -1)},"rows":[`, ...rows, '\n]}\n']
 }
 
@@ -40,7 +50,9 @@ export function tableMarkdown({ columns }: Table, order: Int32Array, heading: He
     '',
     row(columns.map(({ title }) => title)),
     row(columns.map(({ isNumber }) => (isNumber ? '--:' : ':--'))),
-    ...Array.from(order.subarray(0, shown), (number) => row(columns.map((column) => (column.isNumber ? column.text(number) : code(column.text(number)))))),
+    ...Array.from(order.subarray(0, shown), (number) =>
+      row(columns.map((column) => (column.isNumber ? column.text(number) : code(column.text(number))))),
+    ),
     row(columns.map(({ total }, i) => (i === 0 ? '**all rows**' : total ? `**${total}**` : ''))),
     '',
     `${order.length > shown ? `${formatCount(shown)} of ${formatCount(order.length)} rows.` : ''}${heading.query ? ` Query: ${code(heading.query)}` : ''}`.trim(),

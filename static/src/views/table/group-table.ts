@@ -45,17 +45,64 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
   return [
     nameColumn(word, groups),
     ...(steps ? stepColumns(steps) : []),
-    bytes({ name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 }, (g) => live.bytes[g], total(live.bytes)),
-    counts({ name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 1, width: 88 }, (g) => live.count[g], total(live.count)),
-    bytes({ name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 2 }, (g) => sums.peak[g], total(sums.peak)),
-    shares({ name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 2 }, (g) => sums.peak[g], info.peakBytes, total(sums.peak)),
-    counts({ name: 'count', title: 'Count', hint: 'Allocations in all, live or not', level: 2, width: 84 }, (g) => sums.count[g], all),
-    bytes({ name: 'total', title: 'Total', hint: 'Bytes of all its allocations together, live or not', level: 3 }, (g) => sums.bytes[g], total(sums.bytes)),
-    spans({ name: 'lifetime', title: 'Mean events', hint: 'Mean lifetime in events; at least that where an end lies outside the trace', level: 3 },
-      (g) => sums.events[g] / sums.count[g], isOpen, 'events', [total(sums.events) / all, anyOpen]),
+    bytes(
+      { name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 },
+      (g) => live.bytes[g],
+      total(live.bytes),
+    ),
+    counts(
+      { name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 1, width: 88 },
+      (g) => live.count[g],
+      total(live.count),
+    ),
+    bytes(
+      { name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 2 },
+      (g) => sums.peak[g],
+      total(sums.peak),
+    ),
+    shares(
+      { name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 2 },
+      (g) => sums.peak[g],
+      info.peakBytes,
+      total(sums.peak),
+    ),
+    counts(
+      { name: 'count', title: 'Count', hint: 'Allocations in all, live or not', level: 2, width: 84 },
+      (g) => sums.count[g],
+      all,
+    ),
+    bytes(
+      { name: 'total', title: 'Total', hint: 'Bytes of all its allocations together, live or not', level: 3 },
+      (g) => sums.bytes[g],
+      total(sums.bytes),
+    ),
+    spans(
+      {
+        name: 'lifetime',
+        title: 'Mean events',
+        hint: 'Mean lifetime in events; at least that where an end lies outside the trace',
+        level: 3,
+      },
+      (g) => sums.events[g] / sums.count[g],
+      isOpen,
+      'events',
+      [total(sums.events) / all, anyOpen],
+    ),
     ...(us
-      ? [spans({ name: 'time', title: 'Mean time', hint: 'Mean lifetime; at least that where an end lies outside the trace', level: 3 },
-          (g) => us[g] / sums.count[g], isOpen, 'us', [total(us) / all, anyOpen])]
+      ? [
+          spans(
+            {
+              name: 'time',
+              title: 'Mean time',
+              hint: 'Mean lifetime; at least that where an end lies outside the trace',
+              level: 3,
+            },
+            (g) => us[g] / sums.count[g],
+            isOpen,
+            'us',
+            [total(us) / all, anyOpen],
+          ),
+        ]
       : []),
   ]
 }
@@ -63,7 +110,13 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
 function nameColumn(word: string, groups: Groups): Column {
   const { numberOf, fullNameOf } = groups
   return {
-    name: 'name', title: word[0].toUpperCase() + word.slice(1), hint: `The ${word}`, width: 170, grow: 1, level: 1, isNumber: false,
+    name: 'name',
+    title: word[0].toUpperCase() + word.slice(1),
+    hint: `The ${word}`,
+    width: 170,
+    grow: 1,
+    level: 1,
+    isNumber: false,
     text: groups.nameOf,
     tip: fullNameOf,
     keys: (rows) => keysOf(numberOf ? Float64Array.from(rows, numberOf) : ranksOf(Array.from(rows, fullNameOf))),

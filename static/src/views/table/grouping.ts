@@ -7,7 +7,17 @@ import { stepsOf } from '../../steps/steps'
 import { shortPath } from '../../ui/format'
 import { describeFrame } from '../timeline/describe'
 
-export type Grouping = 'allocation' | 'stack' | 'func' | 'file' | 'line' | 'category' | 'step' | 'size' | 'stream' | 'pool'
+export type Grouping =
+  | 'allocation'
+  | 'stack'
+  | 'func'
+  | 'file'
+  | 'line'
+  | 'category'
+  | 'step'
+  | 'size'
+  | 'stream'
+  | 'pool'
 
 /** In the order of the menu, with their words there. */
 export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
@@ -43,22 +53,55 @@ export interface Groups {
 /** Why a grouping cannot be had for this device; null when it can. */
 export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
   if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
-  if (grouping === 'stream' || grouping === 'pool') return info.leftOut.includes(grouping) ? 'left out of this report to fit its size' : null
+  if (grouping === 'stream' || grouping === 'pool')
+    return info.leftOut.includes(grouping) ? 'left out of this report to fit its size' : null
   return null
 }
 
 /** O(N + stacks). */
-export function groupsOf(grouping: Exclude<Grouping, 'allocation'>, info: DeviceInfo, data: DeviceData, stacks: Stacks): Groups {
+export function groupsOf(
+  grouping: Exclude<Grouping, 'allocation'>,
+  info: DeviceInfo,
+  data: DeviceData,
+  stacks: Stacks,
+): Groups {
   switch (grouping) {
-    case 'stack': return byStack(data, stacks)
-    case 'func': return byFrame(data, stacks, (stack) => stacks.top(stack)?.name ?? '', (name) => `func:${quoted(name)}`, (name) => name)
-    case 'file': return byFrame(data, stacks, (stack) => stacks.top(stack)?.filename ?? '', (file) => `file:${quoted(file)}`, shortPath)
-    case 'line': return byFrame(data, stacks, lineOf(stacks), (line) => (hasLine(line) ? `file:${quoted(line)}` : `func:${quoted(line)}`), shortPath)
-    case 'category': return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
-    case 'stream': return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
-    case 'pool': return named(data.pool, info.pools, (name) => `pool:${name === '' ? 'none' : quoted(name)}`, 'no pool')
-    case 'step': return byStep(info, data)
-    case 'size': return bySize(data)
+    case 'stack':
+      return byStack(data, stacks)
+    case 'func':
+      return byFrame(
+        data,
+        stacks,
+        (stack) => stacks.top(stack)?.name ?? '',
+        (name) => `func:${quoted(name)}`,
+        (name) => name,
+      )
+    case 'file':
+      return byFrame(
+        data,
+        stacks,
+        (stack) => stacks.top(stack)?.filename ?? '',
+        (file) => `file:${quoted(file)}`,
+        shortPath,
+      )
+    case 'line':
+      return byFrame(
+        data,
+        stacks,
+        lineOf(stacks),
+        (line) => (hasLine(line) ? `file:${quoted(line)}` : `func:${quoted(line)}`),
+        shortPath,
+      )
+    case 'category':
+      return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
+    case 'stream':
+      return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
+    case 'pool':
+      return named(data.pool, info.pools, (name) => `pool:${name === '' ? 'none' : quoted(name)}`, 'no pool')
+    case 'step':
+      return byStep(info, data)
+    case 'size':
+      return bySize(data)
   }
 }
 
@@ -87,12 +130,20 @@ function callersOf(stacks: Stacks, stack: number): string[] {
   const top = stacks.top(stack)
   if (!top) return []
   const frames = stacks.frames(stack)
-  return frames.slice(frames.indexOf(top) + 1).filter((frame) => frame.python && !frame.noise).slice(0, CALLERS).map(describeFrame)
+  return frames
+    .slice(frames.indexOf(top) + 1)
+    .filter((frame) => frame.python && !frame.noise)
+    .slice(0, CALLERS)
+    .map(describeFrame)
 }
 
 /** Stacks whose telling frames say the same are one group; "" is the group of those without. */
 function byFrame(
-  data: DeviceData, stacks: Stacks, textOf: (stack: number) => string, query: (text: string) => string, short: (text: string) => string,
+  data: DeviceData,
+  stacks: Stacks,
+  textOf: (stack: number) => string,
+  query: (text: string) => string,
+  short: (text: string) => string,
 ): Groups {
   const texts: string[] = []
   const numbers = new Map<string, number>()
@@ -130,7 +181,12 @@ function hasLine(text: string): boolean {
   return /:\d+$/.test(text)
 }
 
-function named(of: ArrayLike<number>, names: readonly string[], query: (name: string) => string | null, none: string): Groups {
+function named(
+  of: ArrayLike<number>,
+  names: readonly string[],
+  query: (name: string) => string | null,
+  none: string,
+): Groups {
   const isNumbers = names.every((name) => name === '' || /^-?\d{1,15}$/.test(name))
   return {
     count: names.length,

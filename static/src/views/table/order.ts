@@ -37,7 +37,8 @@ export function ordered(rows: Int32Array, { hi, lo }: SortKeys, descending: bool
   let places = new Uint32Array(n)
   for (let i = 0; i < n; i++) places[i] = i
   let other = new Uint32Array(n)
-  const flip = (words: Uint32Array): Uint32Array => (descending ? words.map((word, i) => (hi[i] === NONE && lo[i] === NONE ? NONE : ~word)) : words)
+  const flip = (words: Uint32Array): Uint32Array =>
+    descending ? words.map((word, i) => (hi[i] === NONE && lo[i] === NONE ? NONE : ~word)) : words
   const counts = new Uint32Array(RADIX)
   for (const words of [flip(lo), flip(hi)]) {
     for (const shift of [0, 16]) {

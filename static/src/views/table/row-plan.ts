@@ -8,15 +8,25 @@ export interface Opened {
   more: number
 }
 
-export type Line = { kind: 'row'; row: number } | { kind: 'child'; row: number; id: number } | { kind: 'more'; row: number; count: number }
+export type Line =
+  | { kind: 'row'; row: number }
+  | { kind: 'child'; row: number; id: number }
+  | { kind: 'more'; row: number; count: number }
 
 export class RowPlan {
   readonly count: number
   private readonly blocks: { place: number; opened: Opened; length: number }[]
 
-  constructor(readonly order: Int32Array, opened: readonly Opened[]) {
+  constructor(
+    readonly order: Int32Array,
+    opened: readonly Opened[],
+  ) {
     this.blocks = opened
-      .map((entry) => ({ place: order.indexOf(entry.row), opened: entry, length: entry.ids.length + (entry.more > 0 ? 1 : 0) }))
+      .map((entry) => ({
+        place: order.indexOf(entry.row),
+        opened: entry,
+        length: entry.ids.length + (entry.more > 0 ? 1 : 0),
+      }))
       .filter(({ place }) => place >= 0)
       .sort((a, b) => a.place - b.place)
     this.count = order.length + this.blocks.reduce((sum, { length }) => sum + length, 0)

@@ -34,8 +34,25 @@ export function stepNumbers(info: DeviceInfo, data: DeviceData): StepNumbers | n
 
 export function stepColumns({ peak, growth, events }: StepNumbers): Column[] {
   return [
-    bytes({ name: 'steppeak', title: 'Step peak', hint: 'The most that was allocated on the device within the step', level: 1 }, (g) => peak[g]),
-    bytes({ name: 'growth', title: 'Growth', hint: 'Allocated after the step less allocated before it', level: 1, tip: null }, (g) => growth[g]),
+    bytes(
+      {
+        name: 'steppeak',
+        title: 'Step peak',
+        hint: 'The most that was allocated on the device within the step',
+        level: 1,
+      },
+      (g) => peak[g],
+    ),
+    bytes(
+      {
+        name: 'growth',
+        title: 'Growth',
+        hint: 'Allocated after the step less allocated before it',
+        level: 1,
+        tip: null,
+      },
+      (g) => growth[g],
+    ),
     counts({ name: 'events', title: 'Events', hint: 'Events of the step', level: 3, width: 84 }, (g) => events[g]),
   ]
 }

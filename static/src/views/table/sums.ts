@@ -28,12 +28,26 @@ export interface LiveSums {
 }
 
 /** `mask`: 1 for what counts; null: everything. `matched`: 1 for what matches the query. O(N). */
-export function sumsOf(data: DeviceData, { count: groups, of }: Groups, mask: Uint8Array | null, matched: Uint8Array | null): Sums {
+export function sumsOf(
+  data: DeviceData,
+  { count: groups, of }: Groups,
+  mask: Uint8Array | null,
+  matched: Uint8Array | null,
+): Sums {
   const { N, P, start, end, size } = data
   const peakAt = data.info.peakEvent + 1
   const timeUs = data.n > 0 ? data.timeUs : null
   const make = (): Float64Array => new Float64Array(groups)
-  const sums: Sums = { count: make(), bytes: make(), peak: make(), events: make(), us: timeUs && make(), open: make(), matching: make(), first: new Int32Array(groups).fill(-1) }
+  const sums: Sums = {
+    count: make(),
+    bytes: make(),
+    peak: make(),
+    events: make(),
+    us: timeUs && make(),
+    open: make(),
+    matching: make(),
+    first: new Int32Array(groups).fill(-1),
+  }
   for (let id = 0; id < N; id++) {
     if (mask && mask[id] === 0) continue
     const group = of[id]
@@ -49,7 +63,12 @@ export function sumsOf(data: DeviceData, { count: groups, of }: Groups, mask: Ui
 }
 
 /** What is live at a position, by group. O(N). */
-export function liveSumsOf({ N, start, end, size }: DeviceData, { count: groups, of }: Groups, mask: Uint8Array | null, position: number): LiveSums {
+export function liveSumsOf(
+  { N, start, end, size }: DeviceData,
+  { count: groups, of }: Groups,
+  mask: Uint8Array | null,
+  position: number,
+): LiveSums {
   const live = { count: new Float64Array(groups), bytes: new Float64Array(groups) }
   for (let id = 0; id < N; id++) {
     if (start[id] > position || end[id] <= position || (mask && mask[id] === 0)) continue
@@ -76,7 +95,13 @@ export function total(values: Float64Array): number {
 }
 
 /** Ids of the `most` largest allocations of a group, largest first, older first among equals. O(N + found · log). */
-export function largestOf(data: DeviceData, { of }: Groups, group: number, mask: Uint8Array | null, most: number): number[] {
+export function largestOf(
+  data: DeviceData,
+  { of }: Groups,
+  group: number,
+  mask: Uint8Array | null,
+  most: number,
+): number[] {
   const ids: number[] = []
   for (let id = 0; id < data.N; id++) if (of[id] === group && (!mask || mask[id])) ids.push(id)
   return ids.sort((a, b) => data.size[b] - data.size[a] || a - b).slice(0, most)

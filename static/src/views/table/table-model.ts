@@ -54,13 +54,26 @@ export class TableModel {
     let table: Table
     if (grouping === 'allocation') {
       const rows = this.rows.get([data, mask], () => allocationRows(data, mask))
-      table = this.table.get([rows, stacks, matched, timeUs, position], () => allocationTable({ info, data, stacks, rows, matched, position }))
+      table = this.table.get([rows, stacks, matched, timeUs, position], () =>
+        allocationTable({ info, data, stacks, rows, matched, position }),
+      )
     } else {
       groups = this.groups.get([data, stacks, grouping], () => groupsOf(grouping, info, data, stacks))
       const made = (sums = this.sums.get([groups, mask, matched, timeUs], () => sumsOf(data, groups!, mask, matched)))
       const rows = this.rows.get([made], () => groupRows(made))
       table = this.table.get([made, position], () =>
-        groupTable({ info, data, stacks, grouping, word, groups: groups!, rows, sums: made, live: liveSumsOf(data, groups!, mask, position) }))
+        groupTable({
+          info,
+          data,
+          stacks,
+          grouping,
+          word,
+          groups: groups!,
+          rows,
+          sums: made,
+          live: liveSumsOf(data, groups!, mask, position),
+        }),
+      )
     }
     const sorting = sortingOf(state.options['table.sort'], table, grouping)
     // Most columns say the same at every moment: a slider moves without sorting a million rows again.
@@ -70,10 +83,12 @@ export class TableModel {
       return ordered(table.rows, column.keys(table.rows), sorting.descending)
     })
     const open = groups ? openOf(state.options['table.open'], groups.count) : []
-    const opened = this.opened.get([groups, mask, open.join()], () => open.map((row) => {
-      const ids = largestOf(data, groups!, row, mask, LISTED)
-      return { row, ids, more: sums!.count[row] - ids.length }
-    }))
+    const opened = this.opened.get([groups, mask, open.join()], () =>
+      open.map((row) => {
+        const ids = largestOf(data, groups!, row, mask, LISTED)
+        return { row, ids, more: sums!.count[row] - ids.length }
+      }),
+    )
     const plan = this.plan.get([order, opened], () => new RowPlan(order, opened))
     return { grouping, word, table, sorting, plan, groups, sums, matchesOnly }
   }
@@ -95,6 +110,9 @@ function sortingOf(text: string | undefined, { columns }: Table, grouping: Group
 
 /** Groups that are open, from "3,17". */
 export function openOf(text: string | undefined, count = Infinity): number[] {
-  const rows = (text ?? '').split(',').filter((part) => /^\d{1,9}$/.test(part)).map(Number)
+  const rows = (text ?? '')
+    .split(',')
+    .filter((part) => /^\d{1,9}$/.test(part))
+    .map(Number)
   return [...new Set(rows)].filter((row) => row < count).slice(-MOST_OPEN)
 }

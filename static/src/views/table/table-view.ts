@@ -19,7 +19,13 @@ import { type Model, openOf, TableModel } from './table-model'
 import { total } from './sums'
 
 const ROW_HEIGHT = 26
-const LEFT_OUT: Record<string, string> = { addr_lo: 'addresses', stream: 'streams', pool: 'pools', times: 'times', requested: 'when each free was requested' }
+const LEFT_OUT: Record<string, string> = {
+  addr_lo: 'addresses',
+  stream: 'streams',
+  pool: 'pools',
+  times: 'times',
+  requested: 'when each free was requested',
+}
 
 export class TableView implements View {
   readonly element: HTMLElement
@@ -31,7 +37,12 @@ export class TableView implements View {
   private readonly list: VirtualList
   private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
   private readonly only = h('input', { type: 'checkbox' })
-  private readonly onlyLabel = h('label', { class: 'switch', title: 'Leave out what the query does not match' }, this.only, 'Matches only')
+  private readonly onlyLabel = h(
+    'label',
+    { class: 'switch', title: 'Leave out what the query does not match' },
+    this.only,
+    'Matches only',
+  )
   private readonly words = h('p', { class: 'table-words', role: 'status' })
   private readonly named = h('p', { class: 'table-query', hidden: true })
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
@@ -45,7 +56,10 @@ export class TableView implements View {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.list = new VirtualList({
-      name: 'table', label: 'Allocations', role: 'treegrid', rowHeight: ROW_HEIGHT,
+      name: 'table',
+      label: 'Allocations',
+      role: 'treegrid',
+      rowHeight: ROW_HEIGHT,
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index, event) => this.clicked(index, event),
     })
@@ -54,12 +68,24 @@ export class TableView implements View {
     this.only.addEventListener('change', () => store.setOption('table.matches', this.only.checked ? null : 'all'))
     const button = (label: string, title: string, run: () => Promise<void>): HTMLButtonElement =>
       h('button', { type: 'button', title, onclick: () => void run() }, label)
-    this.tools = h('div', { class: 'tools table-tools' }, this.menu, this.onlyLabel,
+    this.tools = h(
+      'div',
+      { class: 'tools table-tools' },
+      this.menu,
+      this.onlyLabel,
       button('CSV', 'Download the table as CSV', () => this.save('csv')),
       button('JSON', 'Download the table as JSON', () => this.save('json')),
-      button('Markdown', 'Copy the first rows for a ticket', () => this.copy()))
-    this.element = h('section', { class: 'table-view', 'aria-label': 'Table' },
-      this.moment.element, this.named, this.words, this.list.element, this.empty)
+      button('Markdown', 'Copy the first rows for a ticket', () => this.copy()),
+    )
+    this.element = h(
+      'section',
+      { class: 'table-view', 'aria-label': 'Table' },
+      this.moment.element,
+      this.named,
+      this.words,
+      this.list.element,
+      this.empty,
+    )
   }
 
   show(context: ViewContext): void {
@@ -76,16 +102,36 @@ export class TableView implements View {
     this.list.element.hidden = isEmpty
     if (isEmpty) this.empty.textContent = whyEmpty(context)
     const columns = fitting(model.table.columns, this.element.clientWidth - 16)
-    const isOther = model.table !== before?.table || model.sorting.column !== before.sorting.column
-      || model.sorting.descending !== before.sorting.descending || columns.length !== this.columns.length
+    const isOther =
+      model.table !== before?.table ||
+      model.sorting.column !== before.sorting.column ||
+      model.sorting.descending !== before.sorting.descending ||
+      columns.length !== this.columns.length
     if (isOther) this.showHead(model, columns)
     // A row that the cursor was on keeps it, wherever it has moved to.
-    const cursor = model.plan === before?.plan ? this.list.cursor
-      : before && !fresh && before.grouping === model.grouping ? this.follow(before, model) : -1
-    const key = [model.plan, model.table, state.select, matches, state.noise, colouring, this.element.clientWidth, this.element.clientHeight, columns.length]
+    const cursor =
+      model.plan === before?.plan
+        ? this.list.cursor
+        : before && !fresh && before.grouping === model.grouping
+          ? this.follow(before, model)
+          : -1
+    const key = [
+      model.plan,
+      model.table,
+      state.select,
+      matches,
+      state.noise,
+      colouring,
+      this.element.clientWidth,
+      this.element.clientHeight,
+      columns.length,
+    ]
     if (key.every((part, i) => part === this.drawn[i])) return
     this.drawn = key
-    this.list.element.setAttribute('aria-label', `${model.word} table of ${deviceName(this.parts.client.manifest, info)}`)
+    this.list.element.setAttribute(
+      'aria-label',
+      `${model.word} table of ${deviceName(this.parts.client.manifest, info)}`,
+    )
     this.list.setRows(model.plan.count, cursor)
     if (before?.grouping !== model.grouping || fresh) this.list.key(new KeyboardEvent('keydown', { key: 'Home' }))
   }
@@ -101,40 +147,68 @@ export class TableView implements View {
         if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
         return true
       }
-      if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return this.run(this.list.cursor), true
-      if (event.key === ' ' && !onControl && this.list.cursor >= 0) return this.toggle(this.list.cursor), true
+      if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return (this.run(this.list.cursor), true)
+      if (event.key === ' ' && !onControl && this.list.cursor >= 0) return (this.toggle(this.list.cursor), true)
     }
     return this.moment.key(event)
   }
 
   debug(): unknown {
     const model = this.now
-    return model && {
-      group: model.grouping, sort: model.sorting, rows: model.plan.order.length, lines: model.plan.count, columns: this.columns.map(({ name }) => name),
-      visible: this.list.visible, cursor: this.list.cursor, matchesOnly: model.matchesOnly,
-    }
+    return (
+      model && {
+        group: model.grouping,
+        sort: model.sorting,
+        rows: model.plan.order.length,
+        lines: model.plan.count,
+        columns: this.columns.map(({ name }) => name),
+        visible: this.list.visible,
+        cursor: this.list.cursor,
+        matchesOnly: model.matchesOnly,
+      }
+    )
   }
 
   // Head and words
 
   private showTools({ state, info, data, matches }: ViewContext, model: Model): void {
-    fill(this.menu, ...GROUPINGS.map(([name, label]) => {
-      const reason = whyNot(name, info, data)
-      return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
-    }))
+    fill(
+      this.menu,
+      ...GROUPINGS.map(([name, label]) => {
+        const reason = whyNot(name, info, data)
+        return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
+      }),
+    )
     this.menu.value = model.grouping
     this.onlyLabel.hidden = matches === null
     this.only.checked = model.matchesOnly
     const rows = model.grouping === 'allocation' ? '' : ` in ${plural(model.plan.order.length, model.word)}`
     const bytes = matches ? matches.bytes : model.sums && total(model.sums.bytes)
     const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
-    this.words.textContent = (matches ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, ` : `${plural(info.allocations, 'allocation')}, `)
-      + `${formatBytes(bytes ?? this.sumOfSizes())}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`
+    this.words.textContent =
+      (matches
+        ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
+        : `${plural(info.allocations, 'allocation')}, `) +
+      `${formatBytes(bytes ?? this.sumOfSizes())}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`
     this.named.hidden = state.query === ''
     if (state.query) {
-      fill(this.named, 'Query ', h('code', {}, state.query), ' ',
-        h('button', { type: 'button', class: 'link', onclick: () => void copyText(state.query).then(() => this.parts.announce('Query copied')) }, 'Copy'), ' ',
-        h('button', { type: 'button', class: 'link', onclick: () => this.parts.store.set({ query: '' }) }, 'Clear'))
+      fill(
+        this.named,
+        'Query ',
+        h('code', {}, state.query),
+        ' ',
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'link',
+            onclick: () => void copyText(state.query).then(() => this.parts.announce('Query copied')),
+          },
+          'Copy',
+        ),
+        ' ',
+        h('button', { type: 'button', class: 'link', onclick: () => this.parts.store.set({ query: '' }) }, 'Clear'),
+      )
     }
   }
 
@@ -146,7 +220,12 @@ export class TableView implements View {
   private showHead(model: Model, columns: Column[]): void {
     this.columns = columns
     const active = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.column : undefined
-    fill(this.list.head, headRow(columns, model.sorting, (column, descending) => this.parts.store.setOption('table.sort', (descending ? '-' : '') + column)))
+    fill(
+      this.list.head,
+      headRow(columns, model.sorting, (column, descending) =>
+        this.parts.store.setOption('table.sort', (descending ? '-' : '') + column),
+      ),
+    )
     if (active) this.list.head.querySelector<HTMLElement>(`[data-column="${active}"]`)?.focus()
     const cells = columns.map(({ total, isNumber }, i) => cell(i === 0 ? 'Total' : (total ?? ''), isNumber))
     fill(this.list.foot, h('div', { role: 'row', class: 'list-row' }, ...cells))
@@ -165,17 +244,30 @@ export class TableView implements View {
       const isAllocation = now!.groups === null
       element.classList.toggle('dim', now!.table.isDim(row))
       element.setAttribute('aria-level', '1')
-      element.setAttribute('aria-selected', String(isAllocation ? row === state.select : now!.table.queryOf(row) === state.query && state.query !== ''))
+      element.setAttribute(
+        'aria-selected',
+        String(isAllocation ? row === state.select : now!.table.queryOf(row) === state.query && state.query !== ''),
+      )
       if (isAllocation) element.removeAttribute('aria-expanded')
       else element.setAttribute('aria-expanded', String(now!.plan.isOpen(row)))
-      fill(element, ...this.columns.map((column, i) => {
-        const text = column.text(row)
-        const made = cell(text, column.isNumber, column.tip?.(row) ?? text)
-        if (i === 0 && !isAllocation) made.prepend(h('span', { class: 'expander', 'aria-hidden': true, title: 'Largest allocations (Space)' }, now!.plan.isOpen(row) ? '▾' : '▸'))
-        const swatch = (isAllocation ? column.name === 'stack' : i === 0) ? this.swatchOf(row) : null
-        if (swatch) made.insertBefore(swatch, made.lastChild)
-        return made
-      }))
+      fill(
+        element,
+        ...this.columns.map((column, i) => {
+          const text = column.text(row)
+          const made = cell(text, column.isNumber, column.tip?.(row) ?? text)
+          if (i === 0 && !isAllocation)
+            made.prepend(
+              h(
+                'span',
+                { class: 'expander', 'aria-hidden': true, title: 'Largest allocations (Space)' },
+                now!.plan.isOpen(row) ? '▾' : '▸',
+              ),
+            )
+          const swatch = (isAllocation ? column.name === 'stack' : i === 0) ? this.swatchOf(row) : null
+          if (swatch) made.insertBefore(swatch, made.lastChild)
+          return made
+        }),
+      )
       return
     }
     element.classList.add('child')
@@ -185,12 +277,19 @@ export class TableView implements View {
     if (line.kind === 'child') {
       element.setAttribute('aria-selected', String(line.id === state.select))
       element.classList.toggle('dim', context!.matches?.mask[line.id] === 0)
-      const made = h('div', { role: 'gridcell', class: 'cell wide', title: 'Select this allocation (Enter)' }, childText(data, stacks, line.id))
+      const made = h(
+        'div',
+        { role: 'gridcell', class: 'cell wide', title: 'Select this allocation (Enter)' },
+        childText(data, stacks, line.id),
+      )
       made.prepend(swatchOf(cssOf(colouring, colouring.keys[line.id])))
       fill(element, made)
     } else {
       element.setAttribute('aria-selected', 'false')
-      fill(element, h('div', { role: 'gridcell', class: 'cell wide soft' }, `${formatCount(line.count)} more: list all (Enter)`))
+      fill(
+        element,
+        h('div', { role: 'gridcell', class: 'cell wide soft' }, `${formatCount(line.count)} more: list all (Enter)`),
+      )
     }
   }
 
@@ -257,8 +356,13 @@ export class TableView implements View {
     const { manifest } = this.parts.client
     const allocated = data.allocated[position]
     return {
-      title: manifest.title, device: deviceName(manifest, info), moment: momentWords(info, position, allocated), event: position - 1, allocated,
-      query: matches && this.now!.matchesOnly ? state.query : '', grouping: this.now!.grouping,
+      title: manifest.title,
+      device: deviceName(manifest, info),
+      moment: momentWords(info, position, allocated),
+      event: position - 1,
+      allocated,
+      query: matches && this.now!.matchesOnly ? state.query : '',
+      grouping: this.now!.grouping,
     }
   }
 
@@ -268,7 +372,11 @@ export class TableView implements View {
     const heading = this.heading()
     this.parts.announce('Writing the file')
     const parts = format === 'csv' ? await tableCsv(table, plan.order) : await tableJson(table, plan.order, heading)
-    download(`${fileName(heading.title, heading.device, word)}.${format}`, format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json', parts)
+    download(
+      `${fileName(heading.title, heading.device, word)}.${format}`,
+      format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json',
+      parts,
+    )
     this.parts.announce(`${plural(plan.order.length, 'row')} downloaded`)
   }
 
@@ -291,5 +399,7 @@ function swatchOf(colour: string): HTMLElement {
 
 function whyEmpty({ info, matches }: ViewContext): string {
   if (info.allocations === 0) return explain(info) ?? 'This device has no allocations.'
-  return matches ? `None of the ${formatCount(info.allocations)} allocations matches the query.` : 'There is nothing to list.'
+  return matches
+    ? `None of the ${formatCount(info.allocations)} allocations matches the query.`
+    : 'There is nothing to list.'
 }

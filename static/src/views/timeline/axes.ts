@@ -13,7 +13,12 @@ export function drawAxes(frame: Frame): void {
 
 /** Grid lines lie over the picture, so faint that they do not read as borders of bands. */
 function drawYAxis(frame: Frame): void {
-  const { rects, plot, inks, strips: { left, top } } = frame
+  const {
+    rects,
+    plot,
+    inks,
+    strips: { left, top },
+  } = frame
   const { ticks, base } = yTicksOf(frame)
   rects.ink(inks.grid.rgba)
   left.fillStyle = inks['ink-soft'].css
@@ -35,7 +40,12 @@ function drawYAxis(frame: Frame): void {
 }
 
 function drawXAxis(frame: Frame): void {
-  const { plot, inks, strips: { bottom }, scale } = frame
+  const {
+    plot,
+    inks,
+    strips: { bottom },
+    scale,
+  } = frame
   bottom.fillStyle = inks['ink-soft'].css
   bottom.fillRect(-1, plot.height, plot.width + 1, 1)
   bottom.textBaseline = 'top'
@@ -79,7 +89,13 @@ function yTicksOf({ strips: { left }, window, plot }: Frame): { ticks: Tick[]; b
 function spellBytes(bytes: number): string {
   const parts: string[] = []
   let rest = bytes
-  for (const [power, unit] of [[40, 'TiB'], [30, 'GiB'], [20, 'MiB'], [10, 'KiB'], [0, 'B']] as const) {
+  for (const [power, unit] of [
+    [40, 'TiB'],
+    [30, 'GiB'],
+    [20, 'MiB'],
+    [10, 'KiB'],
+    [0, 'B'],
+  ] as const) {
     const count = Math.floor(rest / 2 ** power)
     if (count > 0) parts.push(`${formatCount(count)} ${unit}`)
     rest -= count * 2 ** power

@@ -46,7 +46,11 @@ export class BandColours {
     if (keys !== (told?.keys ?? null) || mask !== (told?.mask ?? null)) {
       const version = ++this.versions
       this.told.set(device, { version, keys, mask })
-      this.client.setKeys(device, { version, keys: mask ? matchedKeys(colouring.keys, mask) : keys, matched: mask !== null })
+      this.client.setKeys(device, {
+        version,
+        keys: mask ? matchedKeys(colouring.keys, mask) : keys,
+        matched: mask !== null,
+      })
     }
     const version = this.told.get(device)?.version ?? 0
     return { version, rgba: mask ? this.matchedColours(colouring, panel) : colouring.rgba }
@@ -63,13 +67,17 @@ export class BandColours {
   /** The colouring in force as plain values, for tests: keys by allocation, and the red, green and blue of each key. */
   debug(device: number): unknown {
     const { colouring, matches } = this
-    return colouring && {
-      by: colouring.by,
-      version: this.told.get(device)?.version ?? 0,
-      matches: matches && { count: matches.count, query: matches.query },
-      keys: Array.from(colouring.keys),
-      colours: Array.from({ length: colouring.count }, (_, key) => Array.from(colouring.rgba.subarray(4 * key, 4 * key + 3))),
-    }
+    return (
+      colouring && {
+        by: colouring.by,
+        version: this.told.get(device)?.version ?? 0,
+        matches: matches && { count: matches.count, query: matches.query },
+        keys: Array.from(colouring.keys),
+        colours: Array.from({ length: colouring.count }, (_, key) =>
+          Array.from(colouring.rgba.subarray(4 * key, 4 * key + 3)),
+        ),
+      }
+    )
   }
 
   /** The file's own tiles are named by stacks: where something else is asked for, they show the shape alone. */

@@ -28,7 +28,13 @@ export function columnAt(scene: Scene, axis: Axis, level: number, x: number): Co
 }
 
 /** Left edge and shown position of every column of a level between two places. */
-export function columnsBetween(scene: Scene, axis: Axis, level: number, x0: number, x1: number): { x0: number; width: number; s: Int32Array } | null {
+export function columnsBetween(
+  scene: Scene,
+  axis: Axis,
+  level: number,
+  x0: number,
+  x1: number,
+): { x0: number; width: number; s: Int32Array } | null {
   const grid = scene.scale(axis)?.grid
   if (!grid || !scene.allocatedMax) return null
   const width = columnWidth(grid, level)

@@ -37,8 +37,13 @@ function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] 
     { kind: 'plain', text: describeLifetime(data, id) },
     {
       kind: 'soft',
-      text: [`stream ${info.streams[data.stream[id]] ?? '?'}`, pool && `pool ${pool}`, info.categories[data.category[id]]]
-        .filter(Boolean).join(' · '),
+      text: [
+        `stream ${info.streams[data.stream[id]] ?? '?'}`,
+        pool && `pool ${pool}`,
+        info.categories[data.category[id]],
+      ]
+        .filter(Boolean)
+        .join(' · '),
     },
   ]
 }
@@ -81,7 +86,12 @@ function lifetimeUs(data: DeviceData, id: number): number | null {
 function describeColumn(data: DeviceData, column: Column, totals: boolean): Line[] {
   const { s, from, to } = column
   const lines: Line[] = []
-  const position = data.n === 0 ? 'final state' : s === 0 ? 'before the first event' : `event ${formatCount(s - 1)}${momentOf(data, s)}`
+  const position =
+    data.n === 0
+      ? 'final state'
+      : s === 0
+        ? 'before the first event'
+        : `event ${formatCount(s - 1)}${momentOf(data, s)}`
   if (totals) {
     lines.push({ kind: 'title', text: `${formatBytes(data.allocated[s])} allocated` })
     if (data.reserved[s] > 0) lines.push({ kind: 'plain', text: `${formatBytes(data.reserved[s])} reserved` })
@@ -120,7 +130,9 @@ export function describeHeadline(scene: Scene, id: number): string {
 /** What the window shows: its events and the most that is allocated in it. `x` in events, null for all. */
 export function describeWindow(scene: Scene, x: readonly [number, number] | null): string {
   const [from, to] = x ?? [-1, scene.info.events]
-  const text = x ? `events ${formatCount(Math.ceil(from))} to ${formatCount(Math.floor(to))}` : `all ${plural(scene.info.events, 'event')}`
+  const text = x
+    ? `events ${formatCount(Math.ceil(from))} to ${formatCount(Math.floor(to))}`
+    : `all ${plural(scene.info.events, 'event')}`
   if (!scene.data || !scene.allocatedMax) return text
   const [low, high] = scene.positions('event', from, to)
   return `${text}, at most ${formatBytes(scene.allocatedMax.max(low, high))} allocated`

@@ -16,7 +16,18 @@ export interface Plot {
   height: number
 }
 
-export type InkName = 'panel' | 'ink' | 'ink-soft' | 'grid' | 'reserved' | 'peak' | 'oom' | 'snapshot' | 'accent' | 'selection' | 'halo'
+export type InkName =
+  | 'panel'
+  | 'ink'
+  | 'ink-soft'
+  | 'grid'
+  | 'reserved'
+  | 'peak'
+  | 'oom'
+  | 'snapshot'
+  | 'accent'
+  | 'selection'
+  | 'halo'
 
 export interface Ink {
   css: string
@@ -77,8 +88,19 @@ export function layOut(width: number, height: number): Plot {
   }
 }
 
-const INK_NAMES: readonly InkName[] =
-  ['panel', 'ink', 'ink-soft', 'grid', 'reserved', 'peak', 'oom', 'snapshot', 'accent', 'selection', 'halo']
+const INK_NAMES: readonly InkName[] = [
+  'panel',
+  'ink',
+  'ink-soft',
+  'grid',
+  'reserved',
+  'peak',
+  'oom',
+  'snapshot',
+  'accent',
+  'selection',
+  'halo',
+]
 
 /** Colours from the style sheet's custom properties, which are all written #rrggbb or #rrggbbaa. */
 export function readInks(element: Element): Inks {

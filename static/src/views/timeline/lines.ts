@@ -14,7 +14,10 @@ export function drawLines(frame: Frame): void {
   addTreads(frame, edge, 1)
   if (scene.info.stats.peak_reserved_bytes <= 0) return
   const reserved = stepsOf(frame, scene.reservedMax, scene.data.reserved)
-  for (const [ink, thickness] of [[inks.halo, 4], [inks.reserved, 2]] as const) {
+  for (const [ink, thickness] of [
+    [inks.halo, 4],
+    [inks.reserved, 2],
+  ] as const) {
     rects.ink(ink.rgba)
     addUprights(frame, reserved, thickness)
     addTreads(frame, reserved, thickness)

@@ -25,7 +25,11 @@ function marksOf({ scene, moment }: Frame): Mark[] {
 }
 
 export function drawMarks(frame: Frame): void {
-  const { plot, inks, strips: { top } } = frame
+  const {
+    plot,
+    inks,
+    strips: { top },
+  } = frame
   top.textBaseline = 'middle'
   top.textAlign = 'left'
   const taken: [number, number][] = []
@@ -42,7 +46,13 @@ export function drawMarks(frame: Frame): void {
     }
     const text = labelOf(mark)
     const width = top.measureText(text).width
-    const start = placeLabel(x, width, plot.width, taken, visible.map((other) => other.x))
+    const start = placeLabel(
+      x,
+      width,
+      plot.width,
+      taken,
+      visible.map((other) => other.x),
+    )
     if (start === null) continue
     taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
     top.fillStyle = inks[INK[mark.kind]].css
@@ -51,16 +61,30 @@ export function drawMarks(frame: Frame): void {
 }
 
 /** Left edge of a label beside its mark: to the right, or to the left where that is crowded; null when neither is free. */
-function placeLabel(x: number, width: number, limit: number, taken: [number, number][], marks: number[]): number | null {
-  const free = [x + 7, x - 7 - width].filter((start) => start >= -20 && start + width <= limit + 14
-    && !taken.some(([low, high]) => start < high && start + width > low))
-  const crossed = (start: number): number => marks.filter((other) => other !== x && other > start - 6 && other < start + width + 6).length
+function placeLabel(
+  x: number,
+  width: number,
+  limit: number,
+  taken: [number, number][],
+  marks: number[],
+): number | null {
+  const free = [x + 7, x - 7 - width].filter(
+    (start) =>
+      start >= -20 && start + width <= limit + 14 && !taken.some(([low, high]) => start < high && start + width > low),
+  )
+  const crossed = (start: number): number =>
+    marks.filter((other) => other !== x && other > start - 6 && other < start + width + 6).length
   free.sort((a, b) => Number(crossed(a) > 0) - Number(crossed(b) > 0))
   return free[0] ?? null
 }
 
 function drawMark(frame: Frame, mark: Mark, x: number): void {
-  const { rects, plot, inks, strips: { top } } = frame
+  const {
+    rects,
+    plot,
+    inks,
+    strips: { top },
+  } = frame
   const ink = inks[INK[mark.kind]]
   rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
   if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
@@ -114,7 +138,8 @@ export function describeMark(mark: Mark): string {
   const at = mark.event < 0 ? 'before the first event' : `at event ${formatCount(mark.event)}`
   if (mark.kind === 'peak') return `Peak: ${formatBytes(mark.bytes)} allocated ${at}`
   if (mark.kind === 'snapshot') return `Snapshot taken ${at}`
-  if (mark.kind === 'moment') return `Moment of the other views: ${at.replace('at ', '')}${Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`}. M or a click with Shift sets it`
+  if (mark.kind === 'moment')
+    return `Moment of the other views: ${at.replace('at ', '')}${Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`}. M or a click with Shift sets it`
   const asked = mark.bytes > 0 ? `, ${formatBytes(mark.bytes)} asked for` : ''
   const free = Number.isNaN(mark.free) ? '' : `, ${formatBytes(mark.free)} free on the device`
   return `Out of memory ${at}${asked}${free}`

@@ -1,7 +1,7 @@
 // The whole trace in a strip, with the window as a brush: drag it, pull its edges, or draw a new one.
 
 import { h } from '../../ui/dom'
-import { type Inks } from './frame'
+import type { Inks } from './frame'
 import type { AxisScale } from './scale'
 import type { Scene } from './scene'
 
@@ -10,7 +10,11 @@ const EDGE_PIXELS = 7
 type Drag = { kind: 'move' | 'left' | 'right' | 'new'; from: number; x0: number; x1: number }
 
 export class Minimap {
-  readonly element = h('canvas', { class: 'minimap', 'aria-hidden': 'true', title: 'The whole trace. Drag the window, its edges, or draw a new one.' })
+  readonly element = h('canvas', {
+    class: 'minimap',
+    'aria-hidden': 'true',
+    title: 'The whole trace. Drag the window, its edges, or draw a new one.',
+  })
   private readonly picture = document.createElement('canvas')
   private readonly ctx: CanvasRenderingContext2D
   private readonly pictureCtx: CanvasRenderingContext2D
@@ -33,7 +37,14 @@ export class Minimap {
     this.element.addEventListener('dblclick', () => this.onFit())
   }
 
-  draw(scene: Scene, scale: AxisScale, window: { x0: number; x1: number }, inks: Inks, inset: { left: number; right: number }, themeKey: string): void {
+  draw(
+    scene: Scene,
+    scale: AxisScale,
+    window: { x0: number; x1: number },
+    inks: Inks,
+    inset: { left: number; right: number },
+    themeKey: string,
+  ): void {
     this.scale = scale
     this.shown = window
     const { element, picture } = this
@@ -109,7 +120,8 @@ export class Minimap {
     const x = this.toX(pixel)
     if (drag.kind === 'move') this.onWindow(drag.x0 + x - drag.from, drag.x1 + x - drag.from)
     else if (drag.kind === 'new') {
-      if (Math.abs(this.toPixel(x) - this.toPixel(drag.from)) > 3) this.onWindow(Math.min(x, drag.from), Math.max(x, drag.from))
+      if (Math.abs(this.toPixel(x) - this.toPixel(drag.from)) > 3)
+        this.onWindow(Math.min(x, drag.from), Math.max(x, drag.from))
     } else {
       const fixed = drag.kind === 'left' ? drag.x1 : drag.x0
       this.onWindow(Math.min(x, fixed), Math.max(x, fixed))

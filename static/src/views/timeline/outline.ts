@@ -61,7 +61,8 @@ function stepsOf(frame: Frame, { x0, width, offsets }: Shape, size: number): num
     if (Number.isNaN(offset)) continue
     const right = xToPixel(frame, x0 + (column + 1) * width)
     if (column > 0 && offsets[column - 1] === offset) steps[steps.length - 3] = right
-    else steps.push(xToPixel(frame, x0 + column * width), right, yToPixel(frame, offset + size), yToPixel(frame, offset))
+    else
+      steps.push(xToPixel(frame, x0 + column * width), right, yToPixel(frame, offset + size), yToPixel(frame, offset))
   }
   return steps
 }

@@ -33,7 +33,9 @@ export class Overlay {
   private readonly selectOutline = new Outline()
 
   constructor() {
-    const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) => h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }))
+    const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) =>
+      h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }),
+    )
     this.elements = [left, top, bottom, this.label]
     const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
     this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
@@ -61,7 +63,8 @@ export class Overlay {
     if (hover && hover.id >= 0 && hover.id !== select) {
       this.hoverOutline.draw(frame, hover.id, level, { stroke: 'ink', fill: null, thickness: 1 })
     }
-    if (select !== null) this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
+    if (select !== null)
+      this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
     if (box) drawBox(frame, box)
     this.placeLabel(frame)
   }

@@ -116,7 +116,8 @@ export class Picture {
   drawTiles(provider: TileProvider | null, window: ViewWindow): void {
     if (this.isLost) return
     const { width, height } = this.state === 'gl' ? this.glCanvas : this.flatCanvas
-    if (provider) this.layerFrame = this.layer.draw(provider, window, { x0: 0, x1: width, y0: 0, y1: height }, this.sharpness)
+    if (provider)
+      this.layerFrame = this.layer.draw(provider, window, { x0: 0, x1: width, y0: 0, y1: height }, this.sharpness)
     else {
       this.layer.clear()
       this.layerFrame = null
@@ -130,7 +131,8 @@ export class Picture {
   }
 
   drawRects(rects: RectList, { width, height }: Plot): void {
-    if (this.state !== 'gl') drawRectsFlat(this.flat, rects, this.flatCanvas.width / width, this.flatCanvas.height / height)
+    if (this.state !== 'gl')
+      drawRectsFlat(this.flat, rects, this.flatCanvas.width / width, this.flatCanvas.height / height)
     else if (!this.gl!.isLost) this.backdrop!.draw(rects, width, height)
   }
 
@@ -189,10 +191,12 @@ export class Picture {
     this.glCanvas.classList.remove('waiting')
     this.setState('gl')
     // The plain one lies under it until WebGL's first frame is on the screen.
-    requestAnimationFrame(() => requestAnimationFrame(() => {
-      this.flatCanvas.classList.add('waiting')
-      this.flatCanvas.width = this.flatCanvas.height = 1
-    }))
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() => {
+        this.flatCanvas.classList.add('waiting')
+        this.flatCanvas.width = this.flatCanvas.height = 1
+      }),
+    )
   }
 
   private setState(state: Picture['state']): void {

@@ -151,7 +151,10 @@ export class PointerInput {
     // so that a zoom does not turn into a pan when the hand wanders, nor y into x when shift is let go early.
     if (!this.gesture || event.timeStamp - this.gesture.at > GESTURE_MS) {
       const sideways = Math.abs(dx) > Math.abs(dy)
-      this.gesture = { kind: event.shiftKey ? 'zoomY' : sideways && !event.ctrlKey ? 'pan' : 'zoomX', at: event.timeStamp }
+      this.gesture = {
+        kind: event.shiftKey ? 'zoomY' : sideways && !event.ctrlKey ? 'pan' : 'zoomX',
+        at: event.timeStamp,
+      }
     }
     this.gesture.at = event.timeStamp
     const { kind } = this.gesture

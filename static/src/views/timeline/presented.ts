@@ -11,7 +11,8 @@ export function whenPresented(then: () => void): void {
   const deadline = performance.now() + PATIENCE_MS
   const look = (now: number): void => {
     // Asked for rather than observed: the observer is told up to 300 ms late while a browser starts.
-    if (now > deadline || performance.getEntriesByType('paint').length > 0) setTimeout(then) // not within this frame
+    if (now > deadline || performance.getEntriesByType('paint').length > 0)
+      setTimeout(then) // not within this frame
     else requestAnimationFrame(look)
   }
   requestAnimationFrame(() => requestAnimationFrame(look))

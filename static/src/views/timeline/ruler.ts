@@ -63,7 +63,9 @@ export function measureLines(m: Measure): string[] {
   return [
     [plural(Math.abs(m.events), 'event'), m.us !== null && formatDuration(Math.abs(m.us))].filter(Boolean).join(', '),
     `${formatBytes(Math.abs(m.bytes))} high`,
-    m.allocated === null ? '' : `allocated ${signed(m.allocated)} (${formatBytes(m.allocatedFrom)} → ${formatBytes(m.allocatedTo)})`,
+    m.allocated === null
+      ? ''
+      : `allocated ${signed(m.allocated)} (${formatBytes(m.allocatedFrom)} → ${formatBytes(m.allocatedTo)})`,
   ].filter(Boolean)
 }
 
@@ -100,7 +102,10 @@ export class Ruler {
 
   /** From corner to corner of the window, for those without a pointer. */
   setToWindow({ window, scale }: Frame): void {
-    this.store.setOption(RULER, writeRuler({ e0: scale.toEvent(window.x0), e1: scale.toEvent(window.x1), b0: window.y0, b1: window.y1 }))
+    this.store.setOption(
+      RULER,
+      writeRuler({ e0: scale.toEvent(window.x0), e1: scale.toEvent(window.x1), b0: window.y0, b1: window.y1 }),
+    )
   }
 
   /** Draws what is being dragged, else what the link holds. */
@@ -118,7 +123,10 @@ export class Ruler {
     const [x0, x1, y0, y1] = [x(points.e0), x(points.e1), y(points.b0), y(points.b1)]
     rects.ink(inks.selection.rgba)
     rects.add(Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1))
-    for (const [ink, half] of [[inks.halo, 2], [inks.accent, 0.75]] as const) {
+    for (const [ink, half] of [
+      [inks.halo, 2],
+      [inks.accent, 0.75],
+    ] as const) {
       rects.ink(ink.rgba)
       for (const at of [x0, x1]) rects.add(at - half, Math.min(y0, y1), at + half, Math.max(y0, y1))
       for (const at of [y0, y1]) rects.add(Math.min(x0, x1), at - half, Math.max(x0, x1), at + half)
@@ -142,4 +150,3 @@ function pointsOf(frame: Frame, box: Box): RulerPoints {
 function clip(value: number, high: number): number {
   return Math.min(high, Math.max(0, value))
 }
-

@@ -8,7 +8,13 @@ import { COLUMNS, columnWidth, type Grid, maxYLevel, ROWS, rowHeight, tileName }
 import { shadeOf } from './colours'
 
 /** Tiles of one device on one axis. `peakBytes` is where the stack ends at most. */
-export function tileProvider(client: DataClient, device: number, axis: Axis, grid: Grid, peakBytes: number): TileProvider {
+export function tileProvider(
+  client: DataClient,
+  device: number,
+  axis: Axis,
+  grid: Grid,
+  peakBytes: number,
+): TileProvider {
   const keyOf = (address: Address): TileKey => ({ device, axis, ...address })
   return {
     grid: coverGrid(grid, peakBytes),

@@ -42,7 +42,10 @@ export class TimelineView {
   private readonly store: Store
   private readonly plotElement: HTMLElement
   private readonly overlay = new Overlay()
-  private readonly picture = new Picture(() => this.draw(), (error) => this.onError(error))
+  private readonly picture = new Picture(
+    () => this.draw(),
+    (error) => this.onError(error),
+  )
   private readonly tooltip = new Tooltip()
   private readonly bands: BandColours
   private readonly minimap: Minimap
@@ -60,20 +63,41 @@ export class TimelineView {
     this.client = client
     this.store = store
     this.bands = new BandColours(client)
-    this.navigator = new Navigator(store, () => this.limits(), () => this.overlay.frame?.plot ?? null)
+    this.navigator = new Navigator(
+      store,
+      () => this.limits(),
+      () => this.overlay.frame?.plot ?? null,
+    )
     this.ruler = new Ruler(store)
     this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
     this.picture.onState = () => this.onPictureState()
     this.plotElement = h(
       'div',
       {
-        class: 'plot', tabindex: 0, role: 'application', 'aria-roledescription': 'timeline',
-        'aria-label': 'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
+        class: 'plot',
+        tabindex: 0,
+        role: 'application',
+        'aria-roledescription': 'timeline',
+        'aria-label':
+          'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
       },
-      ...this.picture.canvases, ...this.overlay.elements, this.ruler.element, this.tooltip.element,
+      ...this.picture.canvases,
+      ...this.overlay.elements,
+      this.ruler.element,
+      this.tooltip.element,
     )
-    this.minimap = new Minimap((x0, x1) => this.navigator.showX(x0, x1), () => this.navigator.fit())
-    this.element = h('div', { class: 'timeline' }, this.minimap.element, this.tracks.element, this.plotElement, this.tracks.tooltip.element)
+    this.minimap = new Minimap(
+      (x0, x1) => this.navigator.showX(x0, x1),
+      () => this.navigator.fit(),
+    )
+    this.element = h(
+      'div',
+      { class: 'timeline' },
+      this.minimap.element,
+      this.tracks.element,
+      this.plotElement,
+      this.tracks.tooltip.element,
+    )
     this.pointer = new PointerInput(this.plotElement, {
       pan: (dx, dy) => this.navigator.panPixels(dx, dy),
       zoom: (x, y, factorX, factorY) => this.navigator.zoomAt(x, y, factorX, factorY),
@@ -139,8 +163,13 @@ export class TimelineView {
   /** The last frame showed the whole window, from the columns, with every tile sharp, by what will draw the next ones too. */
   get isComplete(): boolean {
     const { state, isLost } = this.picture
-    return this.scene?.data != null && this.scene.info.index === this.store.state.device
-      && this.drawn.pending === 0 && (state === 'gl' || state === 'none') && !isLost
+    return (
+      this.scene?.data != null &&
+      this.scene.info.index === this.store.state.device &&
+      this.drawn.pending === 0 &&
+      (state === 'gl' || state === 'none') &&
+      !isLost
+    )
   }
 
   requestFrame(): void {
@@ -166,7 +195,12 @@ export class TimelineView {
 
   /** Colours and the moment as plain values, for tests. */
   debug(): object {
-    return { colouring: this.scene && this.bands.debug(this.scene.info.index), moment: this.store.state.at, hovered: this.hoveredPosition, tracks: this.tracks.debug() }
+    return {
+      colouring: this.scene && this.bands.debug(this.scene.info.index),
+      moment: this.store.state.at,
+      hovered: this.hoveredPosition,
+      tracks: this.tracks.debug(),
+    }
   }
 
   private limits(): Limits | null {
@@ -261,15 +295,37 @@ export class TimelineView {
     this.picture.place(plot, window)
     this.picture.drawTiles(this.providerFor(limits), window)
     const { rects } = this.overlay
-    const frame: Frame = { rects, strips: this.overlay.begin(plot, width), scene: this.scene, axis: scale.axis, scale, window, plot, inks, moment: state.at }
+    const frame: Frame = {
+      rects,
+      strips: this.overlay.begin(plot, width),
+      scene: this.scene,
+      axis: scale.axis,
+      scale,
+      window,
+      plot,
+      inks,
+      moment: state.at,
+    }
     const hit = this.at && !this.box ? this.hitAt(frame, this.at.x, this.at.y) : null
     this.hoverColumn = hit?.column ?? null
-    this.overlay.draw(frame, { level: this.drawn.level, hover: hit, select: state.select, box: this.ruler.isOn ? null : this.box })
+    this.overlay.draw(frame, {
+      level: this.drawn.level,
+      hover: hit,
+      select: state.select,
+      box: this.ruler.isOn ? null : this.box,
+    })
     this.ruler.draw(frame, this.box)
     this.picture.drawRects(rects, plot)
     this.showTooltip(frame, hit)
     this.tracks.draw(this.scene, scale, window, plot, inks, isDark(state.theme))
-    this.minimap.draw(this.scene, scale, window, inks, { left: plot.left, right: width - plot.left - plot.width }, this.themeKey)
+    this.minimap.draw(
+      this.scene,
+      scale,
+      window,
+      inks,
+      { left: plot.left, right: width - plot.left - plot.width },
+      this.themeKey,
+    )
     this.onDrawn()
   }
 

@@ -64,7 +64,7 @@ function textOf(track: Track, { from, to }: Piece): string {
 function fillPiece(ctx: CanvasRenderingContext2D, { track, plot, y, height }: Row, piece: Piece): void {
   const left = plot.left + piece.x0
   const right = plot.left + piece.x1
-  const ragged = piece.from === piece.to ? track.ragged?.[piece.from] ?? 0 : 0
+  const ragged = piece.from === piece.to ? (track.ragged?.[piece.from] ?? 0) : 0
   // A gap of a pixel between neighbours, unless there is nothing to give.
   const gap = right - left > 3 ? 1 : 0
   if (!ragged || right - left < 4 * TOOTH) {
@@ -72,7 +72,8 @@ function fillPiece(ctx: CanvasRenderingContext2D, { track, plot, y, height }: Ro
     return
   }
   const teeth = (x: number, down: boolean, inwards: number): void => {
-    for (let step = 0; step <= 4; step++) ctx.lineTo(x + (step % 2 ? inwards : 0), down ? y + (height * step) / 4 : y + height - (height * step) / 4)
+    for (let step = 0; step <= 4; step++)
+      ctx.lineTo(x + (step % 2 ? inwards : 0), down ? y + (height * step) / 4 : y + height - (height * step) / 4)
   }
   ctx.beginPath()
   ctx.moveTo(left, y)

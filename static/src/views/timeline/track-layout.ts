@@ -22,7 +22,8 @@ export function edgesOf(track: Track, i: number, scale: AxisScale): [number, num
   const start = scale.toAxis(track.first[i])
   const end = scale.toAxis(track.last[i] + 1)
   if (scale.axis !== 'time' || !track.startUs || !track.endUs) return [start, end]
-  const within = (us: number, otherwise: number): number => (Number.isNaN(us) ? otherwise : Math.min(scale.x1, Math.max(scale.x0, us)))
+  const within = (us: number, otherwise: number): number =>
+    Number.isNaN(us) ? otherwise : Math.min(scale.x1, Math.max(scale.x0, us))
   const left = within(track.startUs[i], start)
   return [left, Math.max(left, within(track.endUs[i], end))]
 }

@@ -11,7 +11,10 @@ import type { Piece } from './track-layout'
 const NAMES_SHOWN = 4
 
 export const KIND_WORDS: Record<Track['kind'], string> = {
-  step: 'step', annotation: 'annotation', context: 'compile context', metadata: 'user metadata',
+  step: 'step',
+  annotation: 'annotation',
+  context: 'compile context',
+  metadata: 'user metadata',
 }
 
 export function nameOf(track: Track, i: number): string {
@@ -59,16 +62,22 @@ export function describePiece(scene: Scene, track: Track, { from, to }: Piece): 
   const last = track.last[from]
   const facts = factsOf(scene, track, from)
   const lines: Line[] = [{ kind: 'title', text: nameOf(track, from) }]
-  const where = last < first ? `no event, before event ${formatCount(first)}`
-    : `${last > first ? `events ${formatCount(first)} – ${formatCount(last)}` : `event ${formatCount(first)}`}, ${plural(last - first + 1, 'event')}`
+  const where =
+    last < first
+      ? `no event, before event ${formatCount(first)}`
+      : `${last > first ? `events ${formatCount(first)} – ${formatCount(last)}` : `event ${formatCount(first)}`}, ${plural(last - first + 1, 'event')}`
   lines.push({ kind: 'plain', text: [where, facts?.us != null && formatDuration(facts.us)].filter(Boolean).join(', ') })
   if (facts) {
     const peak = facts.peakEvent < 0 ? 'before the first event' : `at event ${formatCount(facts.peakEvent)}`
     lines.push({ kind: 'plain', text: `peak ${formatBytes(facts.peakBytes)} allocated ${peak}` })
-    lines.push({ kind: 'plain', text: `${facts.growth > 0 ? '+' : ''}${formatBytes(facts.growth)} from its beginning to its end` })
+    lines.push({
+      kind: 'plain',
+      text: `${facts.growth > 0 ? '+' : ''}${formatBytes(facts.growth)} from its beginning to its end`,
+    })
   }
   const ragged = track.ragged?.[from] ?? 0
-  if (ragged & RAGGED_START) lines.push({ kind: 'soft', text: 'Its start is not recorded: drawn from the beginning of the trace.' })
+  if (ragged & RAGGED_START)
+    lines.push({ kind: 'soft', text: 'Its start is not recorded: drawn from the beginning of the trace.' })
   if (ragged & RAGGED_END) lines.push({ kind: 'soft', text: 'Its end is not recorded: drawn to the end of the trace.' })
   lines.push({ kind: 'soft', text: KIND_WORDS[track.kind] })
   return lines
@@ -80,9 +89,14 @@ function describeMany(track: Track, from: number, to: number): Line[] {
   for (let i = from; i <= to; i++) counts.set(nameOf(track, i), (counts.get(nameOf(track, i)) ?? 0) + 1)
   const names = [...counts].sort((a, b) => b[1] - a[1])
   const lines: Line[] = [{ kind: 'title', text: `${formatCount(to - from + 1)} spans, too close to be told apart` }]
-  for (const [name, count] of names.slice(0, NAMES_SHOWN)) lines.push({ kind: 'plain', text: `${formatCount(count)} × ${name}` })
-  if (names.length > NAMES_SHOWN) lines.push({ kind: 'soft', text: `and ${plural(names.length - NAMES_SHOWN, 'other name')}` })
-  lines.push({ kind: 'soft', text: `events ${formatCount(track.first[from])} – ${formatCount(track.last[to])}; a click zooms in` })
+  for (const [name, count] of names.slice(0, NAMES_SHOWN))
+    lines.push({ kind: 'plain', text: `${formatCount(count)} × ${name}` })
+  if (names.length > NAMES_SHOWN)
+    lines.push({ kind: 'soft', text: `and ${plural(names.length - NAMES_SHOWN, 'other name')}` })
+  lines.push({
+    kind: 'soft',
+    text: `events ${formatCount(track.first[from])} – ${formatCount(track.last[to])}; a click zooms in`,
+  })
   return lines
 }
 
@@ -91,8 +105,12 @@ export function describeBroken(scene: Scene): string {
   const { broken } = scene.info
   if (!broken) return ''
   const words: [number | undefined, string][] = [
-    [broken.unpaired_starts, 'without an end'], [broken.unpaired_ends, 'without a start'], [broken.untimed, 'without a time'],
-    [broken.unknown_stage, 'that are neither start nor end'], [broken.outside, 'outside the trace'], [broken.without_allocation, 'of memory that is not allocated'],
+    [broken.unpaired_starts, 'without an end'],
+    [broken.unpaired_ends, 'without a start'],
+    [broken.untimed, 'without a time'],
+    [broken.unknown_stage, 'that are neither start nor end'],
+    [broken.outside, 'outside the trace'],
+    [broken.without_allocation, 'of memory that is not allocated'],
   ]
   const told = words.filter(([count]) => count).map(([count, text]) => `${formatCount(count!)} ${text}`)
   return told.length ? `Broken annotations: ${told.join(', ')}.` : ''

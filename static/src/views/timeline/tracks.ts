@@ -37,7 +37,9 @@ export class Tracks {
   /** Over everything: belongs beside the element, not into it. */
   readonly tooltip = new Tooltip()
   readonly canvas = h('canvas', {
-    tabindex: 0, role: 'application', 'aria-roledescription': 'rows of spans',
+    tabindex: 0,
+    role: 'application',
+    'aria-roledescription': 'rows of spans',
   })
   private readonly ctx = this.canvas.getContext('2d')!
   private readonly button = h('button', { type: 'button', class: 'track-button', onclick: () => this.toggle() })
@@ -90,7 +92,12 @@ export class Tracks {
     // Frames follow each other fast, and text that is set again is laid out again.
     const text = rows === 0 ? `${all} ▸` : rows < all ? `${rows} of ${all}` : '▾'
     if (button.textContent !== text) button.textContent = text
-    const title = rows === 0 ? 'Show steps and annotations' : rows < all && this.mode !== 'all' ? `Show all ${all} rows` : 'Hide steps and annotations'
+    const title =
+      rows === 0
+        ? 'Show steps and annotations'
+        : rows < all && this.mode !== 'all'
+          ? `Show all ${all} rows`
+          : 'Hide steps and annotations'
     if (button.title !== title) {
       button.title = title
       button.setAttribute('aria-label', title)
@@ -98,10 +105,23 @@ export class Tracks {
     return changed
   }
 
-  draw(scene: Scene, scale: AxisScale, window: { x0: number; x1: number }, plot: Plot, inks: Inks, dark: boolean): void {
+  draw(
+    scene: Scene,
+    scale: AxisScale,
+    window: { x0: number; x1: number },
+    plot: Plot,
+    inks: Inks,
+    dark: boolean,
+  ): void {
     const { canvas, ctx } = this
     const rows = this.element.hidden || canvas.hidden ? [] : this.tracks.slice(0, this.rowCount)
-    this.shown = { scene, scale, window, plot, rows: rows.map((track) => ({ track, pieces: piecesOf(track, scale, window, plot.width) })) }
+    this.shown = {
+      scene,
+      scale,
+      window,
+      plot,
+      rows: rows.map((track) => ({ track, pieces: piecesOf(track, scale, window, plot.width) })),
+    }
     if (rows.length === 0) return this.tooltip.hide()
     const ratio = devicePixelRatio || 1
     const width = canvas.clientWidth
@@ -114,16 +134,34 @@ export class Tracks {
     let before = ''
     this.shown.rows.forEach(({ track, pieces }, row) => {
       // The button lies in the margin of the last row.
-      const label = track.kind === before || (row === rows.length - 1 && rows.length < this.tracks.length) ? '' : LABELS[track.kind]
+      const label =
+        track.kind === before || (row === rows.length - 1 && rows.length < this.tracks.length) ? '' : LABELS[track.kind]
       before = track.kind
-      const mark = (piece: Piece): boolean => (chosen?.row === row && piece.from <= chosen.index && chosen.index <= piece.to)
-      drawRow(ctx, { track, pieces, plot, y: row * ROW, height: ROW - 1, label, inks, dark, mark, hover: hit?.row === row ? hit.piece : null })
+      const mark = (piece: Piece): boolean =>
+        chosen?.row === row && piece.from <= chosen.index && chosen.index <= piece.to
+      drawRow(ctx, {
+        track,
+        pieces,
+        plot,
+        y: row * ROW,
+        height: ROW - 1,
+        label,
+        inks,
+        dark,
+        mark,
+        hover: hit?.row === row ? hit.piece : null,
+      })
     })
     canvas.style.cursor = hit ? 'pointer' : ''
     const name = `${rows.length} rows of spans: ${[...new Set(rows.map((track) => track.title))].join(', ')}. ${describeBroken(scene)} Comma and full stop step through a row, arrow up and down change the row.`
     if (canvas.getAttribute('aria-label') !== name) canvas.setAttribute('aria-label', name)
     if (hit && this.pointer) {
-      this.tooltip.show(describePiece(scene, hit.track, hit.piece), this.pointer.x, canvas.offsetTop + this.pointer.y, null)
+      this.tooltip.show(
+        describePiece(scene, hit.track, hit.piece),
+        this.pointer.x,
+        canvas.offsetTop + this.pointer.y,
+        null,
+      )
     } else this.tooltip.hide()
   }
 
@@ -146,7 +184,12 @@ export class Tracks {
       broken: this.shown ? describeBroken(this.shown.scene) : '',
       shown: rows.map(({ track, pieces }) => ({
         kind: track.kind,
-        spans: Array.from(track.first, (first, i) => ({ name: nameOf(track, i), first, last: track.last[i], ragged: track.ragged?.[i] ?? 0 })),
+        spans: Array.from(track.first, (first, i) => ({
+          name: nameOf(track, i),
+          first,
+          last: track.last[i],
+          ragged: track.ragged?.[i] ?? 0,
+        })),
         pieces,
       })),
       steps: this.shown && stepRanges(this.shown.scene.info)?.names.length,
@@ -173,7 +216,9 @@ export class Tracks {
   /** The span that the link names, "device.row.index", where it is one of this device. */
   private get chosen(): { row: number; index: number } | null {
     const found = /^(\d{1,6})\.(\d{1,6})\.(\d{1,9})$/.exec(this.store.state.options['timeline.span'] ?? '')
-    return found && Number(found[1]) === this.store.state.device ? { row: Number(found[2]), index: Number(found[3]) } : null
+    return found && Number(found[1]) === this.store.state.device
+      ? { row: Number(found[2]), index: Number(found[3]) }
+      : null
   }
 
   private hit(): { row: number; track: Track; piece: Piece } | null {
@@ -181,7 +226,8 @@ export class Tracks {
     if (!pointer || !shown) return null
     const row = Math.floor(pointer.y / ROW)
     const x = pointer.x - shown.plot.left
-    const found = shown.rows[row]?.pieces.filter((piece) => piece.x0 - 2 <= x && x <= piece.x1 + 2)
+    const found = shown.rows[row]?.pieces
+      .filter((piece) => piece.x0 - 2 <= x && x <= piece.x1 + 2)
       .sort((a, b) => outside(a, x) - outside(b, x))[0]
     return found ? { row, track: shown.rows[row].track, piece: found } : null
   }
@@ -201,17 +247,22 @@ export class Tracks {
     const [x0, x1] = [edgesOf(track, from, scale)[0], edgesOf(track, to, scale)[1]]
     const margin = Math.max((x1 - x0) * MARGIN, scale.axis === 'event' ? 0.5 : 1)
     this.navigator.showX(x0 - margin, x1 + margin)
-    if (from === to) this.live.textContent = describePiece(this.shown!.scene, track, { x0: 0, x1: 0, from, to }).map(({ text }) => text).join(', ')
+    if (from === to)
+      this.live.textContent = describePiece(this.shown!.scene, track, { x0: 0, x1: 0, from, to })
+        .map(({ text }) => text)
+        .join(', ')
   }
 
   private key(key: string): boolean {
     const rows = this.shown?.rows ?? []
-    if (key === 'Escape' && this.chosen) return this.store.setOption('timeline.span', null), true
+    if (key === 'Escape' && this.chosen) return (this.store.setOption('timeline.span', null), true)
     if (key !== 'ArrowUp' && key !== 'ArrowDown') return false
     const row = Math.max(0, Math.min(rows.length - 1, (this.chosen?.row ?? 0) + (key === 'ArrowUp' ? -1 : 1)))
     if (!rows[row]?.track.first.length) return true
     // The span of that row that lies where the chosen one does.
-    const here = this.chosen ? rows[Math.min(this.chosen.row, rows.length - 1)].track.first[this.chosen.index] ?? 0 : 0
+    const here = this.chosen
+      ? (rows[Math.min(this.chosen.row, rows.length - 1)].track.first[this.chosen.index] ?? 0)
+      : 0
     const { first } = rows[row].track
     let index = first.findIndex((event) => event >= here)
     if (index < 0) index = first.length - 1
@@ -220,9 +271,13 @@ export class Tracks {
   }
 }
 
-const LABELS: Record<Track['kind'], string> = { step: 'steps', annotation: 'spans', context: 'compile', metadata: 'meta' }
+const LABELS: Record<Track['kind'], string> = {
+  step: 'steps',
+  annotation: 'spans',
+  context: 'compile',
+  metadata: 'meta',
+}
 
 function outside(piece: Piece, x: number): number {
   return Math.max(0, piece.x0 - x, x - piece.x1)
 }
-

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { type Address, chooseLevels, coverWanted, type Grid, regionOf, wantedTiles } from '../src/gl/cover'
 import { readHash, writeHash } from '../src/app/hash'
 import type { State } from '../src/ui/state'
-import { RangeMax } from '../src/views/timeline/range-max'
+import { RangeMax } from '../src/views/shared/range-max'
 
 const GRID: Grid = {
   x0: -1,

@@ -6,7 +6,7 @@ import type { RawSpans } from '../src/data/annotations'
 import type { DeviceData } from '../src/data/model'
 import { runs, tracksOf } from '../src/steps/spans'
 import { stepsOf } from '../src/steps/steps'
-import { eventScale } from '../src/views/timeline/scale'
+import { eventScale } from '../src/views/shared/scale'
 import { piecesOf } from '../src/views/timeline/track-layout'
 import { info, random, randomDevice } from './trace'
 

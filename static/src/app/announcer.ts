@@ -4,8 +4,8 @@ import type { Manifest } from '../data/model'
 import { deviceName } from '../ui/devices'
 import { h } from '../ui/dom'
 import type { State } from '../ui/state'
-import { describeHeadline, describeWindow } from '../views/timeline/describe'
-import type { Scene } from '../views/timeline/scene'
+import { describeHeadline, describeWindow } from '../views/shared/describe'
+import type { Scene } from '../views/shared/scene'
 
 /** How long the window must rest before it is told. */
 const REST_MS = 700

@@ -3,7 +3,7 @@
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
-import type { Scene } from '../views/timeline/scene'
+import type { Scene } from '../views/shared/scene'
 import { siblingsOf } from './details-facts'
 import { allocationLink, type Links, rowsOf } from './details-rows'
 import { copyButton, fill, h } from '../ui/dom'

@@ -1,7 +1,7 @@
 // What the toolbar offers on every view: bookmarks, and the view as a picture.
 
 import type { DataClient } from '../worker/data-client'
-import { describeWindow } from '../views/timeline/describe'
+import { describeWindow } from '../views/shared/describe'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import { Bookmarks } from './bookmarks'
 import { deviceName } from '../ui/devices'

@@ -104,7 +104,7 @@ const SIZE_UNITS: Record<string, number> = {
 const US: Record<string, number> = { '': 1, ns: 1e-3, us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
 
 export function isField(name: string): name is Field {
-  return  Object.hasOwn(FIELDS, name)
+  return Object.hasOwn(FIELDS, name)
 }
 
 /** Text as it is compared: lower case, and with one kind of slash. */

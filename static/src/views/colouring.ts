@@ -3,8 +3,8 @@
 import type { DeviceData, Stacks } from '../data/model'
 import type { ColourBy } from '../ui/state'
 import { type Keys, keysOf, whyNot } from './colours/keys'
-import { stackColours, STACKS_AT_LEAST } from './timeline/colours'
-import { describeFrame } from './timeline/describe'
+import { stackColours, STACKS_AT_LEAST } from './shared/colours'
+import { describeFrame } from './shared/describe'
 
 export { whyNot }
 

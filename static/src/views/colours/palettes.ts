@@ -1,7 +1,7 @@
 // Colours of names and of ordered classes. Names differ in lightness as well as in hue, so that they can be told apart with
 // any kind of colour vision; classes climb in lightness away from the panel.
 
-import { oklch } from '../timeline/colours'
+import { oklch } from '../shared/colours'
 
 type Rgb = [number, number, number]
 

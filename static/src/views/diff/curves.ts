@@ -1,8 +1,8 @@
 // Both timelines on one scale: bytes up, each trace over the whole width.
 
 import type { DeviceData } from '../../data/model'
-import type { Inks } from '../segments/inks'
-import { drawByteAxis } from '../segments/plot-frame'
+import type { Inks } from '../shared/inks'
+import { drawByteAxis } from '../shared/plot-frame'
 
 export interface Curve {
   data: DeviceData

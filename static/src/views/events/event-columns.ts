@@ -4,7 +4,7 @@ import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { csvLine } from '../../ui/download'
 import { formatOffset } from '../../ui/format'
-import { describeFrame } from '../timeline/describe'
+import { describeFrame } from '../shared/describe'
 import type { EventRecord } from './event-record'
 
 export interface EventColumn {

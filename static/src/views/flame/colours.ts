@@ -2,7 +2,7 @@
 // Growth has its own: orange gained, blue lost, which every kind of colour vision tells apart, and the sign is written too.
 
 import type { Frame } from '../../data/model'
-import { oklch } from '../timeline/colours'
+import { oklch } from '../shared/colours'
 
 export type Rgb = readonly [number, number, number]
 

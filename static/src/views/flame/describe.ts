@@ -7,7 +7,7 @@ import type { Measure } from '../../flame/weigh'
 import type { Frame } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { formatShare, plural, shortPath } from '../../ui/format'
-import type { Line } from '../timeline/describe'
+import type { Line } from '../shared/describe'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
 

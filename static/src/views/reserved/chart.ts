@@ -3,8 +3,8 @@
 
 import type { Replay } from '../../allocator/replay'
 import { h } from '../../ui/dom'
-import type { Groups } from '../segments/groups'
-import { css, groupColour, type Inks, word } from '../segments/inks'
+import type { Groups } from '../shared/groups'
+import { css, groupColour, type Inks, word } from '../shared/inks'
 import {
   type Box,
   drawByteAxis,
@@ -14,12 +14,12 @@ import {
   pixelToX,
   prepareCanvas,
   xToPixel,
-} from '../segments/plot-frame'
-import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoomed } from '../segments/x-window'
-import { PointerInput } from '../timeline/pointer'
-import { Tooltip } from '../timeline/tooltip'
+} from '../shared/plot-frame'
+import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoomed } from '../shared/x-window'
+import { PointerInput } from '../shared/pointer'
+import { Tooltip } from '../shared/tooltip'
 import type { ViewContext, ViewParts } from '../view'
-import type { Rgb } from '../segments/row-raster'
+import type { Rgb } from '../shared/inks'
 import { type Columns, columnsOf, type Extremes, extremesOf, stackOf } from './columns'
 import { drawCurve, paintSegments, paintStack } from './paint'
 import { SegmentStack } from './segment-stack'

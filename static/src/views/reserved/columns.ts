@@ -3,7 +3,7 @@
 
 import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
-import { positionsIn, type XWindow } from '../segments/x-window'
+import { positionsIn, type XWindow } from '../shared/x-window'
 
 export interface Columns {
   count: number

@@ -1,8 +1,8 @@
 // Stacks as pixels, column by column: pixels of one column lie next to each other, `out[x * height + y]`, so that a run is filled
 // at once. Written straight into rows, every pixel was in another line of the processor's cache: 30 ms of a first picture.
 
-import { word } from '../segments/inks'
-import type { Rgb } from '../segments/row-raster'
+import { word } from '../shared/inks'
+import type { Rgb } from '../shared/inks'
 import type { Columns, Stack } from './columns'
 import type { Pile, SegmentStack } from './segment-stack'
 

@@ -1,7 +1,7 @@
 // The segments of one column after the other, stacked: by group, then by address.
 
 import type { SegmentHistory } from '../../allocator/segment-history'
-import type { Groups } from '../segments/groups'
+import type { Groups } from '../shared/groups'
 
 /** Rows in stacking order and the upper edge of each, at one position. */
 export interface Pile {

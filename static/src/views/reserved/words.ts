@@ -6,9 +6,9 @@ import { stateAt } from '../../allocator/state'
 import type { DeviceData } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
 import { formatOffset, formatShare, plural } from '../../ui/format'
-import type { Line } from '../timeline/describe'
-import type { Groups } from '../segments/groups'
-import type { Figure } from '../segments/words'
+import type { Line } from '../shared/describe'
+import type { Groups } from '../shared/groups'
+import type { Figure } from '../shared/figures'
 
 export function momentName(data: DeviceData, position: number): string {
   if (data.n === 0) return 'final state'

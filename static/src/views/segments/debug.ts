@@ -2,7 +2,7 @@
 
 import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, PENDING } from '../../allocator/state'
-import type { Groups } from './groups'
+import type { Groups } from '../shared/groups'
 
 export function debugState(state: AllocatorState, replay: Replay, groups: Groups): Record<string, unknown> {
   const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i)

@@ -1,7 +1,7 @@
 // What the fills of the allocator's views stand for.
 
 import { fill, h } from '../../ui/dom'
-import { css, type Inks, mix } from './inks'
+import { css, type Inks, mix } from '../shared/inks'
 
 export class Legend {
   readonly element = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })

@@ -1,7 +1,7 @@
 // Where segments lie in the map: group by group, side by side on lines, the large ones wrapped over many.
 
 import type { AllocatorState } from '../../allocator/state'
-import type { Groups } from './groups'
+import type { Groups } from '../shared/groups'
 
 export const LINE = 18
 export const LINE_STEP = 23

@@ -5,10 +5,11 @@ import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/stat
 import { formatBytes } from '../../layout/format'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
-import { FONT } from '../timeline/overlay'
-import { css, type Inks, mix, textOn, word } from './inks'
+import { FONT } from '../shared/font'
+import { css, type Inks, mix, textOn, word } from '../shared/inks'
 import { LINE, type MapLayout, type Piece } from './map-layout'
-import { type Rgb, RowRaster } from './row-raster'
+import { RowRaster } from './row-raster'
+import type { Rgb } from '../shared/inks'
 
 export interface MapScene {
   replay: Replay

@@ -1,7 +1,7 @@
 // A stretch of addresses as a row of pixels. What is thinner than a pixel is mixed by its share of it, but for one thing:
 // where anything is allocated it can be seen.
 
-export type Rgb = readonly [number, number, number]
+import type { Rgb } from '../shared/inks'
 
 /** Below this share of a pixel, what is allocated there is drawn as if it had this share. */
 const LEAST_SHARE = 0.4

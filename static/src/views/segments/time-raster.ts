@@ -3,9 +3,9 @@
 // thinner than a pixel. That is painted last, on what is still free: something is there, and it can be seen.
 
 import type { Replay } from '../../allocator/replay'
-import type { AxisScale } from '../timeline/scale'
-import { word } from './inks'
-import type { Rgb } from './row-raster'
+import type { AxisScale } from '../shared/scale'
+import { word } from '../shared/inks'
+import type { Rgb } from '../shared/inks'
 
 export interface TimePlot {
   scale: AxisScale

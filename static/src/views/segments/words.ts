@@ -5,15 +5,10 @@ import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/stat
 import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
 import { formatShare, plural } from '../../ui/format'
-import { describeFrame, describeLifetime, type Line } from '../timeline/describe'
-import type { Groups } from './groups'
+import { describeFrame, describeLifetime, type Line } from '../shared/describe'
+import { contradictionOf, type Figure } from '../shared/figures'
+import type { Groups } from '../shared/groups'
 import type { MapGroup } from './map-layout'
-
-export interface Figure {
-  name: string
-  value: string
-  title: string
-}
 
 /** What the map shows in numbers; `reserved` less `allocated` is rounding, inactive split and wholly free. */
 export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
@@ -83,13 +78,6 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
   if (info.leftOut.includes('requested'))
     doubts.push('When frees were requested was left out of this report: pending frees show as allocated.')
   return doubts
-}
-
-/** What the end of the trace and the final state disagree on, in a sentence; null where they agree. */
-export function contradictionOf({ stats }: DeviceInfo): string | null {
-  const bytes = stats.reconciliation_bytes
-  if (!bytes) return null
-  return `At its end the trace leaves ${formatBytes(Math.abs(bytes))} ${bytes > 0 ? 'more' : 'less'} allocated than the final state holds: the file contradicts itself.`
 }
 
 /** What the event of this moment did. */

@@ -2,7 +2,7 @@
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { formatAddress, formatBytes, formatCount } from '../../layout/format'
-import { describeFrame } from '../timeline/describe'
+import { describeFrame } from '../shared/describe'
 import { type Column, bytes, type Field, field, numbers, plain, shares, spans, type Table } from './columns'
 import { frameFields } from './group-table'
 import { keysOf, ranksOf } from './order'

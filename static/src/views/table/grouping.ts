@@ -5,7 +5,7 @@ import { formatBytesExact } from '../../layout/format'
 import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepsOf } from '../../steps/steps'
 import { shortPath } from '../../ui/format'
-import { describeFrame } from '../timeline/describe'
+import { describeFrame } from '../shared/describe'
 
 export type Grouping =
   | 'allocation'

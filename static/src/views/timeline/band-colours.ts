@@ -5,7 +5,7 @@ import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
 import type { Colouring } from '../colouring'
-import { greyColours, stackColours, STACKS_AT_LEAST } from './colours'
+import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 
 type Rgb = readonly [number, number, number, ...number[]]
 

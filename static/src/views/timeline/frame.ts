@@ -5,8 +5,8 @@
 
 import type { Axis, ViewWindow } from '../../data/model'
 import type { Colour, RectList } from '../../gl/rects'
-import type { AxisScale } from './scale'
-import type { Scene } from './scene'
+import type { AxisScale } from '../shared/scale'
+import type { Scene } from '../shared/scene'
 
 /** The plot inside the element, in CSS pixels. */
 export interface Plot {

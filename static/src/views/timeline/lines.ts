@@ -1,7 +1,7 @@
 // Curves over the picture: reserved, and the top edge of the stack. Zoomed out, a pixel shows the greatest value in it.
 
 import { type Frame, pixelToX, xToPixel, yToPixel } from './frame'
-import type { RangeMax } from './range-max'
+import type { RangeMax } from '../shared/range-max'
 
 export function drawLines(frame: Frame): void {
   const { scene, inks, rects } = frame

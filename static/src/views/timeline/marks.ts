@@ -3,7 +3,7 @@
 
 import { formatBytes, formatCount } from '../../layout/format'
 import { type Frame, xToPixel, yToPixel } from './frame'
-import type { Mark as SceneMark } from './scene'
+import type { Mark as SceneMark } from '../shared/scene'
 
 /** Also the moment of the state, with what is allocated then. */
 export type Mark = Omit<SceneMark, 'kind'> & { kind: SceneMark['kind'] | 'moment' }

@@ -2,8 +2,8 @@
 
 import { h } from '../../ui/dom'
 import type { Inks } from './frame'
-import type { AxisScale } from './scale'
-import type { Scene } from './scene'
+import type { AxisScale } from '../shared/scale'
+import type { Scene } from '../shared/scene'
 
 const EDGE_PIXELS = 7
 

@@ -4,7 +4,7 @@ import type { ViewWindow } from '../../data/model'
 import { pan, zoomWithin } from '../../layout/viewport'
 import type { Store } from '../../ui/state'
 import { pixelToX, pixelToY, type Plot } from './frame'
-import type { Box } from './pointer'
+import type { Box } from '../shared/pointer'
 import { type Limits, resolveWindow, windowPatch } from './window'
 
 export class Navigator {

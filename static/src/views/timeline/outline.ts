@@ -1,7 +1,7 @@
 // The shape of one allocation over the picture, exact at the positions that the columns show.
 
 import { path } from '../../layout/pick'
-import { columnsBetween } from './column'
+import { columnsBetween } from '../shared/column'
 import { type Frame, type InkName, xToPixel, yToPixel } from './frame'
 
 interface Shape {

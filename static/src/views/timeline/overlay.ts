@@ -4,12 +4,13 @@ import { RectList } from '../../gl/rects'
 import { formatBytes } from '../../layout/format'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
-import type { Hit } from './describe'
+import type { Hit } from '../shared/describe'
+import { FONT } from '../shared/font'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
 import { drawLines, reservedLabel } from './lines'
 import { drawMarks } from './marks'
 import { Outline } from './outline'
-import type { Box } from './pointer'
+import type { Box } from '../shared/pointer'
 
 export interface Pointed {
   /** Level of the columns on the canvas. */
@@ -18,9 +19,6 @@ export interface Pointed {
   select: number | null
   box: Box | null
 }
-
-/** Of all labels. */
-export const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
 
 export class Overlay {
   readonly elements: readonly HTMLElement[]

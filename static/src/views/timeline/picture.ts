@@ -14,7 +14,7 @@ import { drawRectsFlat, type RectList, RectPainter } from '../../gl/rects'
 import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
 import type { BandPalette } from './band-colours'
-import { stackColours, STACKS_AT_LEAST } from './colours'
+import { stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import type { Plot } from './frame'
 import { whenPresented } from './presented'
 

@@ -5,7 +5,7 @@ import type { Axis, TileKey } from '../../data/model'
 import type { Address, Grid as CoverGrid } from '../../gl/cover'
 import type { TileProvider, TileSource } from '../../gl/tile-layer'
 import { COLUMNS, columnWidth, type Grid, maxYLevel, ROWS, rowHeight, tileName } from '../../layout/grid'
-import { shadeOf } from './colours'
+import { shadeOf } from '../shared/colours'
 
 /** Tiles of one device on one axis. `peakBytes` is where the stack ends at most. */
 export function tileProvider(

@@ -3,7 +3,7 @@
 import { RAGGED_END, RAGGED_START } from '../../data/annotations'
 import type { Track } from '../../steps/spans'
 import { formatCount } from '../../layout/format'
-import { oklch } from './colours'
+import { oklch } from '../shared/colours'
 import type { Inks, Plot } from './frame'
 import { nameOf } from './track-words'
 import type { Piece } from './track-layout'

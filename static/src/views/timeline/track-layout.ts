@@ -2,7 +2,7 @@
 // of them vanishes and no row draws more pieces than it has pixels.
 
 import type { Track } from '../../steps/spans'
-import type { AxisScale } from './scale'
+import type { AxisScale } from '../shared/scale'
 
 /** Spans [from, to] of a row, drawn as one rectangle. */
 export interface Piece {

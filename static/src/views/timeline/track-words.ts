@@ -4,8 +4,8 @@ import { RAGGED_END, RAGGED_START } from '../../data/annotations'
 import { formatBytes, formatCount, formatDuration } from '../../layout/format'
 import type { Track } from '../../steps/spans'
 import { plural } from '../../ui/format'
-import type { Line } from './describe'
-import type { Scene } from './scene'
+import type { Line } from '../shared/describe'
+import type { Scene } from '../shared/scene'
 import type { Piece } from './track-layout'
 
 const NAMES_SHOWN = 4

@@ -3,7 +3,7 @@
 import type { ViewWindow } from '../../data/model'
 import { clamp, type Limits as ViewLimits } from '../../layout/viewport'
 import type { Range, State } from '../../ui/state'
-import type { AxisScale } from './scale'
+import type { AxisScale } from '../shared/scale'
 
 export interface Limits extends ViewLimits {
   scale: AxisScale

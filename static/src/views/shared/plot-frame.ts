@@ -2,7 +2,7 @@
 
 import type { DeviceInfo } from '../../data/model'
 import { byteTicks, eventTicks, timeTicks } from '../../layout/ticks'
-import { FONT } from '../timeline/overlay'
+import { FONT } from './font'
 import { css, type Inks } from './inks'
 import type { XWindow } from './x-window'
 

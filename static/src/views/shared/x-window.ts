@@ -4,7 +4,7 @@ import type { DeviceData } from '../../data/model'
 import { lowerBound } from '../../layout/sampling'
 import { clamp } from '../../layout/viewport'
 import type { Range, State } from '../../ui/state'
-import { type AxisScale, eventScale, timeScale } from '../timeline/scale'
+import { type AxisScale, eventScale, timeScale } from './scale'
 
 export interface XWindow {
   scale: AxisScale

@@ -1,7 +1,8 @@
 // Colours of the allocator's views: those of the style sheet, and tones made from them.
 
-import type { Rgb } from './row-raster'
-import { oklch } from '../timeline/colours'
+import { oklch } from './colours'
+
+export type Rgb = readonly [number, number, number]
 
 export interface Inks {
   panel: Rgb

@@ -1,0 +1,27 @@
+// Which columns of a table fit its width, and the template that head, rows and foot share.
+
+/** How much room a column wants. */
+interface Wide {
+  width: number
+  grow: number
+  level: number
+}
+
+/** Columns that have room: the least telling go first, and of these the last. Those of level 1 stay. */
+export function fitting<C extends Wide>(columns: readonly C[], width: number): C[] {
+  const kept = [...columns]
+  for (let room = width - widthOf(kept), level = 3; level > 1 && room < 0; ) {
+    const last = kept.map((column) => column.level === level).lastIndexOf(true)
+    if (last < 0) level--
+    else room += kept.splice(last, 1)[0].width
+  }
+  return kept
+}
+
+export function widthOf(columns: readonly Wide[]): number {
+  return columns.reduce((sum, { width }) => sum + width, 0)
+}
+
+export function templateOf(columns: readonly Wide[]): string {
+  return columns.map(({ width, grow }) => (grow > 0 ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(' ')
+}

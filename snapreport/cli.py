@@ -157,7 +157,7 @@ def _default_output(snap: str) -> str:
 
 
 def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
-    from snapreport.words import bytes_text, count_text, device_name
+    from snapreport.number_format import bytes_text, count_text, device_name
 
     timelines = [snapshot.timeline(device) for snapshot in snapshots for device in snapshot.devices]
     if not any(t.peak_bytes or len(t.events) for t in timelines):

@@ -59,7 +59,7 @@ class Bar:
     def _line(self, seconds: float) -> str:
         done, total = self._done, max(1, self._total)
         filled = 20 * done // total
-        text = f"{self._label:<10} [{'#' * filled}{'.' * (20 - filled)}] {100 * done // total:3d} %"
+        text = f"{self._label:<10} [{'#' * filled}{'.' * (20 - filled)}] {100 * done // total:3d}%"
         if done:
             text += f"  {_rate(done / seconds, self._unit)}/s  {(total - done) * seconds / done:.0f} s left"
         return text

@@ -16,6 +16,7 @@ from colour_oracle import Color, faint, groups, held, painted
 from oracle import Device
 from test_browser_input import at_rest
 from test_browser_pixels import far
+from test_findings_words import share_words
 
 import snapreport
 
@@ -172,7 +173,7 @@ def test_legend_as_text(training: Device, opened: Any) -> None:
     assert len(texts) == 12 and len(entries) > 12
     for entry, text in zip(entries, texts, strict=False):
         assert entry["name"].split() == text.split("\n")[0].split() and f"{entry['count']:,}×" in text
-        assert f"{100 * entry['bytes'] / training.peak_bytes:.1f} %" in text
+        assert share_words(entry["bytes"], training.peak_bytes) in text
     assert f"{len(entries) - 12} more" in opened.page.locator(".legend-more").inner_text()
 
 

@@ -17,7 +17,7 @@ from test_query import BAD, PIECES, ids
 import snapreport
 from snapreport import QueryError
 from snapreport.search.snapshot import Snapshot
-from snapreport.words import bytes_text
+from snapreport.number_format import bytes_text
 
 SNAPSHOTS = [
     "small", "oom", "pools", "no-times", "overlap", "training",

@@ -122,7 +122,7 @@ def test_given_with_its_bytes(
     finding = advised(raw, tmp_path)[rule]
     want = bytes_of(script)
     assert finding.bytes == finding.evidence["saves_at_most"] == want > 64 * MIB
-    assert f"saves at most {snapreport.words.bytes_text(want)}" in finding.title
+    assert f"saves at most {snapreport.number_format.bytes_text(want)}" in finding.title
     assert finding.severity == "info" and finding.evidence["url"].startswith("https://") and finding.detail[0]
 
 

@@ -27,7 +27,7 @@ from snapreport.findings.run import findings
 from snapreport.report.finding_cards import link_of
 from snapreport.search.grammar import parse
 from snapreport.timeline.build import Snapshot
-from snapreport.words import bytes_text, share_text
+from snapreport.number_format import bytes_text, share_text
 
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary", "diff")
 MIB = 1 << 20

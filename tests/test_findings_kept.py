@@ -49,7 +49,7 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
     assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "sure"
     assert (
         finding.title
-        == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67 % parameter and 33 % unknown"
+        == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67% parameter and 33% unknown"
     )
     assert finding.evidence["places"] == [
         {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},

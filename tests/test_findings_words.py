@@ -20,7 +20,7 @@ from test_findings_numbers import PLANTED, numeric
 
 from snapreport.findings.model import Finding
 
-TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|%|ms)\b| %|×)?")
+TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|ms)\b|%|×)?")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Numbers that are no measurement: names of devices and settings, and what a rule says of itself.
 CONSTANTS = re.compile(r"cuda:\d+|\b(?:16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)")
@@ -42,8 +42,8 @@ def size_words(size: int) -> str:
 def share_words(part: float, whole: float) -> str:
     percent = 100 * part / whole
     if not part:
-        return "0 %"
-    return "<0.1 %" if percent < 0.05 else f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+        return "0%"
+    return "<0.1%" if percent < 0.05 else f"{percent:.0f}%" if percent >= 9.95 else f"{percent:.1f}%"
 
 
 def names_in(value: Any) -> Iterator[str]:
@@ -193,14 +193,14 @@ def test_words(size: int, words: str) -> None:
 
 def test_numbers_are_found_in_words() -> None:
     """What this file would pass over must be little: the pattern finds sizes, counts, shares and times."""
-    text = "1,024 B in 3 of 12.5 MiB (<0.1 %), 2× 48.0 ms at event 3,485: 57 % of cuda:1"
+    text = "1,024 B in 3 of 12.5 MiB (<0.1%), 2× 48.0 ms at event 3,485: 57% of cuda:1"
     assert TOKEN.findall(CONSTANTS.sub("", text)) == [
         "1,024 B",
         "3",
         "12.5 MiB",
-        "<0.1 %",
+        "<0.1%",
         "2×",
         "48.0 ms",
         "3,485",
-        "57 %",
+        "57%",
     ]

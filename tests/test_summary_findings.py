@@ -14,7 +14,7 @@ from planted import path_of, rewritten
 
 import snapreport
 from snapreport.findings.run import findings
-from snapreport.words import bytes_text, count_text
+from snapreport.number_format import bytes_text, count_text
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
 HOSTILE = "</article><script>alert(1)</script><img src=x onerror=alert(2)> & \"'`{{ 7 * 7 }}"

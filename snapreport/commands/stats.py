@@ -47,7 +47,7 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
         document = stats_document([_with_findings(snapshot, query) for snapshot in snapshots])
         # ASCII: the same bytes whatever the terminal's encoding.
         return json.dumps(document if query is None else {**document, "query": query}, indent=1)
-    from snapreport.words import bytes_text
+    from snapreport.number_format import bytes_text
 
     if query is not None:
         from snapreport.search.matches import matches_table

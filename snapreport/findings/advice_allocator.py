@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from snapreport.findings.seen import Advice, Seen
 from snapreport.timeline.own_code import own_functions
-from snapreport.words import bytes_text, share_text
+from snapreport.number_format import bytes_text, share_text
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
 

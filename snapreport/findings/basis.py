@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.words import bytes_text, plural, share_text
+from snapreport.number_format import bytes_text, plural, share_text
 
 
 def basis_of(timeline: DeviceTimeline) -> list[str]:

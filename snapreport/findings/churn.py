@@ -17,7 +17,7 @@ from snapreport.findings.slices import repetitions
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.rounding import SMALL_SIZE
-from snapreport.words import bytes_text, count_text, plural, share_text
+from snapreport.number_format import bytes_text, count_text, plural, share_text
 
 GIVEN = ("segment_alloc", "segment_map")
 TAKEN = ("segment_free", "segment_unmap")

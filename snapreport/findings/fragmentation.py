@@ -17,7 +17,7 @@ from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import live_ids, parts_at, wholly_free_at
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 LEAST_SHARE = 0.25

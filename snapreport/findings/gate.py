@@ -14,7 +14,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.words import bytes_text, device_name, share_text
+from snapreport.number_format import bytes_text, device_name, share_text
 
 # What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
@@ -33,7 +33,7 @@ class Growth:
         return baseline + (self.size if self.size is not None else int(round(baseline * (self.share or 0.0), 3)))
 
     def __str__(self) -> str:
-        return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g} %"
+        return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g}%"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from snapreport.findings.live import Names, by_category, by_place, by_stack, nam
 from snapreport.findings.model import Finding
 from snapreport.findings.slices import Slices, repetitions
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _TOLD = 3
 

@@ -18,7 +18,7 @@ from snapreport.findings.slices import FEWEST, Slices
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.words import bytes_text, count_text, plural, share_text
+from snapreport.number_format import bytes_text, count_text, plural, share_text
 
 MOST = 10
 _LEAST_BYTES = 1 << 20

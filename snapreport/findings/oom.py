@@ -14,7 +14,7 @@ from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import PENDING, STATES, State, state_at
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "unclear"]
 LARGE_SEGMENT = 20 << 20

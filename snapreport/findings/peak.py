@@ -13,7 +13,7 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.live import MOST, Names, by_category, by_function, by_module, by_stack, live_at, names_of, told
 from snapreport.findings.model import Confidence, Finding
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text, size_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, size_text
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""

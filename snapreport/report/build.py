@@ -19,7 +19,7 @@ from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.summary import Summary, summarise
 from snapreport.timeline.build import Snapshot
-from snapreport.words import size_text
+from snapreport.number_format import size_text
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from snapreport.findings.series import series
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import signed
 from snapreport.timeline.build import Snapshot
-from snapreport.words import bytes_text, device_name
+from snapreport.number_format import bytes_text, device_name
 
 ROWS = 12
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from snapreport.findings.diff import DeviceDiff, Moment, SnapshotDiff
-from snapreport.words import bytes_text, device_name, share_text
+from snapreport.number_format import bytes_text, device_name, share_text
 
 ROWS = 10
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from snapreport.findings.live import told as told_list
 from snapreport.findings.model import Finding
-from snapreport.words import bytes_text
+from snapreport.number_format import bytes_text
 
 MOST_ADVICE = 4
 """Pieces of advice shown, the greatest saving first; all of them stand in ``stats --json``."""

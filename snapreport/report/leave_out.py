@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from snapreport.packing.columns import Encoded, varints_of_zero
-from snapreport.words import size_text
+from snapreport.number_format import size_text
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from snapreport import progress
+from snapreport.findings.opening import opening
 from snapreport.packing import base85
 from snapreport.packing.blob import pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
@@ -140,6 +141,7 @@ def _workers() -> ThreadPoolExecutor:
 def _manifest(
     snapshots: Sequence[Snapshot], tables: Sequence[DeviceTables], place: dict[str, str], title: str, left_out: LeftOut
 ) -> dict[str, object]:
+    start = opening(snapshots)
     return {
         "format": FORMAT,
         "title": title,
@@ -157,6 +159,7 @@ def _manifest(
             [*row, number] for number, snapshot in enumerate(snapshots) for row in _annotation_rows(snapshot)
         ],
         "devices": [left_out.device(table.manifest) for table in tables],
+        "opening": {"device": start.index, "event": start.event} if start else None,
         **left_out.manifest,
     }
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.errors import SnapshotError
-from snapreport.words import plural
+from snapreport.number_format import plural
 
 AROUND = 3  # lines on either side
 MAX_FILE_BYTES = 4 << 20  # of one file; programs are smaller, tables and generated code are not worth it

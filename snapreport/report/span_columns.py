@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.words import count_text
+from snapreport.number_format import count_text
 
 RAGGED_START, RAGGED_END = 1, 2
 

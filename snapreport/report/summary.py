@@ -21,7 +21,7 @@ from snapreport.report.preview_svg import preview_svg
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import LIBRARY
-from snapreport.words import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3

@@ -11,7 +11,7 @@ from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.words import bytes_text, count_text, device_name, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, share_text
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60

@@ -5,6 +5,7 @@ import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './allocation-record'
 import type { DataClient } from './worker/data-client'
 import type { DeviceData, FrameJson, StatsJson } from './data/model'
+import { formatBytes, formatCount, formatShare } from './layout/format'
 import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
@@ -27,8 +28,12 @@ export interface PublicApi {
   search(device: number, query: string): Promise<{ count: number; bytes: number; ids: number[] }>
   drawn(): Drawn
   testContextLoss(): void
-  /** For the tests: both layouts are compared, and what a view shows is compared with an oracle. */
-  debug: { spans(device: number, level: number, tile: number): SpanRecord[]; view(): unknown }
+  /** For the tests: both layouts, what a view shows, and numbers as they are written are compared with an oracle. */
+  debug: {
+    spans(device: number, level: number, tile: number): SpanRecord[]
+    view(): unknown
+    format: { bytes(size: number): string; count(n: number): string; share(part: number, whole: number): string }
+  }
 }
 
 /** A span of the page's own layout of a tile (event axis, rows of the full height), as the file stores it. */
@@ -107,6 +112,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
         return spanRecords(client.deviceNow(indexOf(client, device)), level, tile)
       },
       view: () => now().controller.debugView(),
+      format: { bytes: formatBytes, count: formatCount, share: formatShare },
     },
   }
   target.snapreport = api

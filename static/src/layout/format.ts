@@ -1,4 +1,5 @@
 // Numbers as people read them. Always the same, whatever the reader's locale: reports are compared and quoted.
+// Sizes, counts and shares follow snapreport/number_format.py to the letter; a test compares the two.
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
@@ -24,6 +25,14 @@ export function formatBytes(bytes: number): string {
 /** "1.25 GiB (1,342,177,280 B)": for places where the exact number matters. */
 export function formatBytesExact(bytes: number): string {
   return Math.abs(bytes) < 1024 ? formatBytes(bytes) : `${formatBytes(bytes)} (${formatCount(bytes)} B)`
+}
+
+/** A percentage of two figures at most: "61%", "0.4%", "<0.1%"; "0%" of nothing. */
+export function formatShare(part: number, whole: number): string {
+  if (!whole || !part) return '0%'
+  const percent = (100 * part) / whole
+  if (percent < 0.05) return '<0.1%'
+  return `${percent.toFixed(percent >= 9.95 ? 0 : 1)}%`
 }
 
 /** Bytes in a unit that was chosen already, with no more decimals than given. */

@@ -2,6 +2,8 @@
 
 import { formatCount } from '../layout/format'
 
+export { formatShare } from '../layout/format'
+
 /** "events" unless there is exactly one: plural(1, 'event') → "1 event" */
 export function plural(count: number, word: string): string {
   return `${formatCount(count)} ${word}${count === 1 ? '' : 's'}`
@@ -15,14 +17,6 @@ export function formatOffset(us: number): string {
 /** Whether a recorder's clock counts from 1970 (in µs) rather than from the start of the machine. */
 export function isDate(us: number): boolean {
   return us > 1e15 && us < 4e15
-}
-
-/** Share of a whole: 0.1234 → "12.3 %" */
-export function formatShare(part: number, whole: number): string {
-  if (whole <= 0) return '–'
-  const share = (100 * part) / whole
-  if (share > 0 && share < 0.01) return '< 0.01 %'
-  return `${share.toFixed(share < 1 ? 2 : 1)} %`
 }
 
 /** The last two parts of a path, which tell files apart without filling the line. */

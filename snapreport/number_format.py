@@ -1,4 +1,7 @@
-"""Numbers and devices in words, as every output shows them. The page's twin is ``static/src/layout/format.ts``."""
+"""Sizes, counts, shares and device names as every output shows them.
+
+The page's twin is ``static/src/layout/format.ts``; ``tests/test_number_format.py`` compares the two.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,7 @@ def bytes_text(value: int) -> str:
     while number >= 1023.5 and unit < len(_UNITS) - 1:
         number, unit = number / 1024, unit + 1
     digits = 0 if unit == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
-    # Halves go up, as the page's numbers do; Python's own formatting rounds them to even.
-    text = Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
-    return f"{'-' if value < 0 else ''}{text} {_UNITS[unit]}"
+    return f"{'-' if value < 0 else ''}{_rounded(number, digits)} {_UNITS[unit]}"
 
 
 def size_text(value: int) -> str:
@@ -29,13 +30,14 @@ def count_text(value: int) -> str:
 
 
 def share_text(part: int, whole: int) -> str:
-    """A percentage of two figures at most: ``61 %``, ``0.4 %``, ``<0.1 %``."""
+    """A percentage of two figures at most: ``61%``, ``0.4%``, ``<0.1%``; ``0%`` of nothing."""
     if not whole or not part:
-        return "0 %"
+        return "0%"
     percent = 100 * part / whole
     if percent < 0.05:
-        return "<0.1 %"
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+        return "<0.1%"
+    digits = 0 if percent >= 9.95 else 1
+    return f"{_rounded(percent, digits)}%"
 
 
 def plural(value: int, noun: str) -> str:
@@ -46,3 +48,8 @@ def plural(value: int, noun: str) -> str:
 def device_name(kind: str, device: int) -> str:
     """``cuda:0``; what is pinned on the host has no number."""
     return "pinned host memory" if kind == "host" else f"{kind}:{device}"
+
+
+def _rounded(number: float, digits: int) -> Decimal:
+    """``number`` with so many decimals. Halves go up, as in the page; Python's own formatting rounds them to even."""
+    return Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)

@@ -46,7 +46,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LAZY_COMMANDS:
             module, attribute, _ = _LAZY_COMMANDS[cmd_name]
-            return getattr(import_module(module), attribute)
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
         return super().get_command(ctx, cmd_name)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,12 +60,19 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
         """The one place where errors are printed: one line, exit code 2."""
         if not standalone_mode:
-            return super().main(args, *rest, standalone_mode=False, **extra)
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:
-            code = super().main(args, *rest, standalone_mode=False, **extra)
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "snapreport"

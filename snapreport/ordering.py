@@ -22,4 +22,5 @@ def stable_order(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> npt.
         return np.argsort(values, kind="stable")
     keys = ((offset >> np.uint64(unit)) << np.uint64(row_bits)).view(np.int64) | np.arange(len(values))
     keys.sort()
-    return keys & ((1 << row_bits) - 1)
+    rows: npt.NDArray[np.int64] = keys & ((1 << row_bits) - 1)
+    return rows

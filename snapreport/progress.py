@@ -12,7 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _EVERY = 0.1  # seconds between two pictures of the line
 _AFTER = 0.4  # what is done by then needs none
@@ -74,8 +77,8 @@ class _Watched(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count = self._file.readinto(buffer)  # type: ignore[attr-defined]
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count: int = self._file.readinto(buffer)  # type: ignore[attr-defined]  # all binary files have it; BinaryIO's stub has not
         self._bar.advance(count)
         return count
 

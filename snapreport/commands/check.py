@@ -23,7 +23,7 @@ FAILED = 1
 KINDS = ("oom", "leak", "fragmentation", "churn")
 
 
-class GrowthType(click.ParamType):
+class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A share of the baseline or a number of bytes: ``5%``, ``0.5 %``, ``512MiB``."""
 
     name = "growth"
@@ -43,7 +43,7 @@ class GrowthType(click.ParamType):
         return Growth(size=size)
 
 
-class KindsType(click.ParamType):
+class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """Kinds of findings, separated by commas."""
 
     name = "kinds"

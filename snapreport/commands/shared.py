@@ -33,7 +33,7 @@ _SIZE_UNITS = {
 }
 
 
-class SizeType(click.ParamType):
+class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
 
     name = "size"

@@ -11,6 +11,7 @@ import polars as pl
 
 from snapreport.findings.seen import Advice, Seen
 from snapreport.findings.slices import repetitions
+from snapreport.scalars import greatest
 from snapreport.timeline.own_code import own_functions
 
 # Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of
@@ -26,7 +27,7 @@ def _checkpointing(seen: Seen) -> Advice | None:
     activations = seen.peak.filter(pl.col("category") == "activation")
     size = int(activations["size"].sum())
     # What one stretch between two checkpoints needs stays: at least its largest tensor.
-    saves = size - int(activations["size"].max() or 0)
+    saves = size - greatest(activations["size"])
     if (
         not seen.trains
         or not seen.is_much(saves)

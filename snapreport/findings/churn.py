@@ -97,7 +97,8 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
             f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given back, as retries do."
         )
     if found.stall_us is not None:
-        span = int(timeline.events["time_us"].max() - timeline.events["time_us"].min())
+        clock = timeline.events["time_us"].to_numpy()  # complete where stalls are known
+        span = int(clock.max() - clock.min())
         details.append(
             f"At most {found.stall_us / 1e3:,.1f} ms passed in these calls, {share_text(found.stall_us, max(1, span))} of the trace "
             "(the time since the event before each)."
@@ -112,7 +113,7 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         for row in functions.sort(["bytes", "name"], descending=[True, False]).head(3).rows(named=True)
     ]
     same = _same_size(timeline, top["stack"], found.warm_event) if top else None
-    if same:
+    if top and same:
         details.append(
             f"{names[top['stack']] or 'One stack'} allocates and frees {bytes_text(same['size'])} {count_text(same['count'])} times "
             "after warm-up: one buffer, kept, would do."
@@ -157,7 +158,8 @@ def _giver(snapshot: Snapshot, timeline: DeviceTimeline, freed: np.ndarray) -> i
 
 def _by_count(stacks: np.ndarray) -> list[int]:
     numbers, counts = np.unique(stacks, return_counts=True)
-    return numbers[np.argsort(-counts, kind="stable")].tolist()
+    by_count: list[int] = numbers[np.argsort(-counts, kind="stable")].tolist()
+    return by_count
 
 
 def _warm_event(timeline: DeviceTimeline) -> int:

@@ -212,9 +212,9 @@ def _common_steps(before: Snapshot, after: Snapshot, device: int) -> Sequence[tu
 
 def _segments(before: Snapshot, after: Snapshot, device: int) -> pl.DataFrame:
     key = ["segment_type", "pool", "stream", "size"]
-    sides = []
-    tables = [snapshot.segments(device) for snapshot in (before, after)]
-    for name, table, other in (("before", *tables), ("after", *tables[::-1])):
+    sides: list[pl.DataFrame] = []
+    here, there = before.segments(device), after.segments(device)
+    for name, table, other in (("before", here, there), ("after", there, here)):
         sides.append(
             table.with_columns(size=pl.col("total_size"), alone=~pl.col("address").is_in(other["address"].implode()))
             .with_columns(pl.col("segment_type", "pool").cast(pl.String).fill_null(""))

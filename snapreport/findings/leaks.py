@@ -176,7 +176,8 @@ def _slopes(stairs: np.ndarray) -> np.ndarray:
     """
     at = np.unique(np.linspace(0, len(stairs) - 1, min(_PAIRED, len(stairs))).astype(np.int64))
     first, second = np.triu_indices(len(at), 1)
-    return (stairs[at[second]] - stairs[at[first]]) / (at[second] - at[first])
+    slopes: np.ndarray = (stairs[at[second]] - stairs[at[first]]) / (at[second] - at[first])
+    return slopes
 
 
 def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, all_growths: list[Growth]) -> Finding:
@@ -299,8 +300,8 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
     found = []
     for row in stacks.sort(["bytes", "stack"], descending=[True, False]).head(MOST).rows(named=True):
         piled_up = row["event"] - 1  # the position before the first free of the greatest burst
-        total = table.filter(pl.col("stack") == row["stack"])["size"].sum()
-        share = bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum() / max(1, total)
+        total = int(table.filter(pl.col("stack") == row["stack"])["size"].sum())
+        share = int(bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum()) / max(1, total)
         if share < _BURST:
             continue
         name = names[row["stack"]] or "Allocations without frames"

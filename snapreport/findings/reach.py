@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from snapreport.scalars import greatest
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import State
 
@@ -69,8 +70,12 @@ def reach_of(state: State, request: Request, *, occupied_only: bool = False) -> 
     )
     if occupied_only:
         segments = segments.filter(pl.col("blocks") > 0)
-    sums = dict(segments.group_by(why.alias("why")).agg(pl.col("free").sum()).iter_rows())
-    own = segments.filter(why == "own")["largest_free"].max()
-    names = ("own", "other_pool", "other_stream", "other_size")
-    most = segments["largest_free"].max()
-    return Reach(*(int(sums.get(name, 0)) for name in names), int(own or 0), int(most or 0))  # type: ignore[arg-type]
+    sums: dict[str, int] = dict(segments.group_by(why.alias("why")).agg(pl.col("free").sum()).iter_rows())
+    return Reach(
+        own=sums.get("own", 0),
+        other_pool=sums.get("other_pool", 0),
+        other_stream=sums.get("other_stream", 0),
+        other_size=sums.get("other_size", 0),
+        largest_own=greatest(segments.filter(why == "own")["largest_free"]),
+        largest=greatest(segments["largest_free"]),
+    )

@@ -46,7 +46,7 @@ def same_stacks(before: Recording, after: Recording) -> Matching:
     first, second = (_shapes(recording, renamed) for recording, renamed in zip((before, after), names, strict=True))
     _number(first, second)
     pairs: list[tuple[int, int]] = []
-    groups = defaultdict(lambda: ([], []))
+    groups: defaultdict[bytes, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, shapes in enumerate((first, second)):
         for stack, key in enumerate(shapes.keys):
             groups[key][side].append(stack)
@@ -78,6 +78,10 @@ class _Shapes:
     def lines_of(self, stack: int) -> np.ndarray:
         return self.lines[self.offsets[stack] : self.offsets[stack + 1]]
 
+    def line_numbers(self, stack: int) -> list[int]:
+        numbers: list[int] = self.lines_of(stack).tolist()
+        return numbers
+
 
 def _shapes(recording: Recording, files: pl.Series) -> _Shapes:
     frames = recording.frames
@@ -107,8 +111,7 @@ def _nearest(ours: list[int], theirs: list[int], first: _Shapes, second: _Shapes
     few, many = (theirs, ours) if swap else (ours, theirs)
     few_lines, many_lines = (second, first) if swap else (first, second)
     rows, columns = (
-        sorted(stacks, key=lambda stack, lines=lines: lines.lines_of(stack).tolist())
-        for stacks, lines in ((few, few_lines), (many, many_lines))
+        sorted(stacks, key=shapes.line_numbers) for stacks, shapes in ((few, few_lines), (many, many_lines))
     )
     picked = _in_order(
         np.stack([few_lines.lines_of(stack) for stack in rows]),

@@ -78,7 +78,8 @@ def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
         .agg(share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum())
     )
     later = known.filter(pl.col("cycle") > 0)["share"]
-    return len(later) >= FEWEST - 1 and float((later >= _ALIKE).mean() or 0.0) >= _MOSTLY
+    alike = int((later >= _ALIKE).sum())
+    return len(later) >= FEWEST - 1 and alike / max(1, len(later)) >= _MOSTLY
 
 
 def _cycles(allocated: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from snapreport.mesh.stacking import Ints
 
@@ -32,7 +33,7 @@ class Members:
     opened: Ints
     closed: Ints
 
-    def at(self, rows: object) -> Members:
+    def at(self, rows: npt.NDArray[np.bool_] | slice) -> Members:
         return Members(self.ids[rows], self.size[rows], self.stack[rows], self.opened[rows], self.closed[rows])
 
 
@@ -111,7 +112,7 @@ def _by_sums(members: Members, rep: Ints) -> None:
     rep[begin + known] = members.ids[order[np.searchsorted(since, best[known] * stride + known, "right") - 1]]
 
 
-def _running(start: Ints, rows: int, *changes: tuple[Ints, Ints, object]) -> Ints:
+def _running(start: Ints, rows: int, *changes: tuple[Ints, Ints, Ints | int]) -> Ints:
     """Sums of each stack at every cut: int64[rows, stacks]. changes: (cut, stack, amount), those coming and those
     going.
     """

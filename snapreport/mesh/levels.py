@@ -80,7 +80,8 @@ def column_samples(allocated: Ints, shape: Pyramid, level: int, tile: int) -> In
     columns = -(-len(window) // width)
     padded = np.full(columns * width, -1, dtype=np.int64)
     padded[: len(window)] = window
-    return begin + np.arange(columns) * width + padded.reshape(columns, width).argmax(axis=1)
+    samples: Ints = begin + np.arange(columns) * width + padded.reshape(columns, width).argmax(axis=1)
+    return samples
 
 
 def lay_out(lifetimes: Lifetimes, shape: Pyramid, level: int, tile: int, birth: Ints | None = None) -> Tile:

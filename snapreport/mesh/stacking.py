@@ -52,7 +52,7 @@ def birth_offsets(lifetimes: Lifetimes) -> Ints:
     leaves ``allocated - size``. Those from before the trace are born together and lie on each other in id order.
     """
     start, size = lifetimes.start, lifetimes.size
-    offsets = np.maximum(lifetimes.allocated[start] - size, 0)
+    offsets: Ints = np.maximum(lifetimes.allocated[start] - size, 0)
     before = int(np.searchsorted(start > 0, True)) if len(start) else 0
     offsets[:before] = np.cumsum(size[:before]) - size[:before]
     return offsets

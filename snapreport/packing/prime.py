@@ -30,4 +30,5 @@ class Prime:
     def compress(self, data: bytes) -> bytes:
         """The bytes that follow :attr:`stream` in the brotli stream of ``text + data``."""
         compressor, self._ready = self._ready or self._begin()[0], None
-        return compressor.process(data) + compressor.finish()
+        stream: bytes = compressor.process(data) + compressor.finish()
+        return stream

@@ -165,7 +165,8 @@ class _Decoder:
             return {}
         if type(value) is not dict:
             raise SnapshotError(f"allocator_settings: {shown(value)}, not a dict")
-        return plain(value)
+        settings: dict[str, Any] = plain(value)
+        return settings
 
     def _notes(self, devices: dict[int, DeviceRecord]) -> dict[str, Any]:
         notes: dict[str, Any] = {}

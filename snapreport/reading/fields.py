@@ -138,7 +138,7 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
             codes.setdefault(value, len(codes))
         elif value is not None:
             raise bad(where(i), key, value, "a text")
-    with_null = {None: -1, **codes}
+    with_null: dict[Any, int] = {None: -1, **codes}
     return np.fromiter(map(with_null.__getitem__, values), np.int32, len(values))
 
 

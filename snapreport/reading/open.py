@@ -129,17 +129,18 @@ def _decompress(file: BinaryIO, size: int, kind: str) -> BinaryIO:
     return made
 
 
-def _decompressor(file: BinaryIO, kind: str) -> BinaryIO:
+def _decompressor(file: BinaryIO, kind: str) -> io.IOBase | BinaryIO:
     if kind == "gzip":
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+        return gzip.GzipFile(fileobj=file)
     if kind == "xz":
-        return lzma.LZMAFile(file)  # type: ignore[return-value]
+        return lzma.LZMAFile(file)
     if kind == "bzip2":
-        return bz2.BZ2File(file)  # type: ignore[return-value]
+        return bz2.BZ2File(file)
     try:
         from compression import zstd  # Python 3.14
 
-        return zstd.ZstdFile(file)
+        native: io.IOBase = zstd.ZstdFile(file)
+        return native
     except ImportError:
         pass
     try:
@@ -155,7 +156,8 @@ def _zstd_error() -> type[Exception]:
     try:
         from compression import zstd
 
-        return zstd.ZstdError
+        native: type[Exception] = zstd.ZstdError
+        return native
     except ImportError:
         pass
     try:

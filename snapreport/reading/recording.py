@@ -79,4 +79,5 @@ class Recording:
 
     def stack(self, number: int) -> list[int]:
         """Frame rows of a stack, innermost first."""
-        return self.stack_frames[self.stack_offsets[number] : self.stack_offsets[number + 1]].tolist()
+        rows: list[int] = self.stack_frames[self.stack_offsets[number] : self.stack_offsets[number + 1]].tolist()
+        return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class SegmentReader:
         if type(expandable) is not bool:
             raise bad(place, "is_expandable", expandable, "true or false")
         blocks = segment.get("blocks")
-        if type(blocks) not in (list, tuple):
+        if not isinstance(blocks, (list, tuple)):
             raise SnapshotError(
                 f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list"
             )
@@ -67,7 +68,7 @@ class SegmentReader:
         self._segment_stacks.append(self._stacks.add([segment.get("frames")], lambda row: place))
         self._read_blocks(blocks, address, place)
 
-    def _read_blocks(self, blocks: list[Any], address: int, place: str) -> None:
+    def _read_blocks(self, blocks: Sequence[Any], address: int, place: str) -> None:
         number = len(self._segments) - 1
         frames = []
         for i, block in enumerate(blocks):

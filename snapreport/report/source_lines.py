@@ -39,16 +39,17 @@ _SKIPPED = {
 }
 
 Parts = tuple[str, ...]
+Stretch = tuple[int, list[str]]  # the number of the first line, and the lines
 
 
 @dataclass
 class SourceLines:
-    """``files``: a frame's file name to stretches of lines, each [number of the first, [text, …]]; ascending, apart.
+    """``files``: a frame's file name to stretches of lines, each (number of the first, [text, …]); ascending, apart.
 
     ``cut``: the limit of a report was reached, the rest is missing.
     """
 
-    files: dict[str, list[list[object]]] = field(default_factory=dict)
+    files: dict[str, list[Stretch]] = field(default_factory=dict)
     cut: bool = False
 
     @property
@@ -195,13 +196,13 @@ def _defines(texts: list[str], functions: list[str]) -> bool:
     return plain <= defined
 
 
-def _stretches(texts: list[str], lines: np.ndarray) -> list[list[object]]:
-    """[first line, texts] of the lines around ``lines`` (ascending), those that touch joined."""
+def _stretches(texts: list[str], lines: np.ndarray) -> list[Stretch]:
+    """(first line, texts) of the lines around ``lines`` (ascending), those that touch joined."""
     begins = np.maximum(lines - AROUND, 1)
     ends = np.minimum(lines + AROUND, len(texts))
     apart = np.append(True, begins[1:] > ends[:-1] + 1)
     first = begins[apart]
     last = ends[np.append(np.flatnonzero(apart)[1:] - 1, len(lines) - 1)]
     return [
-        [a, [text[:MAX_LINE] for text in texts[a - 1 : b]]] for a, b in zip(first.tolist(), last.tolist(), strict=True)
+        (a, [text[:MAX_LINE] for text in texts[a - 1 : b]]) for a, b in zip(first.tolist(), last.tolist(), strict=True)
     ]

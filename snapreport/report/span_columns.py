@@ -60,7 +60,8 @@ def _spans(spans: pl.DataFrame, time0: int | None) -> dict[str, object]:
 
 
 def _differences(first: pl.Series) -> list[int]:
-    return np.diff(first.to_numpy().astype(np.int64), prepend=0).tolist()
+    steps: list[int] = np.diff(first.to_numpy().astype(np.int64), prepend=0).tolist()
+    return steps
 
 
 def _events(table: pl.DataFrame) -> list[int]:

@@ -115,8 +115,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             if not len(timeline.events) and not len(timeline.allocations) and not timeline.reserved.any():
                 summary.empty_devices.append(name)
                 continue
-            peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
-            card = _card(snapshot, timeline, name, frames, flags, peak)
+            found_peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
+            card = _card(snapshot, timeline, name, frames, flags, found_peak)
             summary.cards.append(card)
             if worst is None or timeline.peak_bytes > worst[0]:
                 worst = (timeline.peak_bytes, _headline(timeline, card))
@@ -158,7 +158,7 @@ def _card(
     snapshot: Snapshot,
     timeline: DeviceTimeline,
     name: str,
-    frames: list[tuple],
+    frames: list[tuple[str, str, int]],
     flags: np.ndarray,
     peak: Finding | None,
 ) -> Card:
@@ -193,7 +193,13 @@ def _from_to(start: int, end: int) -> str:
 
 
 def _stack_line(
-    snapshot: Snapshot, stack: int, size: int, count: int, peak: int, frames: list[tuple], flags: np.ndarray
+    snapshot: Snapshot,
+    stack: int,
+    size: int,
+    count: int,
+    peak: int,
+    frames: list[tuple[str, str, int]],
+    flags: np.ndarray,
 ) -> StackLine:
     offsets = snapshot.recording.stack_offsets
     ids = snapshot.recording.stack_frames[offsets[stack] : offsets[stack + 1]].tolist()
@@ -217,7 +223,7 @@ def _telling(ids: list[int], flags: np.ndarray) -> list[int]:
     return [i for i in telling if flags[i] & PYTHON] or telling or ids
 
 
-def _shown(telling: list[int], frames: list[tuple]) -> list[int]:
+def _shown(telling: list[int], frames: list[tuple[str, str, int]]) -> list[int]:
     """Which of them stand in the table: the innermost, and the innermost ones of the program's own code."""
     own = [at for at, i in enumerate(telling) if not _LIBRARY.search(frames[i][1].replace("\\", "/"))]
     chosen = list(dict.fromkeys([0, *own[: FRAMES_SHOWN - 1], *range(FRAMES_SHOWN)]))[:FRAMES_SHOWN]

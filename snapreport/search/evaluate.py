@@ -52,7 +52,7 @@ class Searcher:
         if isinstance(node, Not):
             return ~self._node(node.inner)
         is_all = isinstance(node, AllOf)
-        mask = np.full(len(self.table), is_all)
+        mask: np.ndarray = np.full(len(self.table), is_all)
         for part in node.parts:
             mask = mask & self._node(part) if is_all else mask | self._node(part)
         return mask
@@ -69,21 +69,23 @@ class Searcher:
 
     def _text(self, name: str, test: Text) -> np.ndarray:
         if name == "meta":
-            return self._contexts.having(test.parts) | self._metadata.having(test.parts)
+            either: np.ndarray = self._contexts.having(test.parts) | self._metadata.having(test.parts)
+            return either
         if name == "step":
             return self._steps(test)
         if name == "file":
             return self._of_stacks(self.stacks.with_file(test))
         if name == "func":
             return self._of_stacks(self.stacks.with_function(test))
-        found = self._of_stacks(self.stacks.with_either(test))
+        found: np.ndarray = self._of_stacks(self.stacks.with_either(test))
         if name == "":
             for column in (self._contexts, self._metadata, self._categories, self._pools):
                 found = found | column.having(test.parts)
         return found
 
     def _of_stacks(self, hit: np.ndarray) -> np.ndarray:
-        return hit[self._column("stack")]
+        rows: np.ndarray = hit[self._column("stack")]
+        return rows
 
     @cached_property
     def _contexts(self) -> Folded:
@@ -127,7 +129,8 @@ class Searcher:
             counts = np.zeros(self._positions + 1, np.int64)
             counts[np.array(events, np.int64) + 2] = 1  # the state after event i is position s = i + 1
             seen = np.cumsum(counts)
-            return seen[self._end] > seen[self._start]
+            live: np.ndarray = seen[self._end] > seen[self._start]
+            return live
         last = len(self.timeline.events) - 1
         event = {"start": -1, "end": last, "peak": self.timeline.peak_event}[name]
         return (self._start <= event + 1) & (self._end > event + 1)
@@ -162,15 +165,18 @@ class Searcher:
         if low >= 2**64 or high < 0:
             return np.zeros(len(start), bool)
         reaches = (start >= np.uint64(low)) | (np.uint64(low) - start < size)
-        return reaches & (start <= np.uint64(min(high, 2**64 - 1)))
+        inside: np.ndarray = reaches & (start <= np.uint64(min(high, 2**64 - 1)))
+        return inside
 
     def _events(self, test: Range) -> np.ndarray:
         """One event: what it is about. A range: what was allocated in it."""
         born = self._column("alloc_event")
         if test.low is None or test.low != test.high or test.low < 0:
             return _between(born, test)
-        ends = (self._column(name) == test.low for name in ("free_requested_event", "free_event"))
-        return np.logical_or.reduce([born == test.low, *ends])
+        found: np.ndarray = born == test.low
+        for name in ("free_requested_event", "free_event"):
+            found = found | (self._column(name) == test.low)
+        return found
 
     def _lifetimes(self, test: Range) -> np.ndarray:
         if test.unit == "events":
@@ -185,7 +191,8 @@ class Searcher:
     def _steps(self, test: Range | Text) -> np.ndarray:
         if reason := why_none(self.timeline, test):
             self._notes.append(reason)
-        return positions_within(self.timeline, test)[self._start]
+        born_within: np.ndarray = positions_within(self.timeline, test)[self._start]
+        return born_within
 
     # Columns
 
@@ -239,7 +246,7 @@ class Searcher:
 
 def _between(values: np.ndarray, test: Range) -> np.ndarray:
     """Bool for each value; NaN is in no range."""
-    inside = ~np.isnan(values)
+    inside: np.ndarray = ~np.isnan(values)
     if test.low is not None:
         inside = inside & (values >= test.low)
     if test.high is not None:

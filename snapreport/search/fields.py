@@ -166,9 +166,9 @@ def _range(field: str, kind: str, op: str, value: str, bad: _Bad) -> Range:
     dots = value.find("..")
     if dots < 0:
         number, unit = _number(field, kind, value, 0, bad)
-        low = {">": math.floor(number) + 1, "<": None, "<=": None}.get(op, math.ceil(number))
-        high = {"<": math.ceil(number) - 1, ">": None, ">=": None}.get(op, math.floor(number))
-        return Range(_limited(low), _limited(high), unit)
+        lowest = {">": math.floor(number) + 1, "<": None, "<=": None}.get(op, math.ceil(number))
+        highest = {"<": math.ceil(number) - 1, ">": None, ">=": None}.get(op, math.floor(number))
+        return Range(_limited(lowest), _limited(highest), unit)
     if op not in (":", "="):
         raise bad(f"a range takes : only, as in {field}:{value}")
     first, last = value[:dots], value[dots + 2 :]
@@ -196,8 +196,7 @@ def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[fl
     """A number and its unit: "events" or "us" for lifetimes, else "". Exact to 64 bits where a field has 64 bits."""
     if kind == "size":
         found = _SIZE.fullmatch(text)
-        unit = found[2].lower().removesuffix("b") if found else "?"
-        if unit in _SIZE_UNITS:
+        if found and (unit := found[2].lower().removesuffix("b")) in _SIZE_UNITS:
             return _scaled(found[1], _SIZE_UNITS[unit]), ""
         raise bad(f'"{text}" is no size; try 512, 1.5MiB or 2GiB', begin, len(text))
     if kind in ("time", "lifetime"):
@@ -217,8 +216,8 @@ def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[fl
     if found:
         whole = int(found[1] + re.sub("[,_]", "", found[2]))
         return (whole if kind == "stream" else float(whole)), ""
-    hint = {"moment": f"an event or one of {', '.join(MOMENTS)}", "device": "a number or a kind like cuda"}
-    raise bad(f'"{text}" is no {field}; it is {hint.get(kind, "a whole number")}', begin, len(text))
+    hints = {"moment": f"an event or one of {', '.join(MOMENTS)}", "device": "a number or a kind like cuda"}
+    raise bad(f'"{text}" is no {field}; it is {hints.get(kind, "a whole number")}', begin, len(text))
 
 
 def _scaled(digits: str, unit: float) -> float:

@@ -62,10 +62,12 @@ class StackTexts:
     def with_frame(self, hit: np.ndarray) -> np.ndarray:
         """Which stacks have one of the frames that ``hit`` (bool for each frame) marks."""
         before = np.concatenate(([0], np.cumsum(hit[self._frame_of], dtype=np.int64)))
-        return before[self._offsets[1:]] > before[self._offsets[:-1]]
+        found: np.ndarray = before[self._offsets[1:]] > before[self._offsets[:-1]]
+        return found
 
     def _at_place(self, test: Text) -> np.ndarray:
         if test.place is None:
             return np.zeros(len(self.lines), bool)
         parts, line = test.place
-        return self.files.having(parts) & (self.lines == line)
+        found: np.ndarray = self.files.having(parts) & (self.lines == line)
+        return found

@@ -23,13 +23,14 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.scalars import greatest
 
 REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)
 _USER_DEFINED, _ANNOTATE = ACTIONS.index("user_defined"), ACTIONS.index("annotate")
-SPANS_SCHEMA = {
-    "name": pl.String, "kind": pl.Enum(KINDS), "first_event": pl.Int32, "last_event": pl.Int32, "depth": pl.Int32,
-    "start_us": pl.Int64, "end_us": pl.Int64, "starts": pl.Boolean, "ends": pl.Boolean,
+SPANS_SCHEMA: dict[str, pl.DataType] = {
+    "name": pl.String(), "kind": pl.Enum(KINDS), "first_event": pl.Int32(), "last_event": pl.Int32(), "depth": pl.Int32(),
+    "start_us": pl.Int64(), "end_us": pl.Int64(), "starts": pl.Boolean(), "ends": pl.Boolean(),
 }  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def annotated(recording: Recording, device: int, events: pl.DataFrame, allocatio
     if lost:
         broken["without_allocation"] = lost
     if len(memory):
-        base = int(regions["depth"].max()) + 1 if len(regions) else 0
+        base = greatest(regions["depth"]) + 1 if len(regions) else 0
         memory = memory.with_columns(pl.col("depth") + base)
     spans = pl.concat([regions, memory]).sort("first_event", "depth", maintain_order=True)
     return Annotated(spans, {key: count for key, count in broken.items() if count})

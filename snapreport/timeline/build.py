@@ -78,8 +78,9 @@ class DeviceTimeline:
         ids = live_ids(self, position)
         if "blocks" in self.__dict__:
             every = self.blocks
-            columns = (every.size, every.segment, every.source, every.pending_from)
-            return Blocks(*(column[ids] for column in columns), every.segments)
+            return Blocks(
+                every.size[ids], every.segment[ids], every.source[ids], every.pending_from[ids], every.segments
+            )
         if self._blocks_at is None or self._blocks_at[0] != position:  # several things are asked of one moment
             record = self.recording.devices[self.device]
             made = blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history, ids=ids)

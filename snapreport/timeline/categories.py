@@ -113,9 +113,10 @@ def _category(row: dict[str, Any], key: str) -> int:
 
 
 def _events(row: dict[str, Any], key: str) -> int:
-    if type(row[key]) is not int or not 0 <= row[key] < 2**31:
-        raise ValueError(f"{key} is {row[key]!r}, not a number of events")
-    return row[key]
+    events: int = row[key]
+    if type(events) is not int or not 0 <= events < 2**31:
+        raise ValueError(f"{key} is {events!r}, not a number of events")
+    return events
 
 
 def _pattern(row: dict[str, Any], key: str) -> re.Pattern[str]:
@@ -169,7 +170,8 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     freed = _first_match(recording, rules.freed)
 
     def of(table: tuple[Rule, ...], match: np.ndarray, value: Callable[[Rule], int], dtype: type) -> np.ndarray:
-        return np.array([*map(value, table), 0], dtype)[match]  # no match is the last
+        values: np.ndarray = np.array([*map(value, table), 0], dtype)[match]  # no match is the last
+        return values
 
     def events(rule: Rule) -> int:
         return rules.short_lived_events if rule.events is None else rule.events

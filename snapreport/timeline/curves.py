@@ -46,4 +46,5 @@ def reserved_curve(action: np.ndarray, size: np.ndarray, final: int) -> np.ndarr
     step = np.zeros(len(action), np.int64)
     step[rows] = _SIGN[action[rows]] * size[rows]
     total = np.concatenate(([0], np.cumsum(step, dtype=np.int64)))
-    return final - total[-1] + total
+    curve: np.ndarray = final - total[-1] + total
+    return curve

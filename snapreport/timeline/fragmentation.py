@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from snapreport.ordering import stable_order
 from snapreport.timeline.blocks import Blocks
+from snapreport.timeline.interface import Timeline
 from snapreport.timeline.neighbours import ends_of
-
-
-class Timeline(Protocol):
-    """What the curves are made of; see ``build.DeviceTimeline``."""
-
-    events: pl.DataFrame
-    allocations: pl.DataFrame
-    allocated: np.ndarray
-    reserved: np.ndarray
-
-    @property
-    def blocks(self) -> Blocks: ...
-
-    def blocks_at(self, position: int) -> Blocks: ...
-
-    @property
-    def segment_history(self) -> pl.DataFrame: ...
 
 
 @dataclass(frozen=True)

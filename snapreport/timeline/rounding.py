@@ -34,7 +34,7 @@ class AllocatorRules:
 
     def rounded(self, size: np.ndarray) -> np.ndarray:
         """Int64 bytes of a block for each of ``size`` requested bytes, before any remainder that is not split off."""
-        result = np.maximum(-(-size // MIN_BLOCK), 1) * MIN_BLOCK
+        result: np.ndarray = np.maximum(-(-size // MIN_BLOCK), 1) * MIN_BLOCK
         if any(divisions > 1 for divisions in self.divisions):
             power = np.frexp(size.astype(np.float64))[1].astype(np.int64) - 1
             divisions = np.array(self.divisions, np.int64)[np.clip(power - 20, 0, _INTERVALS - 1)]

@@ -5,26 +5,16 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from snapreport.reading.events import enum_series
-from snapreport.timeline.blocks import Blocks
+from snapreport.scalars import greatest
+from snapreport.timeline.interface import Timeline
 
 STATES = ("allocated", "pending free", "free")
 ALLOCATED, PENDING, FREE = range(3)
-
-
-class Timeline(Protocol):
-    """What a state is made of; see ``build.DeviceTimeline``."""
-
-    events: pl.DataFrame
-    allocations: pl.DataFrame
-
-    @property
-    def blocks(self) -> Blocks: ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class State:
     @property
     def largest_free(self) -> int:
         """Bytes of the largest contiguous free range, 0 where nothing is free."""
-        return int(self.segments["largest_free"].max() or 0)  # type: ignore[arg-type]
+        return greatest(self.segments["largest_free"])
 
 
 def state_at(timeline: Timeline, position: int) -> State:

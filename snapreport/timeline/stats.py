@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import Recording
+from snapreport.timeline.interface import Timeline
 
 SCHEMA = "snapreport-stats/1"
 
@@ -16,28 +16,6 @@ SCHEMA = "snapreport-stats/1"
 def stats_document(files: list[dict[str, Any]]) -> dict[str, Any]:
     """The document of ``snapreport stats --json``; ``files``: one ``Snapshot.stats()`` each."""
     return {"schema": SCHEMA, "snapshots": files}
-
-
-class Timeline(Protocol):
-    """What the numbers of a device come from; see ``build.DeviceTimeline``."""
-
-    recording: Recording
-    device: int
-    kind: str
-    events: pl.DataFrame
-    allocations: pl.DataFrame
-    allocated: np.ndarray
-    reserved: np.ndarray
-    oom_events: list[int]
-    reconciliation_bytes: int
-    overflowed: bool | None
-
-    @property
-    def peak_event(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
-    @property
-    def top_stacks(self) -> list[dict[str, int]]: ...
 
 
 def file_stats(recording: Recording, devices: list[dict[str, Any]]) -> dict[str, Any]:

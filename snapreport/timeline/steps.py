@@ -16,8 +16,8 @@ from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.annotations import regions_of_all
 
 SOURCES = ("annotation", "metadata", "optimizer", "stack")
-STEPS_SCHEMA = {
-    "step": pl.Int64, "name": pl.String, "first_event": pl.Int32, "last_event": pl.Int32, "source": pl.Enum(SOURCES),
+STEPS_SCHEMA: dict[str, pl.DataType] = {
+    "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(), "source": pl.Enum(SOURCES),
 }  # fmt: skip
 _MOST = 2**53  # a larger number in a name counts no steps
 _REST = 0.05  # what follows the last optimizer's work is a step of its own from this share of a step's events on
@@ -82,7 +82,7 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
         following = table["first_event"].shift(-1).fill_null(events)
         last = pl.min_horizontal(pl.col("last_event"), pl.lit(following) - 1)
         table = table.with_columns(last_event=pl.max_horizontal(last, pl.col("first_event") - 1))
-        return _table(*(table[key] for key in ("step", "name", "first_event", "last_event")), "annotation")
+        return _table(table["step"], table["name"], table["first_event"], table["last_event"], "annotation")
     return _table([], [], [], [], "annotation")
 
 

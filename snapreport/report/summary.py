@@ -14,6 +14,7 @@ from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.peak import has_history
 from snapreport.findings.run import findings
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.report.activity_text import activity_text
 from snapreport.report.attribution import Breakdown, breakdowns, in_words
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
@@ -274,6 +275,9 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
             trust.append(
                 f"{plural(before, 'allocation')} of {bytes_text(int(timeline.allocated[0]))} from before the trace."
             )
+    what = activity_text(timeline.activity)
+    if what:
+        trust.insert(0, what)
     broken = broken_sentence(timeline.annotated.broken)
     if broken:
         unknown.append(broken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,12 +15,14 @@ from snapreport.errors import SnapshotError
 from snapreport.reading.events import enum_series
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
+from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated
 from snapreport.timeline.blocks import Blocks, blocks_of
 from snapreport.timeline.categories import Rules, StackCategories, categorise, load_rules, stack_categories
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
+from snapreport.timeline.phases import stack_phases
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at
@@ -55,6 +58,7 @@ class DeviceTimeline:
     reconciliation_bytes: int
     overflowed: bool | None
     other_events: np.ndarray = field(repr=False)
+    _others: Callable[[], list[DeviceTimeline]] = field(default=list, repr=False)
     _blocks_at: tuple[int, Blocks] | None = field(default=None, init=False, repr=False)
 
     @cached_property
@@ -125,6 +129,17 @@ class DeviceTimeline:
         return device_steps(self.recording, self.events, self.annotated.spans)
 
     @cached_property
+    def activity(self) -> Activity:
+        """Whether the program trains, infers, or drops the graphs of its forward passes; see ``activity.py``."""
+        own = self.own_activity
+        return own if own.trains else program_activity(own, [other.own_activity for other in self._others()])
+
+    @cached_property
+    def own_activity(self) -> Activity:
+        """:attr:`activity`, as this device's events alone show it."""
+        return device_activity(self.events, self.allocations, stack_phases(self.recording))
+
+    @cached_property
     def stats(self) -> dict[str, Any]:
         """The device's entry in ``snapreport stats --json``."""
         return device_stats(self)
@@ -175,9 +190,11 @@ class Snapshot:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
         if device not in self._timelines:
             try:
-                self._timelines[device] = build_timeline(self.recording, self._record(device), self._categories)
+                timeline = build_timeline(self.recording, self._record(device), self._categories)
             except SnapshotError as error:
                 raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
+            timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
+            self._timelines[device] = timeline
         return self._timelines[device]
 
     def stats(self) -> dict[str, Any]:

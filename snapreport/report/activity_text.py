@@ -1,0 +1,22 @@
+"""What the program does, as the trace shows it, in one sentence."""
+
+from __future__ import annotations
+
+from snapreport.number_format import bytes_text
+from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING, Activity
+
+
+def activity_text(activity: Activity) -> str:
+    """One sentence, "" where no phase was recorded."""
+    ran = [name for name in ("forward", "backward", "optimizer step", "zero_grad") if name in activity.events]
+    if activity.kind == TRAINING:
+        if not ran:
+            return "The program trains: a backward pass ran on another device."
+        listed = ran[0] if len(ran) == 1 else f"{', '.join(ran[:-1])} and {ran[-1]}"
+        return f"The program trains: the trace shows {listed}."
+    if activity.kind == GRAPH_DROPPED:
+        size = f", {bytes_text(activity.graph_bytes)} at once" if activity.graph_bytes else ""
+        return f"Forward passes ran without a backward pass, and their graphs were dropped{size}."
+    if activity.kind == INFERENCE:
+        return "The program runs inference: forward passes ran without a backward pass and saved no graph."
+    return "The trace does not show whether its forward pass is for training." if ran else ""

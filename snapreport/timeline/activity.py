@@ -1,0 +1,127 @@
+"""What a trace shows its program doing: training, inference, or forward passes whose graph is never used.
+
+Decided from phases that really run (``phases.py``), never from names of files that could train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
+
+TRAINING = "training"
+INFERENCE = "inference"
+GRAPH_DROPPED = "forward without backward"
+UNKNOWN = "unknown"
+KINDS = (TRAINING, INFERENCE, GRAPH_DROPPED, UNKNOWN)
+
+# A graph that is dropped frees what a whole forward pass saved, at once: many allocations from many lines. A cache or a
+# list of outputs comes from few lines, and inference frees its own temporaries as it goes.
+_GRAPH_ALLOCATIONS, _GRAPH_STACKS = 16, 5
+# Where other forward passes ended before, what the last one has in use is a small part of all that they allocated.
+_OPEN_SHARE = 0.1
+# The autograd engine's threads have no Python stack. Single allocations without one also come from C++ libraries.
+_ENGINE_ALLOCATIONS = 8
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What one device's trace shows the program doing.
+
+    kind: ``TRAINING`` (a backward pass, an optimizer step or ``zero_grad`` runs in the trace); ``INFERENCE`` (forward
+      passes run and free their activations as they go); ``GRAPH_DROPPED`` (forward passes save activations for a
+      backward pass that never runs: ``torch.no_grad()`` is missing); ``UNKNOWN`` (no forward pass is recorded, or the
+      trace ends or runs out of memory before one of the above is seen).
+    events: phase (of ``PHASES``, "none" left out) → the number of events in it, by the innermost telling frame.
+    graph_bytes: the most bytes that one dropped graph freed at once; 0 unless ``GRAPH_DROPPED``.
+    """
+
+    kind: str
+    events: dict[str, int]
+    graph_bytes: int = 0
+
+    @property
+    def trains(self) -> bool:
+        return self.kind == TRAINING
+
+
+def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases) -> Activity:
+    """The activity of one device, from its ``events`` and ``allocations`` (see :class:`DeviceTimeline`)."""
+    stack = events["stack"].to_numpy()
+    counts = np.bincount(phases.innermost[stack], minlength=len(PHASES))
+    by_phase = {name: int(count) for name, count in zip(PHASES, counts, strict=True) if count and name != PHASES[NONE]}
+    runs = [phase for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD) if phases.runs(phase)[stack].any()]
+    if runs or engine_allocations(events).sum() >= _ENGINE_ALLOCATIONS:
+        return Activity(TRAINING, by_phase)
+    if not counts[FORWARD]:
+        return Activity(UNKNOWN, by_phase)
+    dropped, is_open = _graphs(events, allocations, phases)
+    if dropped:
+        return Activity(GRAPH_DROPPED, by_phase, dropped)
+    if not is_open:
+        return Activity(INFERENCE, by_phase)
+    # A forward pass that never came to its end. What an earlier backward pass left behind is evidence too.
+    ghosts = allocations.filter(pl.col("alloc_event") < 0)["stack"].to_numpy()
+    earlier = (phases.innermost[ghosts] == BACKWARD).any() or (phases.innermost[ghosts] == OPTIMIZER_STEP).any()
+    return Activity(TRAINING if earlier else UNKNOWN, by_phase)
+
+
+def program_activity(own: Activity, others: Iterable[Activity]) -> Activity:
+    """A device's activity, given those of the file's other devices: one program runs on all of them.
+
+    A device that trains makes a program that trains; a device whose forward pass never came to its end leaves open what
+    the others' forward passes were for.
+    """
+    forward = [activity.kind for activity in others if activity.trains or PHASES[FORWARD] in activity.events]
+    kinds = [own.kind, *forward]
+    if own.kind == UNKNOWN and PHASES[FORWARD] not in own.events and TRAINING not in kinds:
+        return own
+    kind = next(kind for kind in (TRAINING, GRAPH_DROPPED, UNKNOWN, INFERENCE) if kind in kinds)
+    return replace(own, kind=kind)
+
+
+def engine_allocations(events: pl.DataFrame) -> np.ndarray:
+    """Bool per event: whether it is an allocation of a thread without Python, as autograd's are.
+
+    False throughout where the recorder kept no stack traces of allocations.
+    """
+    is_alloc = (events["action"].to_physical() == ACTIONS.index("alloc")).to_numpy()
+    stack = events["stack"].to_numpy()
+    return is_alloc & (stack == 0) if (stack[is_alloc] > 0).any() else np.zeros(len(events), bool)
+
+
+def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases) -> tuple[int, bool]:
+    """(bytes of the largest graph that is dropped, whether one is still alive at the end or was cut off by an OOM)."""
+    table = allocations.filter(pl.col("alloc_event") >= 0).select(
+        "alloc_event", "free_requested_event", "free_event", "size", "stack", "free_stack"
+    )
+    alloc, requested, free, size, stack, free_stack = (column.to_numpy() for column in table)
+    end = np.where(requested >= 0, requested, free)
+    elsewhere = ~np.isin(phases.innermost[free_stack], (FORWARD, BACKWARD))
+    mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
+    alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
+    # Frees with no allocation between them belong together; those still alive are the last group.
+    action = events["action"].to_physical().to_numpy()
+    births = np.cumsum(action == ACTIONS.index("alloc"))
+    group = np.where(end < 0, births[-1] + 1, births[end])
+    ooms = np.append(0, np.cumsum(action == ACTIONS.index("oom")))
+    cut_off = ooms[np.where(end < 0, len(action), end)] > ooms[alloc]
+    graphs = (
+        pl.DataFrame({"group": group, "size": size, "stack": stack, "alive": end < 0, "cut": cut_off})
+        .group_by("group")
+        .agg(
+            bytes=pl.col("size").sum(),
+            count=pl.len(),
+            stacks=pl.col("stack").n_unique(),
+            open=pl.col("alive").any() | pl.col("cut").any(),
+        )
+        .filter((pl.col("count") >= _GRAPH_ALLOCATIONS) & (pl.col("stacks") >= _GRAPH_STACKS))
+    )
+    dropped = int(graphs.filter(~pl.col("open"))["bytes"].to_numpy().max(initial=0))
+    forward = int((phases.innermost[table["stack"].to_numpy()] == FORWARD).sum())
+    return dropped, bool((graphs.filter("open")["count"] >= _OPEN_SHARE * forward).any())

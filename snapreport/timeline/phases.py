@@ -1,0 +1,81 @@
+"""Phases of a program, from stacks: forward, backward, optimizer step, zero_grad, initialisation, loading.
+
+The innermost telling frame decides: Lightning runs the forward pass inside ``optimizer.step``, and a module that is built
+inside a forward pass is being initialised. The rules are data, ``phases.toml``.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.once import once
+from snapreport.reading.recording import Recording
+
+PHASES = ("none", "forward", "backward", "optimizer step", "zero_grad", "initialisation", "loading")
+NONE, FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD, INITIALISATION, LOADING = range(len(PHASES))
+
+
+@dataclass(frozen=True)
+class StackPhases:
+    """The phases of each stack.
+
+    innermost: UInt8, the phase (an index into ``PHASES``) of the innermost frame that belongs to one.
+    running: UInt8 bits, ``1 << phase`` for every phase that any frame of the stack belongs to.
+    """
+
+    innermost: np.ndarray
+    running: np.ndarray
+
+    def runs(self, phase: int) -> np.ndarray:
+        """Bool per stack: whether any of its frames belongs to the phase."""
+        return np.asarray(self.running & (1 << phase) != 0)
+
+
+@once
+def stack_phases(recording: Recording) -> StackPhases:
+    """The phases of every stack of a recording. Patterns run once for each distinct frame."""
+    frame_phase, frame_always = _frame_phases(recording.frames)
+    stacks = len(recording.stack_offsets) - 1
+    innermost, running = np.zeros(stacks, np.uint8), np.zeros(stacks, np.uint8)
+    if not len(recording.stack_frames):
+        return StackPhases(innermost, running)
+    phase = frame_phase[recording.stack_frames]
+    place = np.flatnonzero(phase)
+    stack = np.searchsorted(recording.stack_offsets, place, "right") - 1
+    first, at = np.unique(stack, return_index=True)
+    innermost[first] = phase[place[at]]
+    if len(at):
+        running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase[place]).astype(np.uint8), at)
+    always = frame_always[recording.stack_frames[place]]
+    innermost[stack[always]] = phase[place[always]]
+    return StackPhases(innermost, running)
+
+
+def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """UInt8 phase per row of ``frames``, by the first rule that matches, and whether that rule decides ``always``."""
+    file, name = frames["filename"].str.replace_all("\\", "/", literal=True), frames["name"]
+    phase, always = np.zeros(len(frames), np.uint8), np.zeros(len(frames), bool)
+    is_open = np.ones(len(frames), bool)
+    for rule in _rules():
+        matches = is_open.copy()
+        for pattern, column in ((rule.get("file"), file), (rule.get("function"), name)):
+            if pattern:
+                matches &= column.str.contains(pattern).to_numpy()
+        phase[matches] = PHASES.index(rule["phase"])
+        always[matches] = rule.get("always", False)
+        is_open &= ~matches
+    return phase, always
+
+
+@functools.cache
+def _rules() -> list[dict[str, Any]]:
+    text = resources.files(__package__).joinpath("phases.toml").read_text(encoding="utf-8")
+    rules: list[dict[str, Any]] = tomllib.loads(text)["rule"]
+    return rules

@@ -14,7 +14,8 @@ from test_pipeline import load
 
 import snapreport
 from snapreport.findings.model import SEVERITIES
-from snapreport.findings.peak import has_history, peak_findings
+from snapreport.findings.peak import peak_findings
+from snapreport.timeline.recording_gaps import has_history
 from snapreport.findings.run import findings
 from snapreport.timeline.modules import ModulePaths
 

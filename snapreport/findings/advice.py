@@ -13,9 +13,9 @@ from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
 from snapreport.findings.advice_model import MODEL_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
-from snapreport.findings.peak import has_history
 from snapreport.findings.seen import LEAST_BYTES, Seen
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.recording_gaps import has_history
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:

@@ -13,6 +13,7 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.live import MOST, Names, by_category, by_function, by_module, by_stack, live_at, names_of, told
 from snapreport.findings.model import Confidence, Finding
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.recording_gaps import contradicts, has_history
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, size_text
 
 _LATE = 0.75
@@ -163,19 +164,8 @@ def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
     return lines
 
 
-def has_history(timeline: DeviceTimeline) -> bool:
-    """Whether the trace shows any allocation or free."""
-    # In birth order ghosts come first, so that the last allocation tells.
-    return bool(len(timeline.allocations)) and timeline.allocations["origin"][-1] != "ghost"
-
-
-def contradicts(timeline: DeviceTimeline) -> bool:
-    """Whether more is ever allocated than reserved, which no allocator can do."""
-    return bool((timeline.allocated > timeline.reserved).any())
-
-
 def _confidence(timeline: DeviceTimeline) -> Confidence:
     """The bytes are what the record says; whether the record saw the peak of the whole run is another matter."""
     if not has_history(timeline):
         return "guess"
-    return "likely" if timeline.overflowed or timeline.reconciliation_bytes or contradicts(timeline) else "sure"
+    return "likely" if timeline.recording_gaps else "sure"

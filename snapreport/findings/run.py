@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from snapreport.findings.advice import advice_findings
 from snapreport.findings.churn import churn_findings
@@ -29,5 +30,11 @@ def findings(snapshot: Snapshot) -> list[Finding]:
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
         here = [finding for find in FINDERS for finding in find(snapshot, timeline)]
-        found += here + advice_findings(snapshot, timeline, here)
+        here += advice_findings(snapshot, timeline, here)
+        found += map(_doubted, here) if timeline.recording_gaps else here
     return sorted(found, key=order)
+
+
+def _doubted(finding: Finding) -> Finding:
+    """Where events are missing from the record, nothing that it says is sure."""
+    return replace(finding, confidence="likely") if finding.confidence == "sure" else finding

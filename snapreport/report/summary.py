@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import SEVERITIES, Finding
-from snapreport.findings.peak import has_history
 from snapreport.findings.run import findings
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.report.activity_text import activity_text
@@ -21,6 +20,7 @@ from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.recording_gaps import has_history
 from snapreport.timeline.own_code import LIBRARY
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 

@@ -23,6 +23,7 @@ from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
+from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at
@@ -100,6 +101,11 @@ class DeviceTimeline:
     def fragmentation(self) -> Fragmentation:
         """The parts of what is reserved but not allocated, at every position."""
         return fragmentation_of(self)
+
+    @cached_property
+    def recording_gaps(self) -> list[Gap]:
+        """What shows that events are missing from the record; empty where nothing does."""
+        return find_gaps(self)
 
     @cached_property
     def stacks_at_peak(self) -> pl.DataFrame:

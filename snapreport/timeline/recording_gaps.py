@@ -1,0 +1,142 @@
+"""Whether the trace of a device is complete, and what shows that it is not.
+
+The recorder seldom says that entries are missing. But a trace without some of them contradicts itself or the final
+state: blocks are freed that nothing allocated, an address is allocated twice, the totals do not add up, or more is
+reserved at the start than the trace ever fills. What such a trace says of sizes is a lower bound, never a measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from snapreport.number_format import bytes_text, count_text, plural
+from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.neighbours import Lifetimes, ends_of
+
+MAX_ENTRIES = "trace_alloc_max_entries"
+_EARLIER_SHARE = 0.25
+"""Of what was reserved at the start: so much that the trace never fills was filled by an earlier peak, or by nothing."""
+_EARLIER_BYTES = 64 << 20
+_ALLOC = ACTIONS.index("alloc")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """``key``: a name for programs; ``sentence``: what is missing and what shows it."""
+
+    key: str
+    sentence: str
+
+
+class Timeline(Protocol):
+    """What the check looks at; see ``build.DeviceTimeline``."""
+
+    recording: Recording
+    events: pl.DataFrame
+    allocations: pl.DataFrame
+    allocated: np.ndarray
+    reserved: np.ndarray
+    reconciliation_bytes: int
+    overflowed: bool | None
+
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def segment_history(self) -> pl.DataFrame: ...
+
+
+def has_history(timeline: Timeline) -> bool:
+    """Whether the trace shows any allocation or free."""
+    # In birth order blocks of the final state come first, so the last allocation decides.
+    return bool(len(timeline.allocations)) and timeline.allocations["origin"][-1] != "ghost"
+
+
+def contradicts(timeline: Timeline) -> bool:
+    """Whether more is ever allocated than reserved, which no allocator can do."""
+    return bool((timeline.allocated > timeline.reserved).any())
+
+
+def find_gaps(timeline: Timeline) -> list[Gap]:
+    """What is missing from the record, the plainest sign first; empty where nothing shows that anything is.
+
+    A recording that starts late is no gap by itself: everything since its start is there.
+    """
+    if not has_history(timeline):
+        return [Gap("no history", "Recorded without history: only the final state is known.")]
+    found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline), _earlier_peak(timeline)]
+    if difference := timeline.reconciliation_bytes:
+        more = "more" if difference > 0 else "less"
+        text = f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks: events are missing."
+        found.append(Gap("final state", text))
+    if contradicts(timeline):
+        text = "At some events more is allocated than reserved, which is impossible: the record contradicts itself."
+        found.append(Gap("contradiction", text))
+    return [gap for gap in found if gap]
+
+
+def _ring(timeline: Timeline) -> Gap | None:
+    if timeline.overflowed:
+        return Gap("overflowed", "The trace overflowed: its oldest events are lost.")
+    if timeline.overflowed is False:
+        return None
+    events, limit = len(timeline.events), timeline.recording.settings.get(MAX_ENTRIES)
+    is_recorded = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+    is_full = events >= limit if is_recorded else _is_round(events) and int(timeline.reserved[0]) > 0
+    if not is_full:
+        return None
+    what = "which is the recorder's limit" if is_recorded else "which is probably the recorder's limit"
+    return Gap("full", f"The trace has exactly {count_text(events)} events, {what}: older ones are lost.")
+
+
+def _is_round(events: int) -> bool:
+    """Whether it is a number that people choose as a limit: 300, 1,000, 25,000, 65,536."""
+    if events < 100:
+        return False
+    digits = str(events).rstrip("0")
+    return (len(digits) <= 2 and events % 100 == 0) or (events >= 1024 and events & (events - 1) == 0)
+
+
+def _missing_allocations(timeline: Timeline) -> Gap | None:
+    """Blocks that count as older than the trace, in a segment that the trace created."""
+    older = timeline.allocations.filter(pl.col("alloc_event") < 0)
+    segments = timeline.segment_history
+    if not len(older) or not (segments["alloc_event"] >= 0).any():
+        return None
+    lookup = Lifetimes(*(segments[name].to_numpy() for name in ("address", "alloc_event", "free_event")))
+    ends = ends_of(segments["address"].to_numpy(), segments["size"].to_numpy())
+    address, freed = older["addr"].to_numpy(), older["free_event"].to_numpy()
+
+    def covered(position: np.ndarray) -> np.ndarray:
+        row = lookup.last_to(address, position)
+        return (row >= 0) & (address < ends[row])
+
+    last = np.where(freed < 0, len(timeline.events) - 1, freed - 1)
+    unborn = covered(last) & ~covered(np.full(len(older), -1))
+    if not unborn.any():
+        return None
+    size = bytes_text(int(older["size"].to_numpy()[unborn].sum()))
+    return Gap("allocations", f"{plural(int(unborn.sum()), 'allocation')} of {size} in all are missing from the trace.")
+
+
+def _missing_frees(timeline: Timeline) -> Gap | None:
+    """Allocations at an address that was still in use."""
+    freed = timeline.allocations["free_event"].to_numpy()
+    freed = freed[freed >= 0]
+    reused = int((action_codes(timeline.events)[freed] == _ALLOC).sum())
+    return Gap("frees", f"{plural(reused, 'free')} missing from the trace: addresses were reused.") if reused else None
+
+
+def _earlier_peak(timeline: Timeline) -> Gap | None:
+    start, peak = int(timeline.reserved[0]), timeline.peak_bytes
+    if start - peak < max(_EARLIER_BYTES, _EARLIER_SHARE * start):
+        return None
+    return Gap(
+        "earlier peak",
+        f"{bytes_text(start)} were already reserved when recording started, but the trace never has more than "
+        f"{bytes_text(peak)} allocated: an earlier peak was probably higher.",
+    )

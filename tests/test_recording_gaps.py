@@ -98,7 +98,9 @@ def test_a_full_ring_is_noticed(tmp_path: Path) -> None:
     def last(count: int, **settings: Any) -> Callable[[dict[str, Any]], None]:
         def cut(content: dict[str, Any]) -> None:
             content["device_traces"][0] = content["device_traces"][0][-count:]
-            kept = {k: v for k, v in (content.get("allocator_settings") or {}).items() if not k.startswith("trace_alloc")}
+            kept = {
+                k: v for k, v in (content.get("allocator_settings") or {}).items() if not k.startswith("trace_alloc")
+            }
             content["allocator_settings"] = {**kept, **settings}
 
         return cut

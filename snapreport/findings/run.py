@@ -26,7 +26,7 @@ FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
 
 def findings(snapshot: Snapshot) -> list[Finding]:
     """Of all devices: errors, then warnings, then information, each with most bytes first."""
-    found = []
+    found: list[Finding] = []
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
         here = [finding for find in FINDERS for finding in find(snapshot, timeline)]

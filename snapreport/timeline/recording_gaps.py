@@ -8,13 +8,13 @@ reserved at the start than the trace ever fills. What such a trace says of sizes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from snapreport.number_format import bytes_text, count_text, plural
-from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.interface import Timeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 
@@ -31,23 +31,6 @@ class Gap:
 
     key: str
     sentence: str
-
-
-class Timeline(Protocol):
-    """What the check looks at; see ``build.DeviceTimeline``."""
-
-    recording: Recording
-    events: pl.DataFrame
-    allocations: pl.DataFrame
-    allocated: np.ndarray
-    reserved: np.ndarray
-    reconciliation_bytes: int
-    overflowed: bool | None
-
-    @property
-    def peak_bytes(self) -> int: ...
-    @property
-    def segment_history(self) -> pl.DataFrame: ...
 
 
 def has_history(timeline: Timeline) -> bool:
@@ -84,12 +67,12 @@ def _ring(timeline: Timeline) -> Gap | None:
         return Gap("overflowed", "The trace overflowed: its oldest events are lost.")
     if timeline.overflowed is False:
         return None
-    events, limit = len(timeline.events), timeline.recording.settings.get(MAX_ENTRIES)
-    is_recorded = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-    is_full = events >= limit if is_recorded else _is_round(events) and int(timeline.reserved[0]) > 0
+    events, setting = len(timeline.events), timeline.recording.settings.get(MAX_ENTRIES)
+    limit = setting if isinstance(setting, int) and not isinstance(setting, bool) and setting > 0 else None
+    is_full = events >= limit if limit else _is_round(events) and int(timeline.reserved[0]) > 0
     if not is_full:
         return None
-    what = "which is the recorder's limit" if is_recorded else "which is probably the recorder's limit"
+    what = "which is the recorder's limit" if limit else "which is probably the recorder's limit"
     return Gap("full", f"The trace has exactly {count_text(events)} events, {what}: older ones are lost.")
 
 
@@ -113,7 +96,8 @@ def _missing_allocations(timeline: Timeline) -> Gap | None:
 
     def covered(position: np.ndarray) -> np.ndarray:
         row = lookup.last_to(address, position)
-        return (row >= 0) & (address < ends[row])
+        inside: np.ndarray = (row >= 0) & (address < ends[row])
+        return inside
 
     last = np.where(freed < 0, len(timeline.events) - 1, freed - 1)
     unborn = covered(last) & ~covered(np.full(len(older), -1))

@@ -12,17 +12,21 @@ from snapreport.reading.events import EventReader
 from snapreport.reading.fields import INT64, clean, integer, plain, shown, text
 from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
 from snapreport.reading.segments import SegmentReader
-from snapreport.reading.stacks import StackInterner
+from snapreport.reading.trace_collector import TraceCollector, TraceCollectors
+from snapreport.reading.trace_stream import Unusual
 
 TOP_KEYS = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments"}
 _WHAT = "a memory snapshot is a dict with 'segments' and 'device_traces', or a list of segments"
 MAX_DEVICES = 65_536
 
 
-def decode(raw: Any, *, name: str, path: str, file_bytes: int, pickle_bytes: int) -> Recording:
+def decode(
+    raw: Any, *, name: str, path: str, file_bytes: int, pickle_bytes: int, collectors: TraceCollectors | None = None
+) -> Recording:
     """Columns of an unpickled snapshot. Takes ``raw`` apart while it goes: it is empty afterwards.
 
-    ``pickle_bytes``: size of the pickle, which bounds what a snapshot can honestly hold.
+    ``pickle_bytes``: size of the pickle, which bounds what a snapshot can honestly hold. ``collectors``: have received
+    traces while the pickle was read; :class:`Unusual` is raised unless each stands in the place of one trace.
     Raises :class:`SnapshotError` with the place of what is wrong.
     """
     if type(raw) is list:
@@ -31,15 +35,14 @@ def decode(raw: Any, *, name: str, path: str, file_bytes: int, pickle_bytes: int
         raise SnapshotError(f"holds {shown(raw)}, not a memory snapshot ({_WHAT})")
     elif not any(key in raw for key in TOP_KEYS):
         raise SnapshotError(f"holds a dict with {_some_keys(raw)}, not a memory snapshot ({_WHAT})")
-    return _Decoder(raw, pickle_bytes).recording(name, path, file_bytes)
+    return _Decoder(raw, pickle_bytes, collectors or TraceCollectors()).recording(name, path, file_bytes)
 
 
 class _Decoder:
-    def __init__(self, raw: dict[Any, Any], pickle_bytes: int) -> None:
+    def __init__(self, raw: dict[Any, Any], pickle_bytes: int, collectors: TraceCollectors) -> None:
         self.raw = raw
-        self.actions = {action: i for i, action in enumerate(ACTIONS)}
-        self.stacks = StackInterner()
-        self.unknown_keys: Counter[str] = Counter()
+        self.codes = collectors.codes
+        self.unknown_keys = self.codes.unknown_keys
         self.unknown_states: Counter[str] = Counter()
         for key in raw:
             if type(key) is not str or key not in TOP_KEYS:
@@ -48,6 +51,9 @@ class _Decoder:
         self.traces = self._traces("device_traces")
         self.host_traces = self._host_traces()
         self.host_segments = self._list("host_segments")
+        every = [*self.traces, *self.host_traces]
+        if not collectors.are_all_in(every):
+            raise Unusual("a collector stands where no trace belongs")
         self._refuse_multiplied(pickle_bytes)
 
     def _list(self, key: str, *, needed: bool = False) -> list[Any]:
@@ -60,17 +66,19 @@ class _Decoder:
             )
         return value
 
-    def _traces(self, key: str) -> list[list[Any]]:
+    def _traces(self, key: str) -> list[list[Any] | TraceCollector]:
         traces = self._list(key)
         for i, trace in enumerate(traces):
-            if type(trace) is not list:
+            if type(trace) not in (list, TraceCollector):
                 raise SnapshotError(f"{key}[{i}]: {shown(trace)}, not a list of trace entries")
         if len(traces) > MAX_DEVICES:
             raise SnapshotError(f"{key}: {len(traces)} devices")
         return traces
 
-    def _host_traces(self) -> list[list[Any]]:
+    def _host_traces(self) -> list[list[Any] | TraceCollector]:
         """Host traces are one list for each device's pinned memory, or one plain list of entries."""
+        if type(self.raw.get("host_traces")) is TraceCollector:
+            return [self.raw["host_traces"]]
         entries = self._list("host_traces")
         return [entries] if entries and type(entries[0]) is dict else self._traces("host_traces")
 
@@ -88,7 +96,7 @@ class _Decoder:
     def recording(self, name: str, path: str, file_bytes: int) -> Recording:
         events, segments = self._read_events(), self._read_segments()
         annotations = self._annotations()
-        table = self.stacks.finish()
+        table = self.codes.stacks.finish()
         kind = "xpu" if any("XPU" in key for key in self._settings) else "cuda"
         devices = {}
         for device in sorted({*events, *segments}):
@@ -105,10 +113,10 @@ class _Decoder:
         )  # fmt: skip
 
     def _event_reader(self) -> EventReader:
-        return EventReader(self.actions, self.stacks, self.unknown_keys)
+        return EventReader(self.codes)
 
     def _segment_reader(self) -> SegmentReader:
-        return SegmentReader(self.stacks, self.unknown_keys, self.unknown_states)
+        return SegmentReader(self.codes.stacks, self.unknown_keys, self.unknown_states)
 
     def _read_events(self) -> dict[int, EventReader]:
         readers = {}
@@ -117,13 +125,20 @@ class _Decoder:
         release = len({id(trace) for trace in every}) == len(every)
         for device, trace in enumerate(self.traces):
             readers[device] = self._event_reader()
-            readers[device].read(trace, f"device_traces[{device}]", release=release)
+            self._read_trace(readers[device], trace, f"device_traces[{device}]", release)
         if self.host_traces or self.host_segments:
             readers[HOST] = self._event_reader()
             for i, trace in enumerate(self.host_traces):
                 place = "host_traces" if trace is self.raw["host_traces"] else f"host_traces[{i}]"
-                readers[HOST].read(trace, place, release=release)
+                self._read_trace(readers[HOST], trace, place, release)
         return readers
+
+    @staticmethod
+    def _read_trace(reader: EventReader, trace: list[Any] | TraceCollector, place: str, release: bool) -> None:
+        if isinstance(trace, TraceCollector):
+            reader.append(trace.reader)
+        else:
+            reader.read(trace, place, release=release)
 
     def _read_segments(self) -> dict[int, SegmentReader]:
         readers: dict[int, SegmentReader] = {}
@@ -171,7 +186,7 @@ class _Decoder:
     def _notes(self, devices: dict[int, DeviceRecord]) -> dict[str, Any]:
         notes: dict[str, Any] = {}
         unknown: Counter[str] = Counter()
-        if len(self.actions) > len(ACTIONS):
+        if len(self.codes.actions) > len(ACTIONS):
             for record in devices.values():
                 counts = record.events["action"].value_counts()
                 unknown.update({str(a): c for a, c in counts.iter_rows() if a not in ACTIONS})

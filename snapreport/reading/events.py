@@ -44,18 +44,25 @@ _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
 _NO_CONTEXT = ("", "N/A")
 
 
+class Codes:
+    """Codes of what recurs, shared by all traces of a recording: actions, texts by key, stacks. Counts unknown keys."""
+
+    def __init__(self) -> None:
+        self.actions = {action: i for i, action in enumerate(ACTIONS)}
+        self.texts: dict[str, dict[str, int]] = {}
+        self.stacks = StackInterner()
+        self.unknown_keys: Counter[str] = Counter()
+
+
 class EventReader:
-    """Reads the trace of one device; ``codes`` are shared by all devices of a recording.
+    """Reads traces of one device to columns."""
 
-    notes: unknown keys are counted in ``notes["unknown_keys"]``.
-    """
-
-    def __init__(self, actions: dict[str, int], stacks: StackInterner, unknown_keys: Counter[str]) -> None:
-        self._actions = actions
-        self._stacks = stacks
-        self._unknown_keys = unknown_keys
+    def __init__(self, codes: Codes) -> None:
+        self._actions = codes.actions
+        self._stacks = codes.stacks
+        self._unknown_keys = codes.unknown_keys
+        self._texts = codes.texts
         self._forward = ForwardFrames()
-        self._texts: dict[str, dict[str, int]] = {}
         self._parts: dict[str, list[tuple[np.ndarray, np.ndarray | None]]] = {}
         self._rows = 0
 
@@ -66,11 +73,21 @@ class EventReader:
                 entries = trace[start : start + CHUNK]
                 if release:
                     trace[start : start + CHUNK] = [None] * len(entries)
-                self._read_chunk(entries, place, start)
-                self._rows += len(entries)
+                self.read_chunk(entries, place, start)
                 bar.advance(len(entries))
 
-    def _read_chunk(self, entries: list[Any], place: str, start: int) -> None:
+    def append(self, other: EventReader) -> None:
+        """Append what ``other`` has read. Both share their codes."""
+        for key, parts in other._parts.items():
+            self._parts.setdefault(key, []).extend(parts)
+        self._rows += other._rows
+
+    def read_chunk(self, entries: list[Any], place: str, start: int, *, release: bool = False) -> None:
+        """Append ``entries``, at least one, which begin at ``start`` of the trace.
+
+        ``release``: also empty their lists of frames, but for a mark (:class:`~snapreport.reading.stacks.StackMark`).
+        """
+
         def where(row: int) -> str:
             return f"{place}[{start + row}]"
 
@@ -101,11 +118,15 @@ class EventReader:
             self._put(key, self._text(columns, key, n, where), None)
         self._put("pool", self._pools(columns, n, where), None)
         frames = columns.get("frames")
-        self._put("stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
+        if frames is None:
+            self._put("stack", np.zeros(n, np.int32), None)
+        else:
+            self._put("stack", self._stacks.add(frames, where, release=release), None)
         frames = columns.get("forward_frames")
         if frames is not None:
             frames = self._forward.lists(frames, where)
         self._put("forward_stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
+        self._rows += n
 
     def _columns(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
         """Known key → values (None where absent). Keys that no entry has are absent."""
@@ -180,11 +201,12 @@ class EventReader:
         names = [clean(name) for name in self._texts.get(key, {})]
         # "N/A" is what the recorder writes where there was nothing.
         table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
-        if table.null_count() == len(table):
+        if not len(codes) or table.null_count() == len(table):
             return pl.Series(key, [None], dtype=pl.String).new_from_index(0, self._rows)
-        if (codes == codes[0]).all():
-            return table.new_from_index(int(codes[0]), self._rows).alias(key)
-        return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
+        rows = np.where(codes < 0, len(names), codes)
+        if (rows == rows[0]).all():
+            return table.new_from_index(int(rows[0]), self._rows).alias(key)
+        return table.gather(rows).alias(key)
 
     def table(self, renumber: np.ndarray) -> pl.DataFrame:
         """The columns of all that was read. ``renumber``: provisional → final stack ids."""

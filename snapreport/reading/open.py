@@ -19,6 +19,7 @@ from snapreport.errors import SnapshotError, one_line
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
 from snapreport.reading.recording import Recording
+from snapreport.reading.trace_stream import Unusual
 
 # What a compressed file may grow to: gzip cannot do more than 1032:1, real snapshots shrink to a thirtieth at best.
 MAX_RATIO, ALWAYS_ALLOWED = 1100, 1 << 30
@@ -40,9 +41,16 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             file, size = _uncompressed(file, file_bytes)
 
             def read() -> Recording:
+                place = {"name": name, "path": shown, "file_bytes": file_bytes, "pickle_bytes": size}
+                try:
+                    with progress.stage("reading", size, "B") as bar:
+                        raw, collectors = safe_pickle.load_diverted(bar.watched(file), size)
+                    return decode(raw, **place, collectors=collectors)
+                except Unusual:
+                    file.seek(0)
                 with progress.stage("reading", size, "B") as bar:
                     raw = safe_pickle.load(bar.watched(file), size)
-                return decode(raw, name=name, path=shown, file_bytes=file_bytes, pickle_bytes=size)
+                return decode(raw, **place)
 
             return safe_pickle.guarded(read, size)
     except OSError as error:

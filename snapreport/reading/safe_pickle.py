@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import pickle
 import sys
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.trace_collector import TraceCollectors
+from snapreport.reading.trace_stream import DivertedPickle, Unusual
 
 T = TypeVar("T")
 
@@ -21,6 +24,7 @@ STACK_LEAST, STACK_MOST = 16 << 20, 8 << 30
 # Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it.
 # What asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
 MEMORY_PER_BYTE, MEMORY_LEAST = 100, 1 << 30
+BUFFER = 1 << 18  # the unpickler asks for a frame at a time, or for 128 KiB
 # What guarded() and load() set for a while belongs to the whole process: two at once would restore each other's values.
 _ALONE = threading.Lock()
 
@@ -35,6 +39,38 @@ class RestrictedUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> NoReturn:
         raise SnapshotError("refers to storages outside the pickle (persistent ids): tensors, not a memory snapshot")
+
+
+class _DivertingUnpickler(RestrictedUnpickler):
+    """Hands out a collector for each list that ``source`` has replaced."""
+
+    def __init__(self, source: DivertedPickle, collectors: TraceCollectors) -> None:
+        super().__init__(io.BufferedReader(source, BUFFER))
+        self._source = source
+        self._collectors = collectors
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid is None and len(self._collectors) < self._source.diverted:
+            return self._collectors.new()
+        raise Unusual("a persistent id of the file's own")
+
+
+def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
+    """The object pickled in ``file`` with collectors in the places of its traces, and these, finished.
+
+    Raises :class:`Unusual` where the plain way, :func:`load`, has to say what the file is. Same limits as there.
+    """
+    collectors = TraceCollectors()
+    try:
+        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines():
+            source = DivertedPickle(file)
+            raw = _DivertingUnpickler(source, collectors).load()
+            collectors.finish()
+    except Exception as error:  # noqa: BLE001  whatever it is, the plain way meets it too, and words it
+        raise Unusual(str(error)) from None
+    if len(collectors) != source.diverted:
+        raise Unusual("a list was replaced inside a text")
+    return raw, collectors
 
 
 def load(file: BinaryIO, size: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import functools
 import gzip
 import io
 import lzma
@@ -40,17 +41,18 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             file_bytes = _size(file)
             file, size = _uncompressed(file, file_bytes)
 
+            columns = functools.partial(decode, name=name, path=shown, file_bytes=file_bytes, pickle_bytes=size)
+
             def read() -> Recording:
-                place = {"name": name, "path": shown, "file_bytes": file_bytes, "pickle_bytes": size}
                 try:
                     with progress.stage("reading", size, "B") as bar:
                         raw, collectors = safe_pickle.load_diverted(bar.watched(file), size)
-                    return decode(raw, **place, collectors=collectors)
+                    return columns(raw, collectors=collectors)
                 except Unusual:
                     file.seek(0)
                 with progress.stage("reading", size, "B") as bar:
                     raw = safe_pickle.load(bar.watched(file), size)
-                return decode(raw, **place)
+                return columns(raw)
 
             return safe_pickle.guarded(read, size)
     except OSError as error:

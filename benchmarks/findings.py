@@ -144,7 +144,8 @@ def measure(folder: Path, count: int = RUNS, seed: int = SEED) -> dict[str, Any]
                     exact[kind] += good[1]
                     if not all(good):
                         wrong.append(
-                            f"run {number} device {device}: {kind}: {'bytes' if good[0] else 'stack'}: {said[kind][0].title}"
+                            f"run {number} device {device}: {kind}: {'bytes' if good[0] else 'stack'}: "
+                            f"{said[kind][0].title}"
                         )
             extra = {kind for kind in KINDS if said[kind]} - truth
             for kind, what in [
@@ -253,7 +254,8 @@ def table(document: dict[str, Any]) -> str:
             f"{row[key]:.1%}" if row[key] is not None else "-" for key in ("precision", "recall", "first", "exact")
         ]
         lines.append(
-            f"{row['name']:18} {row['planted']:6} {row['told']:5} {shares[0]:>10} {shares[1]:>7} {shares[2]:>6} {shares[3]:>6}"
+            f"{row['name']:18} {row['planted']:6} {row['told']:5} {shares[0]:>10} {shares[1]:>7} {shares[2]:>6} "
+            f"{shares[3]:>6}"
         )
     lines.append(f"{document['runs']} runs, {document['units']} devices, {document['events']:,} events")
     return "\n".join([*lines, *document["wrong"]])

@@ -121,16 +121,16 @@ def main() -> None:
     "--max-size",
     metavar="SIZE",
     type=SizeType(),
-    help="Leave out what the report can do without until it is no larger, e.g. 10MB or 800KiB. Totals, the peak and the top "
-    "stacks always stay; the report and the last line on standard error say what is missing.",
+    help="Leave out what the report can do without until it is no larger, e.g. 10MB or 800KiB. Totals, the peak and "
+    "the top stacks always stay; the report and the last line on standard error say what is missing.",
 )
 @click.option(
     "--source",
     metavar="DIR",
     multiple=True,
     type=click.Path(),
-    help="Quote the source lines that frames name, from files under DIR (may be given several times). The report then holds that "
-    "text, and says so.",
+    help="Quote the source lines that frames name, from files under DIR (may be given several times). The report then "
+    "holds that text, and says so.",
 )
 @click.option(
     "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."

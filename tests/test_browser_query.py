@@ -16,8 +16,8 @@ from test_query import BAD, PIECES, ids
 
 import snapreport
 from snapreport import QueryError
-from snapreport.search.snapshot import Snapshot
 from snapreport.number_format import bytes_text
+from snapreport.search.snapshot import Snapshot
 
 SNAPSHOTS = [
     "small", "oom", "pools", "no-times", "overlap", "training",

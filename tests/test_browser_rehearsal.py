@@ -22,7 +22,8 @@ new MutationObserver((changes) => {
     const css = getComputedStyle(target)
     const isRoomy = target.clientWidth > 300 && target.clientHeight > 300
     for (const view of addedNodes) rehearsed.push({
-      view: view.className, isUnseen: css.visibility === 'hidden', isInert: target.inert && target.ariaHidden === 'true', isRoomy,
+      view: view.className, isUnseen: css.visibility === 'hidden',
+      isInert: target.inert && target.ariaHidden === 'true', isRoomy,
     })
   }
 }).observe(document, { childList: true, subtree: true })

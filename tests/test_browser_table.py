@@ -77,7 +77,8 @@ class Table:
     def rows(self) -> list[list[str]]:
         """Texts of the rows in the page, in their order."""
         return self.opened.js(
-            "() => [...document.querySelectorAll('.table .list-body > .list-row')].sort((a, b) => a.dataset.index - b.dataset.index)"
+            "() => [...document.querySelectorAll('.table .list-body > .list-row')].sort((a, b) => a.dataset.index - "
+            "b.dataset.index)"
             ".map(row => [...row.querySelectorAll('.cell')].map(cell => cell.lastChild.textContent))"
         )
 

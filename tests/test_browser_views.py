@@ -114,9 +114,12 @@ def test_controls_have_names(report_of: Callable[..., Path], borrow_report: Call
         opened.set_view(view=view)
         nameless = opened.js(
             "[...document.querySelectorAll('#app button, #app select, #app input, #app canvas, #app [role]')]"
-            ".filter(e => e.checkVisibility() && !e.textContent.trim() && !e.getAttribute('aria-label') && !e.title && !e.labels?.length"
+            ".filter(e => e.checkVisibility() && !e.textContent.trim() && !e.getAttribute('aria-label') && !e.title "
+            "&& !e.labels?.length"
             " && e.getAttribute('aria-hidden') !== 'true' && !e.closest('[aria-hidden=true]')"
-            " && !(e.tagName === 'CANVAS' && e.closest('[aria-label]')) && !['row', 'rowgroup', 'gridcell', 'columnheader', 'presentation', 'tooltip', 'status', 'treeitem', 'alert', 'listbox'].includes(e.getAttribute('role')))"
+            " && !(e.tagName === 'CANVAS' && e.closest('[aria-label]')) && !['row', 'rowgroup', 'gridcell', "
+            "'columnheader', 'presentation', 'tooltip', 'status', 'treeitem', 'alert', "
+            "'listbox'].includes(e.getAttribute('role')))"
             ".map(e => e.outerHTML.slice(0, 120))"
         )
         assert nameless == [], view

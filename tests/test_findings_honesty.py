@@ -24,10 +24,10 @@ from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.oom import Shortage, piece_of, verdict
 from snapreport.findings.reach import Reach
 from snapreport.findings.run import findings
+from snapreport.number_format import bytes_text, share_text
 from snapreport.report.finding_cards import link_of
 from snapreport.search.grammar import parse
 from snapreport.timeline.build import Snapshot
-from snapreport.number_format import bytes_text, share_text
 
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary", "diff")
 MIB = 1 << 20
@@ -212,7 +212,8 @@ def test_many_failures_are_counted_and_led_to() -> None:
     ("asked", "expandable", "piece"),
     [
         (512, False, 2), (MIB, False, 2), (MIB + 512, False, 20), (10 * MIB - 512, False, 20), (10 * MIB, False, 10),
-        (11 * MIB, False, 12), (205 * MIB, False, 206), (512, True, 2), (11 * MIB, True, 20), (32 * MIB, True, 40), (40 * MIB, True, 40),
+        (11 * MIB, False, 12), (205 * MIB, False, 206), (512, True, 2), (11 * MIB, True, 20), (32 * MIB, True, 40),
+        (40 * MIB, True, 40),
     ],
 )  # fmt: skip
 def test_pieces_that_the_allocator_takes(asked: int, expandable: bool, piece: int) -> None:

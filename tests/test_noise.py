@@ -17,7 +17,8 @@ NOISY = [
     (
         "RegisterCUDA_0.cpp",
         0,
-        "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor ()>::call()",
+        "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<int>, at::Tensor "
+        "()>::call()",
     ),
     ("??", 0, "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)"),
     ("", 0, "at::TensorBase at::detail::_empty_strided_generic<c10::ArrayRef<long> >(c10::ArrayRef<long>)"),

@@ -24,19 +24,28 @@ from snapreport.search.snapshot import Snapshot
 from snapreport.timeline import categories
 
 SNAPSHOTS = [
-    "small", "training", "oom", "pools", "compiled", "multi-gpu", "expandable", "truncated", "no-times", "no-stacks", "layout-2.8",
+    "small", "training", "oom", "pools", "compiled", "multi-gpu", "expandable", "truncated", "no-times", "no-stacks",
+    "layout-2.8",
     *(name for name in corpus.real_names() if name != "train_22k_events.pickle"),
 ]  # fmt: skip
 # A bad query, and the part of it that is bad (its first occurrence).
 BAD = [
-    ('a "b', '"b'), ("a OR", "OR"), ("OR a", "OR"), ("a OR OR b", "OR OR"[:2]), ("a AND", "AND"), ("AND", "AND"), ("a AND OR b", "AND"),
-    ("(a", "("), ("(a (b)", "("), ("()", ")"), ("a)", ")"), ("(a OR) b", "OR"), ("- a", "-"), ("a -", "-"), ("-- ", "--"), ('""', '""'),
-    ('" "', '" "'), ('"a"b', "b"), ("sise:5", "sise"), ("sise>5MiB", "sise"), ("std:vector", "std"), ("size:", "size:"), ("size:big", "big"),
-    ("size:5QiB", "5QiB"), ("size:1..2..3", "2..3"), ("size:..", ".."), ("size:2KiB..1KiB", "2KiB..1KiB"), ("size>1..2", "1..2"),
-    ("a size:-5 b", "-5"), ("addr:7fzz", "7fzz"), ("addr:0x1ffffffffffffffff", "0x1ffffffffffffffff"), ("stream:a", "a"), ("stream:1.5", "1.5"),
-    ("pool:7", "7"), ("pool>0,1", "0,1"), ("device:1a", "1a"), ("category:activtion", "activtion"), ("category>input", "input"),
-    ("origin:old", "old"), ("event:1.5", "1.5"), ("event:x..5", "x"), ("time:5y", "5y"), ("time:3s..2s", "3s..2s"), ("lifetime:1.5", "1.5"),
-    ("lifetime:1..2ms", "1..2ms"), ("live:now", "now"), ("live:peak..end", "peak"), ("file>a", "a"), ("meta<b", "b"), ("line:x", "x"),
+    ('a "b', '"b'), ("a OR", "OR"), ("OR a", "OR"), ("a OR OR b", "OR OR"[:2]), ("a AND", "AND"), ("AND", "AND"),
+    ("a AND OR b", "AND"),
+    ("(a", "("), ("(a (b)", "("), ("()", ")"), ("a)", ")"), ("(a OR) b", "OR"), ("- a", "-"), ("a -", "-"),
+    ("-- ", "--"), ('""', '""'),
+    ('" "', '" "'), ('"a"b', "b"), ("sise:5", "sise"), ("sise>5MiB", "sise"), ("std:vector", "std"),
+    ("size:", "size:"), ("size:big", "big"),
+    ("size:5QiB", "5QiB"), ("size:1..2..3", "2..3"), ("size:..", ".."), ("size:2KiB..1KiB", "2KiB..1KiB"),
+    ("size>1..2", "1..2"),
+    ("a size:-5 b", "-5"), ("addr:7fzz", "7fzz"), ("addr:0x1ffffffffffffffff", "0x1ffffffffffffffff"),
+    ("stream:a", "a"), ("stream:1.5", "1.5"),
+    ("pool:7", "7"), ("pool>0,1", "0,1"), ("device:1a", "1a"), ("category:activtion", "activtion"),
+    ("category>input", "input"),
+    ("origin:old", "old"), ("event:1.5", "1.5"), ("event:x..5", "x"), ("time:5y", "5y"), ("time:3s..2s", "3s..2s"),
+    ("lifetime:1.5", "1.5"),
+    ("lifetime:1..2ms", "1..2ms"), ("live:now", "now"), ("live:peak..end", "peak"), ("file>a", "a"), ("meta<b", "b"),
+    ("line:x", "x"),
     ("stack>x", "x"), ("step>x", "x"), ("x" * 4001, "x"),
 ]  # fmt: skip
 
@@ -163,7 +172,8 @@ def test_what_is_written_is_what_is_read(pair: tuple[Any, str]) -> None:
 
 
 PIECES = [
-    *"()\"-:<>=*.,_ ", "OR", "AND", " OR ", " AND ", "..", ">=", "<=", "::", "\u00a0", "\t", "a", "conv", "file.py:12", "0x7f", "1.5MiB", "3ms",
+    *"()\"-:<>=*.,_ ", "OR", "AND", " OR ", " AND ", "..", ">=", "<=", "::", "\u00a0", "\t", "a", "conv", "file.py:12",
+    "0x7f", "1.5MiB", "3ms",
     "-1", "18446744073709551616", "9" * 30, "peak", "é", "İ", "\U0001f525", "\ud800", "\x00",
     *(f"{name}{op}" for name in FIELDS for op in (":", ">", "<=")),
 ]  # fmt: skip

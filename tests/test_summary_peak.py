@@ -99,7 +99,10 @@ def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_rep
     path = rewritten(path_of("training", steps=1, layers=2), "long-names.pickle", rename)
     opened = open_report(report_of(path), java_script_enabled=False, viewport={"width": width, "height": 800})
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    wide = "[...document.querySelectorAll('.by table')].filter(t => t.scrollWidth > t.parentElement.clientWidth + 1).length"
+    wide = (
+        "[...document.querySelectorAll('.by table')].filter(t => t.scrollWidth > t.parentElement.clientWidth + "
+        "1).length"
+    )
     assert opened.page.evaluate(wide) == 0
     if width == 360:
         lefts = opened.page.evaluate(

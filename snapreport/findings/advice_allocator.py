@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snapreport.findings.seen import Advice, Seen
-from snapreport.timeline.own_code import own_functions
 from snapreport.number_format import bytes_text, share_text
+from snapreport.timeline.own_code import own_functions
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
 
@@ -70,7 +70,8 @@ def _collect(seen: Seen) -> Advice | None:
     return Advice(
         "garbage-collection-threshold",
         "Free cached blocks before memory is full, instead of all of them when it is",
-        f"{finding.title.rstrip('.')}; {finding.evidence['retries']} of these were retries, which first give back everything cached.",
+        f"{finding.title.rstrip('.')}; {finding.evidence['retries']} of these were retries, which first give back "
+        "everything cached.",
         finding.bytes,
         "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
         _CONF,
@@ -109,8 +110,8 @@ def _pinned(seen: Seen) -> Advice | None:
     return Advice(
         "pinned-rounding",
         "Pin large buffers at their own size",
-        f"Pinned buffers of {bytes_text(timeline.peak_bytes)} took {bytes_text(blocks)}, {share_text(size, blocks)} of it rounding: "
-        "each is rounded up to a power of two.",
+        f"Pinned buffers of {bytes_text(timeline.peak_bytes)} took {bytes_text(blocks)}, {share_text(size, blocks)} "
+        "of it rounding: each is rounded up to a power of two.",
         size,
         "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64, in PyTorch 2.13",
         _CONF,

@@ -69,8 +69,8 @@ def _mixed_precision(seen: Seen) -> Advice | None:
     return Advice(
         "mixed-precision",
         "Compute in a 16-bit type where the model allows it",
-        f"Activations hold {seen.share(size)}, and no recorded stack goes through autocast. A snapshot does not tell types: "
-        "where the program is in 16 bits already, this saves nothing.",
+        f"Activations hold {seen.share(size)}, and no recorded stack goes through autocast. A snapshot does not tell "
+        "types: where the program is in 16 bits already, this saves nothing.",
         size // 2,
         "automatic mixed precision, torch.autocast",
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -215,7 +215,8 @@ def _elementwise(seen: Seen) -> Advice | None:
     return Advice(
         "elementwise",
         "Fuse elementwise functions, or do them in place where the model allows it",
-        f"Outputs of activation functions and dropout hold {seen.share(size)}, each beside its input, and no recorded stack was compiled.",
+        f"Outputs of activation functions and dropout hold {seen.share(size)}, each beside its input, and no recorded "
+        "stack was compiled.",
         size,
         "torch.compile, or inplace=True of torch.nn.ReLU, SiLU, Dropout and the like",
         "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
@@ -225,5 +226,6 @@ def _elementwise(seen: Seen) -> Advice | None:
 
 
 MODEL_RULES: tuple[Callable[[Seen], Advice | None], ...] = (
-    _checkpointing, _accumulation, _mixed_precision, _attention, _loss, _elementwise, _set_to_none, _optimizer, _offload, _kv_cache,
+    _checkpointing, _accumulation, _mixed_precision, _attention, _loss, _elementwise, _set_to_none, _optimizer,
+    _offload, _kv_cache,
 )  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from snapreport.timeline.build import DeviceTimeline
 from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.timeline.build import DeviceTimeline
 
 
 def basis_of(timeline: DeviceTimeline) -> list[str]:
     """The events seen, the share of the peak's bytes that has frames, overflow, and whether the replay reconciles."""
     framed = timeline.peak_bytes - timeline.peak_stackless_bytes
     lines = [
-        f"{plural(len(timeline.events), 'event')} seen; {share_text(framed, timeline.peak_bytes)} of the peak's bytes have frames."
+        f"{plural(len(timeline.events), 'event')} seen; {share_text(framed, timeline.peak_bytes)} of the peak's bytes "
+        "have frames."
     ]
     if timeline.overflowed:
         lines.append("The trace overflowed: its oldest events are lost.")

@@ -14,10 +14,10 @@ import polars as pl
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
 from snapreport.findings.slices import repetitions
+from snapreport.number_format import bytes_text, count_text, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.rounding import SMALL_SIZE
-from snapreport.number_format import bytes_text, count_text, plural, share_text
 
 GIVEN = ("segment_alloc", "segment_map")
 TAKEN = ("segment_free", "segment_unmap")
@@ -88,20 +88,22 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
     top = stacks.row(0, named=True) if len(stacks) else None
     giver = _giver(snapshot, timeline, found.freed)
     details = [
-        f"{plural(len(found.freed), 'segment')} given back and {count_text(rounds)} asked for again after event {count_text(found.warm_event)}.",
+        f"{plural(len(found.freed), 'segment')} given back and {count_text(rounds)} asked for again after event "
+        f"{count_text(found.warm_event)}.",
     ]
     if giver is not None:
         details.append(f"They are given back by empty_cache(), called in {names[giver]}.")
     if found.retries:
         details.append(
-            f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given back, as retries do."
+            f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given "
+            "back, as retries do."
         )
     if found.stall_us is not None:
         clock = timeline.events["time_us"].to_numpy()  # complete where stalls are known
         span = int(clock.max() - clock.min())
         details.append(
-            f"At most {found.stall_us / 1e3:,.1f} ms passed in these calls, {share_text(found.stall_us, max(1, span))} of the trace "
-            "(the time since the event before each)."
+            f"At most {found.stall_us / 1e3:,.1f} ms passed in these calls, "
+            f"{share_text(found.stall_us, max(1, span))} of the trace (the time since the event before each)."
         )
     else:
         details.append("The trace has no times, so that the stalls cannot be told.")
@@ -109,21 +111,23 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         stacks.with_columns(name=names.gather(stacks["stack"])).group_by("name").agg(pl.col("bytes", "count").sum())
     )
     details += [
-        f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for {row['name'] or 'allocations without frames'}."
+        f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for "
+        f"{row['name'] or 'allocations without frames'}."
         for row in functions.sort(["bytes", "name"], descending=[True, False]).head(3).rows(named=True)
     ]
     same = _same_size(timeline, top["stack"], found.warm_event) if top else None
     if top and same:
         details.append(
-            f"{names[top['stack']] or 'One stack'} allocates and frees {bytes_text(same['size'])} {count_text(same['count'])} times "
-            "after warm-up: one buffer, kept, would do."
+            f"{names[top['stack']] or 'One stack'} allocates and frees {bytes_text(same['size'])} "
+            f"{count_text(same['count'])} times after warm-up: one buffer, kept, would do."
         )
     return [
         Finding(
             kind="churn",
             device=timeline.device,
             severity="warning",
-            title=f"{bytes_text(found.again_bytes)} of segments were given back to the device and asked for again, {count_text(rounds)} times after warm-up",
+            title=f"{bytes_text(found.again_bytes)} of segments were given back to the device and asked for again, "
+            f"{count_text(rounds)} times after warm-up",
             detail=details,
             bytes=found.again_bytes,
             event=int(found.again[0]),

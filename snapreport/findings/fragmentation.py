@@ -11,13 +11,13 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.reach import Request, reach_of
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import live_ids, parts_at, wholly_free_at
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 LEAST_SHARE = 0.25
@@ -122,8 +122,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     if pins:
         top = pins[0]
         detail.append(
-            f"{bytes_text(top['held_bytes'])} of {top['function']}, and nothing else, held {plural(top['segments'], 'segment')} "
-            f"with {bytes_text(top['free_bytes'])} free."
+            f"{bytes_text(top['held_bytes'])} of {top['function']}, and nothing else, held "
+            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free."
         )
     detail += _advice(expandable)
     return Finding(
@@ -131,7 +131,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         device=timeline.device,
         severity="warning",
         title=f"{name} took more memory for {bytes_text(request.size)} at event {count_text(request.event)} although "
-        f"{bytes_text(holes)} of the {bytes_text(reserved)} reserved were free: in holes of at most {bytes_text(reach.largest_own)}",
+        f"{bytes_text(holes)} of the {bytes_text(reserved)} reserved were free: in holes of at most "
+        f"{bytes_text(reach.largest_own)}",
         detail=detail,
         bytes=holes,
         event=position,
@@ -146,11 +147,13 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
 def _advice(expandable: bool | None) -> list[str]:
     if expandable:
         return [
-            "Expandable segments were on: the holes are inside mapped ranges, and other sizes or lifetimes would have to help."
+            "Expandable segments were on: the holes are inside mapped ranges, and other sizes or lifetimes would have "
+            "to help."
         ]
     off = "were off" if expandable is False else "seem to have been off (the setting was not recorded)"
     return [
-        f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across segments."
+        f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across "
+        "segments."
     ]
 
 
@@ -168,10 +171,13 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             kind="fragmentation",
             device=timeline.device,
             severity="info",
-            title=f"{name} reserved up to {bytes_text(most)} although never more than {bytes_text(peak)} were allocated",
+            title=f"{name} reserved up to {bytes_text(most)} although never more than {bytes_text(peak)} were "
+            "allocated",
             detail=[
-                f"When most was reserved, {bytes_text(free)} of it lay in wholly free segments and {bytes_text(split)} in holes of others.",
-                "Wholly free segments are given back before memory runs out; until then other processes cannot have them.",
+                f"When most was reserved, {bytes_text(free)} of it lay in wholly free segments and "
+                f"{bytes_text(split)} in holes of others.",
+                "Wholly free segments are given back before memory runs out; until then other processes cannot have "
+                "them.",
             ],
             bytes=idle,
             event=at - 1,
@@ -239,5 +245,6 @@ def block_doubts(timeline: DeviceTimeline, position: int) -> list[str]:
         return []
     share = share_text(assumed, len(source))
     return [
-        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may be up to 1 MiB larger."
+        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may be up "
+        "to 1 MiB larger."
     ]

@@ -12,9 +12,9 @@ from snapreport.errors import SnapshotError
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.number_format import bytes_text, device_name, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.number_format import bytes_text, device_name, share_text
 
 # What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
@@ -118,7 +118,8 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
         .sort(["bytes", "name"], descending=[True, False])
     )
     return [
-        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in {row['count']:,} from {row['name'] or 'no frames'}"
+        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in {row['count']:,} from "
+        f"{row['name'] or 'no frames'}"
         for row in rows.head(EVIDENCE_ROWS).rows(named=True)
     ]
 
@@ -131,7 +132,10 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
         name, limit = device_name(device.after.kind, device.after.device), growth.limit(before)
         passed = after <= limit
         change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
-        message = f"{name}: peak allocated {bytes_text(after)}, {change} than the baseline's {bytes_text(before)}; {growth} more is allowed"
+        message = (
+            f"{name}: peak allocated {bytes_text(after)}, {change} than the baseline's {bytes_text(before)}; "
+            f"{growth} more is allowed"
+        )
         evidence = [] if passed else _grown(device)
         checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, after, limit, evidence))
     if not checks:
@@ -172,7 +176,8 @@ def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growt
 def _grown(device: DeviceDiff) -> list[str]:
     rows = device.functions[0].filter(pl.col("delta") > 0).head(EVIDENCE_ROWS)
     return [
-        f"{bytes_text(row['delta'])} more from {row['name'] or 'no frames'} ({bytes_text(row['bytes_before'])} → {bytes_text(row['bytes_after'])}, {row['change']})"
+        f"{bytes_text(row['delta'])} more from {row['name'] or 'no frames'} ({bytes_text(row['bytes_before'])} → "
+        f"{bytes_text(row['bytes_after'])}, {row['change']})"
         for row in rows.rows(named=True)
     ]
 

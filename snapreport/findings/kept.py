@@ -17,8 +17,8 @@ from snapreport.findings.leaks import leak_findings, least_bytes
 from snapreport.findings.live import Names, by_category, by_place, by_stack, names_of, told
 from snapreport.findings.model import Finding
 from snapreport.findings.slices import Slices, repetitions
-from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 _TOLD = 3
 

@@ -15,10 +15,10 @@ import polars as pl
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
 from snapreport.findings.slices import FEWEST, Slices
+from snapreport.number_format import bytes_text, count_text, plural, share_text
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.number_format import bytes_text, count_text, plural, share_text
 
 MOST = 10
 _LEAST_BYTES = 1 << 20
@@ -183,7 +183,8 @@ def _slopes(stairs: np.ndarray) -> np.ndarray:
 def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, all_growths: list[Growth]) -> Finding:
     unit, per = slices.unit, round(growth.per_slice)
     details = [
-        f"{plural(growth.count, 'allocation')} of it, {bytes_text(growth.kept)}, were made within the trace and never freed.",
+        f"{plural(growth.count, 'allocation')} of it, {bytes_text(growth.kept)}, were made within the trace and never "
+        "freed.",
         f"Its least live bytes rose from {bytes_text(int(growth.staircase[1]))} in the second {unit} to "
         f"{bytes_text(int(growth.staircase[-1]))} in the last of {slices.count}.",
     ]
@@ -193,8 +194,8 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
         free = limit - timeline.peak_bytes
         if free > 0:
             details.append(
-                f"At {bytes_text(int(everything))} a {unit} in all, the peak reaches the {bytes_text(limit)} that {source} "
-                f"after {count_text(int(free // max(1.0, everything)))} more {unit}s."
+                f"At {bytes_text(int(everything))} a {unit} in all, the peak reaches the {bytes_text(limit)} that "
+                f"{source} after {count_text(int(free // max(1.0, everything)))} more {unit}s."
             )
     else:
         details.append(
@@ -204,8 +205,8 @@ def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, a
         kind="leak",
         device=timeline.device,
         severity="warning",
-        title=f"{name or 'Allocations without frames'} leaks {bytes_text(per)} a {unit}, {bytes_text(growth.kept)} by the end of the trace "
-        f"({share_text(growth.kept, int(timeline.allocated[-1]))} of what is live then)",
+        title=f"{name or 'Allocations without frames'} leaks {bytes_text(per)} a {unit}, {bytes_text(growth.kept)} by "
+        f"the end of the trace ({share_text(growth.kept, int(timeline.allocated[-1]))} of what is live then)",
         detail=details,
         bytes=growth.kept,
         event=len(timeline.events) - 1,
@@ -290,8 +291,10 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
         .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
     )
     stacks = bursts.group_by("stack").agg(
-        bursts=pl.len(), bytes=pl.col("bytes").max(), count=pl.col("count").max(), span=(pl.col("died") - pl.col("oldest")).max(),
-        event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(), collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
+        bursts=pl.len(), bytes=pl.col("bytes").max(), count=pl.col("count").max(),
+        span=(pl.col("died") - pl.col("oldest")).max(),
+        event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(),
+        collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
     ).filter(
         # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it,
         # so that no two bursts are freed at the same place. What one place frees again and again is the program's own
@@ -310,8 +313,8 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
                 kind="leak",
                 device=timeline.device,
                 severity="info",
-                title=f"{name} piles up over {plural(row['span'], slices.unit)} and is freed in bursts of up to {bytes_text(row['bytes'])}: "
-                "perhaps a reference cycle that waits for Python's garbage collector",
+                title=f"{name} piles up over {plural(row['span'], slices.unit)} and is freed in bursts of up to "
+                f"{bytes_text(row['bytes'])}: perhaps a reference cycle that waits for Python's garbage collector",
                 detail=[
                     f"{plural(row['bursts'], 'burst')} free {share_text(int(share * total), total)} of its bytes.",
                     "Breaking the cycle, or weak references, would free each of them at once.",

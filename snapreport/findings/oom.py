@@ -10,11 +10,11 @@ from snapreport.findings.fragmentation import block_doubts, expandable_setting, 
 from snapreport.findings.live import MOST, by_category, by_stack, live_at, names_of, told
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import PENDING, STATES, State, state_at
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "unclear"]
 LARGE_SEGMENT = 20 << 20
@@ -194,7 +194,10 @@ def _title(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> s
         text += f"; {bytes_text(s.reach.own)} were reserved and free{device}"
         return f"{text}, but the largest hole was {bytes_text(s.reach.largest_own)}: fragmentation"
     if why == "pool-locked":
-        return f"{text}; {bytes_text(s.reach.locked)} were reserved and free{device}, but in pools that this request may not use"
+        return (
+            f"{text}; {bytes_text(s.reach.locked)} were reserved and free{device}, but in pools that this request "
+            "may not use"
+        )
     if why == "mixed":
         return (
             f"{text}; {bytes_text(free)} were reserved and free{device}, but in pieces and in pools that it may not use"

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.model import Confidence, Finding
+from snapreport.number_format import bytes_text, share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.number_format import bytes_text, share_text
 
 LEAST_BYTES = 64 << 20
 _WORTH = 0.10

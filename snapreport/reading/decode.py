@@ -108,7 +108,8 @@ class _Decoder:
                 *reader.tables(table.renumber),
             )
         return Recording(
-            name, path, file_bytes, self._settings, table.frames, table.offsets, table.stack_frames, annotations, devices,
+            name, path, file_bytes, self._settings, table.frames, table.offsets, table.stack_frames, annotations,
+            devices,
             self._notes(devices),
         )  # fmt: skip
 
@@ -191,7 +192,8 @@ class _Decoder:
                 counts = record.events["action"].value_counts()
                 unknown.update({str(a): c for a, c in counts.iter_rows() if a not in ACTIONS})
         for key, counter in (
-            ("unknown_actions", unknown), ("unknown_keys", self.unknown_keys), ("unknown_block_states", self.unknown_states),
+            ("unknown_actions", unknown), ("unknown_keys", self.unknown_keys),
+            ("unknown_block_states", self.unknown_states),
         ):  # fmt: skip
             if counter:
                 notes[key] = {one_line(name, 200): count for name, count in counter.items()}

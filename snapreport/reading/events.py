@@ -36,7 +36,8 @@ from snapreport.reading.stacks import StackInterner
 
 CHUNK = 16_384
 KEYS = {
-    "action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "category", "device_free",
+    "action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "category",
+    "device_free",
     "pool_id", "segment_pool_id", "forward_frames",
 }  # fmt: skip
 # Without address and size these mean nothing.

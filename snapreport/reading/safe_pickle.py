@@ -34,7 +34,8 @@ class RestrictedUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise SnapshotError(
-            f"names the Python object {one_line(f'{module}.{name}', 200)}; a snapshot holds plain data only, nothing was run"
+            f"names the Python object {one_line(f'{module}.{name}', 200)}; a snapshot holds plain data only, nothing "
+            "was run"
         )
 
     def persistent_load(self, pid: Any) -> NoReturn:

@@ -21,7 +21,8 @@ SEGMENT_KEYS = {
 BLOCK_KEYS = {"address", "size", "requested_size", "state", "frames", "history"}
 _SEGMENT_COLUMNS = {
     "address": pl.UInt64, "total_size": pl.Int64, "allocated_size": pl.Int64, "active_size": pl.Int64,
-    "requested_size": pl.Int64, "stream": pl.Int64, "segment_type": pl.String, "pool": pl.String, "is_expandable": pl.Boolean,
+    "requested_size": pl.Int64, "stream": pl.Int64, "segment_type": pl.String, "pool": pl.String,
+    "is_expandable": pl.Boolean,
 }  # fmt: skip
 _BLOCK_COLUMNS = {
     "segment": pl.Int32, "address": pl.UInt64, "size": pl.Int64, "requested_size": pl.Int64, "state": pl.String,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapreport.findings.model import Finding
-from snapreport.timeline.modules import ARROW
 from snapreport.number_format import bytes_text, share_text
+from snapreport.timeline.modules import ARROW
 
 MOST = 5
 """Rows of a breakdown; ``stats --json`` has ten, the page's table all."""

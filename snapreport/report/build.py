@@ -12,6 +12,7 @@ from pathlib import Path
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.diff import SnapshotDiff
+from snapreport.number_format import size_text
 from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
@@ -19,7 +20,6 @@ from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.summary import Summary, summarise
 from snapreport.timeline.build import Snapshot
-from snapreport.number_format import size_text
 
 
 @dataclass(frozen=True)

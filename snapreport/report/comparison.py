@@ -11,10 +11,10 @@ import numpy as np
 
 from snapreport.findings.diff import SnapshotDiff
 from snapreport.findings.series import series
+from snapreport.number_format import bytes_text, device_name
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import signed
 from snapreport.timeline.build import Snapshot
-from snapreport.number_format import bytes_text, device_name
 
 ROWS = 12
 
@@ -92,7 +92,10 @@ class Comparison:
                 lines.append(f"Only the {side} snapshot has device {', '.join(map(str, devices))}.")
         for device in result.devices:
             peak, functions = device.moments[0], device.functions[0]
-            text = f"{device_name(device.before.kind, device.before.device)}: the peak went from {bytes_text(peak.before_bytes)} to "
+            text = (
+                f"{device_name(device.before.kind, device.before.device)}: the peak went from "
+                f"{bytes_text(peak.before_bytes)} to "
+            )
             text += f"{bytes_text(peak.after_bytes)} ({signed(peak.after_bytes - peak.before_bytes)})."
             top = next((row for row in functions.head(1).rows(named=True) if row["delta"]), None)
             if top:
@@ -100,8 +103,8 @@ class Comparison:
             lines.append(text)
         if len(self.results) > 1:
             lines += [
-                f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one of the {len(row['files'])} snapshots to the next "
-                "(median, allocated at the end)."
+                f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one of the "
+                f"{len(row['files'])} snapshots to the next (median, allocated at the end)."
                 for row in series(self.snapshots)
             ]
         return lines

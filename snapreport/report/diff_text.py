@@ -56,7 +56,8 @@ def _rows(heading: str, table: pl.DataFrame) -> list[str]:
     if not len(changed):
         return [f"  at the peak no {heading} changed"]
     return [f"  at the peak, by {heading}:"] + [
-        f"    {signed(row['delta']):>11}  {bytes_text(row['bytes_before']):>10} → {bytes_text(row['bytes_after']):<10}  {row['change']:<8}  {row['name'] or 'no frames'}"
+        f"    {signed(row['delta']):>11}  {bytes_text(row['bytes_before']):>10} → "
+        f"{bytes_text(row['bytes_after']):<10}  {row['change']:<8}  {row['name'] or 'no frames'}"
         for row in changed.rows(named=True)
     ]
 
@@ -86,11 +87,13 @@ def series_text(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         lines.append(
-            f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one snapshot to the next (median, allocated at the end)"
+            f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one snapshot to the next "
+            "(median, allocated at the end)"
         )
         width = max(map(len, row["files"]))
         lines += [
-            f"  {name:<{width}}  peak {bytes_text(peak):>10}  end {bytes_text(end):>10}  reserved {bytes_text(reserved):>10}"
+            f"  {name:<{width}}  peak {bytes_text(peak):>10}  end {bytes_text(end):>10}  reserved "
+            f"{bytes_text(reserved):>10}"
             for name, peak, end, reserved in zip(
                 row["files"],
                 row["peak_allocated_bytes"],

@@ -17,7 +17,8 @@ MOST_ADVICE = 4
 """Pieces of advice shown, the greatest saving first; all of them stand in ``stats --json``."""
 
 _LABEL = {
-    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end", "churn": "Churn",
+    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end",
+    "churn": "Churn",
     "advice": "Advice", "peak": "Peak",
 }  # fmt: skip
 _SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}

@@ -41,7 +41,8 @@ def check_markdown(checks: Sequence[Check]) -> str:
     )
     lines = [f"## {verdict}", "", "| | Rule | File | What was found |", "|---|---|---|---|"]
     lines += [
-        f"| {'✅' if check.passed else '❌'} | {code_cell(check.rule)} | {code_cell(check.file)} | {escape(check.message)} |"
+        f"| {'✅' if check.passed else '❌'} | {code_cell(check.rule)} | {code_cell(check.file)} | "
+        f"{escape(check.message)} |"
         for check in checks
     ]
     for check in failed:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from snapreport.packing.columns import Encoded, varints_of_zero
 from snapreport.number_format import size_text
+from snapreport.packing.columns import Encoded, varints_of_zero
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,10 @@ class LeftOut:
             return ""
         *others, last = [part.words for part in self.parts]
         words = f"{', '.join(others)} and {last}" if others else last
-        return f"left out to fit {size_text(self.limit)}: {words}; all of it takes {size_text(self.full)} (--max-size {self.full})"
+        return (
+            f"left out to fit {size_text(self.limit)}: {words}; all of it takes {size_text(self.full)} (--max-size "
+            f"{self.full})"
+        )
 
     @property
     def manifest(self) -> dict[str, object]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.timeline.build import DeviceTimeline
 from snapreport.number_format import count_text
+from snapreport.timeline.build import DeviceTimeline
 
 RAGGED_START, RAGGED_END = 1, 2
 

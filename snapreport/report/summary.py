@@ -12,6 +12,7 @@ from markupsafe import Markup
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.run import findings
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.report.activity_text import activity_text
 from snapreport.report.attribution import Breakdown, breakdowns, in_words
@@ -22,7 +23,6 @@ from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.recording_gaps import has_history
 from snapreport.timeline.own_code import LIBRARY
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3
@@ -263,7 +263,8 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
     if difference:
         more = "more" if difference > 0 else "less"
         doubts.append(
-            f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off by that."
+            f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks hold: totals may be off "
+            "by that."
         )
     else:
         trust.append("The replay reconciles with the final blocks to the byte.")

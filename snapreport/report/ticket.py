@@ -6,12 +6,12 @@ import numpy as np
 
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.number_format import bytes_text, count_text, device_name, share_text
 from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
 from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
-from snapreport.number_format import bytes_text, count_text, device_name, share_text
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60
@@ -34,8 +34,9 @@ def ticket_markdown(snapshot: Snapshot) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {device_name(t.kind, t.device)} | {bytes_text(t.peak_bytes)} | {bytes_text(int(t.reserved.max()))} | {bytes_text(int(t.allocated[-1]))} "
-        f"| {count_text(len(t.events))} | {count_text(len(t.allocations))} | {len(t.oom_events)} |"
+        f"| {device_name(t.kind, t.device)} | {bytes_text(t.peak_bytes)} | {bytes_text(int(t.reserved.max()))} | "
+        f"{bytes_text(int(t.allocated[-1]))} | {count_text(len(t.events))} | {count_text(len(t.allocations))} | "
+        f"{len(t.oom_events)} |"
         for t in devices
     ]
     for timeline in devices:
@@ -83,8 +84,8 @@ def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     names = own_functions(snapshot.recording)
     lines = ["| At the peak | Share | Allocations | From |", "|---|---|---|---|"]
     return lines + [
-        f"| {bytes_text(row['bytes'])} | {share_text(row['bytes'], timeline.peak_bytes)} | {count_text(row['count'])} | "
-        f"{code_cell(names[row['stack']] or 'no frames')} |"
+        f"| {bytes_text(row['bytes'])} | {share_text(row['bytes'], timeline.peak_bytes)} | {count_text(row['count'])} "
+        f"| {code_cell(names[row['stack']] or 'no frames')} |"
         for row in timeline.top_stacks[:_STACKS]
     ]
 

@@ -29,7 +29,8 @@ REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)
 _USER_DEFINED, _ANNOTATE = ACTIONS.index("user_defined"), ACTIONS.index("annotate")
 SPANS_SCHEMA: dict[str, pl.DataType] = {
-    "name": pl.String(), "kind": pl.Enum(KINDS), "first_event": pl.Int32(), "last_event": pl.Int32(), "depth": pl.Int32(),
+    "name": pl.String(), "kind": pl.Enum(KINDS), "first_event": pl.Int32(), "last_event": pl.Int32(),
+    "depth": pl.Int32(),
     "start_us": pl.Int64(), "end_us": pl.Int64(), "starts": pl.Boolean(), "ends": pl.Boolean(),
 }  # fmt: skip
 

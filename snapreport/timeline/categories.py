@@ -26,7 +26,8 @@ CATEGORIES = (
 )  # fmt: skip
 # What others call these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
-    "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter", "param": "parameter",
+    "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter",
+    "param": "parameter",
     "gradients": "gradient", "grad": "gradient", "grads": "gradient",
     "optimizer_state": "optimizer state", "optimizer": "optimizer state", "optimizer_states": "optimizer state",
     "activations": "activation", "temp": "temporary", "temporaries": "temporary", "inputs": "input",

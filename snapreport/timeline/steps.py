@@ -17,7 +17,8 @@ from snapreport.timeline.annotations import regions_of_all
 
 SOURCES = ("annotation", "metadata", "optimizer", "stack")
 STEPS_SCHEMA: dict[str, pl.DataType] = {
-    "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(), "source": pl.Enum(SOURCES),
+    "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(),
+    "source": pl.Enum(SOURCES),
 }  # fmt: skip
 _MOST = 2**53  # a larger number in a name counts no steps
 _REST = 0.05  # what follows the last optimizer's work is a step of its own from this share of a step's events on

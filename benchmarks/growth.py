@@ -44,10 +44,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{'family':8} {'events':>10} {'time':>8} {'x bare':>7} {'memory':>9} {'us/event':>9} {'B mem/event':>12} "
         f"{'B file/event':>13}"
     ]
-    for row in rows:
-        lines.append(
-            f"{row['family']:8} {row['events']:10,} {row['seconds']:6.2f} s {row['times_bare']:7.2f} "
-            f"{row['memory'] / 2**20:5,.0f} MiB "
-            f"{row['microseconds_per_event']:9.2f} {row['memory_per_event']:12,.0f} {row['data_per_event']:13.2f}"
-        )
+    lines += [
+        f"{row['family']:8} {row['events']:10,} {row['seconds']:6.2f} s {row['times_bare']:7.2f} "
+        f"{row['memory'] / 2**20:5,.0f} MiB "
+        f"{row['microseconds_per_event']:9.2f} {row['memory_per_event']:12,.0f} {row['data_per_event']:13.2f}"
+        for row in rows
+    ]
     return "\n".join(lines)

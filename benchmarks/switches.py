@@ -32,7 +32,8 @@ FIRST = """async (view) => {
   await snapreport.setView({ view: 'timeline' })
   await rest()
   const [again, done] = await switched()
-  return { first: ended - began, later: done - again, 'longest task': Math.max(0, ...during.map((task) => task.duration)) }
+  const longest = Math.max(0, ...during.map((task) => task.duration))
+  return { first: ended - began, later: done - again, 'longest task': longest }
 }"""
 
 
@@ -62,9 +63,9 @@ def table(measured: list[dict[str, Any]]) -> str:
     for result in measured:
         lines.append(f"{result['file']}: ms to switch to a view")
         lines.append(f"  {'view':10} {'first':>8} {'least':>8} {'later':>8} {'longest task':>14}")
-        for row in result["views"]:
-            lines.append(
-                f"  {row['name']:10} {row['first ms']:8.0f} {row['least first ms']:8.0f} {row['later ms']:8.0f} "
-                f"{row['longest task ms']:14.0f}"
-            )
+        lines += [
+            f"  {row['name']:10} {row['first ms']:8.0f} {row['least first ms']:8.0f} {row['later ms']:8.0f} "
+            f"{row['longest task ms']:14.0f}"
+            for row in result["views"]
+        ]
     return "\n".join(lines)

@@ -21,8 +21,9 @@ CACHE = re.compile(
     r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
 )
 ELEMENTWISE = re.compile(
-    r"^(forward (activation|dropout)\.py|(relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid"
-    r"|softplus|threshold|tanh|sigmoid|dropout[123]?d?|alpha_dropout|feature_alpha_dropout)_? functional\.py)$"
+    r"^(forward (activation|dropout)\.py|(relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu"
+    r"|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|dropout[123]?d?|alpha_dropout"
+    r"|feature_alpha_dropout)_? functional\.py)$"
 )
 TORCH_FILES = re.compile(r"torch/nn/(modules/(activation|dropout)|functional)\.py ")
 SHARDED = re.compile(r"(?i)fsdp|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import oracle
@@ -15,7 +16,7 @@ def stacks_of(snapshot: Any) -> list[oracle.Frames]:
     recording = snapshot.recording
     frames = recording.frames.select("filename", "line", "name").rows()
     bounds, flat = recording.stack_offsets.tolist(), recording.stack_frames.tolist()
-    return [tuple(frames[i] for i in flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [tuple(frames[i] for i in flat[a:b]) for a, b in pairwise(bounds)]
 
 
 def assert_lists(name: str, got: list[Any], want: list[Any]) -> None:
@@ -62,7 +63,7 @@ def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
 
 def frame_ids(snapshot: Any) -> list[tuple[int, ...]]:
     bounds, flat = snapshot.recording.stack_offsets.tolist(), snapshot.recording.stack_frames.tolist()
-    return [tuple(flat[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [tuple(flat[a:b]) for a, b in pairwise(bounds)]
 
 
 def assert_numbering(stacks: list[tuple[int, ...]]) -> None:

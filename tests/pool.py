@@ -23,11 +23,13 @@ START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()
     getSelection().removeAllRanges()
-    for (const element of document.querySelectorAll('#app *')) if (element.scrollTop || element.scrollLeft) element.scrollTo(0, 0)
+    for (const element of document.querySelectorAll('#app *'))
+        if (element.scrollTop || element.scrollLeft) element.scrollTo(0, 0)
     history.replaceState(history.state, '', location.pathname + location.search)
     dispatchEvent(new HashChangeEvent('hashchange'))
     await snapreport.setView({})
-    for (const fading of document.getAnimations()) if (fading.effect.getComputedTiming().endTime < Infinity) fading.finish()
+    for (const fading of document.getAnimations())
+        if (fading.effect.getComputedTiming().endTime < Infinity) fading.finish()
 }"""
 FOLLOW = """fragment => {
     history.replaceState(history.state, '', fragment)
@@ -36,7 +38,8 @@ FOLLOW = """fragment => {
 }"""
 # What is announced stays in its place, unseen; that a control is not invalid is also said by nothing.
 LOOKS = """() => {
-    const seen = [JSON.stringify(snapreport.getView()), location.hash, document.activeElement?.tagName, scrollX, scrollY]
+    const view = JSON.stringify(snapreport.getView())
+    const seen = [view, location.hash, document.activeElement?.tagName, scrollX, scrollY]
     for (const element of [document.documentElement, ...document.querySelectorAll('body, body *')]) {
         if (!element.checkVisibility()) continue
         const own = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')
@@ -45,7 +48,8 @@ LOOKS = """() => {
             const kept = name === 'style' ? value.replace(/ ?cursor: [^;]*;/, '') : value
             if (kept !== '' && `${name}=${kept}` !== 'aria-invalid=false') seen.push(`${name}=${kept}`)
         }
-        for (const name of ['value', 'checked', 'disabled', 'scrollTop', 'scrollLeft']) if (element[name]) seen.push(`${name} is ${element[name]}`)
+        for (const name of ['value', 'checked', 'disabled', 'scrollTop', 'scrollLeft'])
+            if (element[name]) seen.push(`${name} is ${element[name]}`)
     }
     return seen.join('\\n')
 }"""

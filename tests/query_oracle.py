@@ -250,7 +250,10 @@ QUERIES: list[Pair] = [
     ("step:*", lambda r: r.device.in_span(r.a.alloc_event, "*", lambda name: name != "")),
     ("meta:*", lambda r: bool(r.a.compile_context or r.a.user_metadata)),
     ("meta:a", lambda r: any("a" in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t)),
-    ("meta:0/0 OR meta:b", lambda r: any(s in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t for s in ("0/0", "b"))),
+    (
+        "meta:0/0 OR meta:b",
+        lambda r: any(s in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t for s in ("0/0", "b")),
+    ),
 ]  # fmt: skip
 
 

@@ -135,10 +135,11 @@ class Room:
         """(event, bytes in holes that the request could have used) of the worst, where it is worth a warning."""
         device = self.device
         least = max(64 * MIB, 0.25 * max(device.reserved))
-        bad = []
-        for event in self.records():
-            if device.reserved[event] - device.allocated[event] >= least:
-                bad.append((self.at(event - 1).split, -event))
+        bad = [
+            (self.at(event - 1).split, -event)
+            for event in self.records()
+            if device.reserved[event] - device.allocated[event] >= least
+        ]
         for split, event in sorted(bad, reverse=True)[:8]:
             request = self.request_behind(-event)
             holes = self.reach(request, -event - 1, occupied_only=True)["own"]

@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv-test")
     parser.add_argument("--no-install", action="store_true")
     options, rest = parser.parse_known_args()
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever python3 there is
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     folder = options.venv.resolve()
     python = environment(folder, not options.no_install)

@@ -54,7 +54,9 @@ class Script:
             {
                 "device": 0, "address": address, "total_size": size, "stream": 0, "segment_type": "large",
                 "allocated_size": size, "active_size": size,
-                "blocks": [{"address": address, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}],
+                "blocks": [{
+                    "address": address, "size": size, "requested_size": size, "state": "active_allocated", "frames": [],
+                }],
             }
             for address, (_, size) in self.live.items()
         ]  # fmt: skip

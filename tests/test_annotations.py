@@ -92,7 +92,7 @@ def test_rows_hold_no_two_at_once(spans: list[tuple[int, int]]) -> None:
     opened = np.array([a for a, _ in spans], np.int64)
     closed = np.array([a + n for a, n in spans], np.int64)
     depth = rows_of(opened, closed).tolist()
-    for i, (a, n) in enumerate(spans):
+    for i, (a, _) in enumerate(spans):
         for j in range(i):
             if depth[i] == depth[j]:
                 assert spans[j][0] + spans[j][1] <= a, "they overlap"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import snapreport
 from snapreport import samples
-from snapreport.samples.allocator import Allocator, OutOfMemory
+from snapreport.samples.allocator import Allocator, OutOfMemoryError
 from snapreport.samples.layout import entry_dicts, segment_dicts
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.recorder import Recorder
@@ -179,10 +180,8 @@ def test_random_programs(
     live = []
     for action, size, stream, pick in steps:
         if action == "a":
-            try:
+            with suppress(OutOfMemoryError):
                 live.append(allocator.malloc(size, stream))
-            except OutOfMemory:
-                pass
         elif live and action in "fr":
             block = live.pop(pick % len(live))
             if action == "r":

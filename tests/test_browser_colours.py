@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -290,12 +290,12 @@ def crowd() -> dict[str, Any]:
         is_few = i <= 2000 and i % 3 == 0
         events.append(alloc(i, MIB // 2 if is_few else MIB - 512, "few" if is_few else "many"))
     # Nothing moves for long, so that the crowd is broad on the screen.
-    for i in range(4001, 12000):
-        events.append(
-            {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": i, "frames": []}
-            if i % 2
-            else alloc(i, 512, "base")
-        )
+    events += [
+        {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": i, "frames": []}
+        if i % 2
+        else alloc(i, 512, "base")
+        for i in range(4001, 12000)
+    ]
     return {"segments": [], "device_traces": [events]}
 
 
@@ -305,11 +305,11 @@ def alloc(i: int, size: int, name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("crowd")
     (folder / "crowd.pickle").write_bytes(pickle.dumps(crowd()))
     snapreport.write_report([snapreport.load(folder / "crowd.pickle")], folder / "crowd.html")
-    yield folder / "crowd.html"
+    return folder / "crowd.html"
 
 
 def test_a_merged_band_with_a_match_is_drawn_as_one(crowded: Path, borrow_report: Callable[..., Any]) -> None:

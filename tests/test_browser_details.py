@@ -35,7 +35,8 @@ def links(opened: Any, label: str) -> list[int]:
     return opened.js(
         """label => {
         const at = [...document.querySelectorAll('.details dt')].find(dt => dt.textContent === label)
-        return at ? [...at.nextElementSibling.querySelectorAll('[data-allocation]')].map(b => Number(b.dataset.allocation)) : []
+        const linked = at?.nextElementSibling.querySelectorAll('[data-allocation]') ?? []
+        return [...linked].map(b => Number(b.dataset.allocation))
     }""",
         label,
     )
@@ -151,7 +152,7 @@ def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) 
     chosen = next(i for i, s in enumerate(allocations["stack"].to_list()) if wanted & set(snapshot.recording.stack(s)))
     opened = open_report(tmp_path / "r.html", f"#select={chosen}")
     opened.page.locator(".details .source").first.wait_for()
-    shown = opened.js("""[...document.querySelectorAll('.details .frame')].filter(f => f.querySelector('.source')).map(f => [
+    shown = opened.js("""[...document.querySelectorAll('.details .frame:has(.source)')].map(f => [
         f.querySelector('.place').title, f.querySelector('.here').textContent, f.querySelectorAll('.line').length])""")
     lines = [
         f["line"]

@@ -208,18 +208,35 @@ def test_curves_and_colours(compared: Callable[..., tuple[Any, SnapshotDiff]], s
     """Both curves are drawn, and every word can be read on its ground."""
     opened, _ = compared("regression", color_scheme=scheme)
     drawn = opened.js(
-        """() => { const c = document.querySelector('canvas.diff-curves'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data
-        const seen = new Set(); let filled = 0
-        for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 0) { filled++; if (d[i + 3] === 255) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]) }
-        return [filled / (d.length / 4), seen.size] }"""
+        """() => {
+          const c = document.querySelector('canvas.diff-curves')
+          const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data
+          const seen = new Set()
+          let filled = 0
+          for (let i = 0; i < d.length; i += 4) {
+            if (d[i + 3] > 0) filled++
+            if (d[i + 3] === 255) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2])
+          }
+          return [filled / (d.length / 4), seen.size]
+        }"""
     )
     assert drawn[0] > 0.05 and drawn[1] >= 2
     contrast = opened.js(
-        """() => { const light = (css) => { const [r, g, b] = css.match(/[\\d.]+/g).map(Number).map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
-        return [...document.querySelectorAll('.diff .list-body .cell, .diff-words, .diff-key')].filter((e) => e.textContent).map((e) => {
-          let ground = e; while (/rgba\\(0, 0, 0, 0\\)|transparent/.test(getComputedStyle(ground).backgroundColor)) ground = ground.parentElement
-          const [a, b] = [light(getComputedStyle(e).color), light(getComputedStyle(ground).backgroundColor)].sort((x, y) => y - x)
-          return (a + 0.05) / (b + 0.05) }) }"""
+        """() => {
+          const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+          const light = (css) => {
+            const [r, g, b] = css.match(/[\\d.]+/g).map((v) => linear(Number(v) / 255))
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b
+          }
+          const back = (e) => getComputedStyle(e).backgroundColor
+          const words = document.querySelectorAll('.diff .list-body .cell, .diff-words, .diff-key')
+          return [...words].filter((e) => e.textContent).map((e) => {
+            let ground = e
+            while (/rgba\\(0, 0, 0, 0\\)|transparent/.test(back(ground))) ground = ground.parentElement
+            const [a, b] = [light(getComputedStyle(e).color), light(back(ground))].sort((x, y) => y - x)
+            return (a + 0.05) / (b + 0.05)
+          })
+        }"""
     )
     assert contrast and min(contrast) >= 4.5
 

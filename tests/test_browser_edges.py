@@ -67,7 +67,7 @@ def test_tooltip_and_details_show_times_once_read(
 
 def test_time_axis_of_a_large_trace(large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]) -> None:
     """Opened on it, or turned to it, the same window is shown; its tiles are complete."""
-    events, report = large
+    _, report = large
     opened = open_report(report)
     opened.set_view(axis="time", x=[1000, 2000])
     turned = opened.view()

@@ -18,10 +18,13 @@ import table_oracle
 from test_browser_table import CATCH
 
 TRACED = [name for name in corpus.real_names() if any(d.events for d in corpus.replayed(corpus.path_of(name)).values())]
-ROWS = """() => [...document.querySelectorAll('.events .list-body > .list-row')].sort((a, b) => a.dataset.index - b.dataset.index).map(row => ({
+ROWS = """() => [...document.querySelectorAll('.events .list-body > .list-row')].sort(
+  (a, b) => a.dataset.index - b.dataset.index
+).map(row => ({
     event: Number(row.dataset.event), index: Number(row.dataset.index), classes: row.className,
     selected: row.getAttribute('aria-selected') === 'true', moment: row.getAttribute('aria-current') === 'true',
-    text: Object.fromEntries([...row.querySelectorAll('.cell')].map(cell => [cell.dataset.column, cell.lastChild.textContent])),
+    text: Object.fromEntries([...row.querySelectorAll('.cell')].map(
+        cell => [cell.dataset.column, cell.lastChild.textContent])),
     tip: Object.fromEntries([...row.querySelectorAll('.cell')].map(cell => [cell.dataset.column, cell.title])),
 }))"""
 

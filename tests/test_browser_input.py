@@ -45,7 +45,7 @@ def near(a: float, b: float, scale: float) -> bool:
 def test_wheel_zooms_about_the_cursor(opened: Any, right: float, turn: int) -> None:
     before = opened.set_view(x=WINDOW)
     left, top = centre(opened, right)
-    event, byte = opened.place_of(left, top)
+    event, _ = opened.place_of(left, top)
     opened.page.mouse.move(left, top)
     opened.page.mouse.wheel(0, turn)
     after = at_rest(opened)

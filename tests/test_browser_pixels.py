@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,11 @@ def bands() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def drawn_bands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[oracle.Device, Path]]:
+def drawn_bands(tmp_path_factory: pytest.TempPathFactory) -> tuple[oracle.Device, Path]:
     folder = tmp_path_factory.mktemp("bands")
     (folder / "bands.pickle").write_bytes(pickle.dumps(bands()))
     snapreport.write_report([snapreport.load(folder / "bands.pickle")], folder / "bands.html")
-    yield oracle.replay(bands())[0], folder / "bands.html"
+    return oracle.replay(bands())[0], folder / "bands.html"
 
 
 def far(a: Color, b: Color) -> int:
@@ -104,7 +105,7 @@ def assert_bands(opened: Any, device: oracle.Device) -> dict[int, Color]:
                 f"allocation {i} at {event} is {color}, elsewhere {colors[i]}"
             )
             assert far(color, background) > 24, f"allocation {i} cannot be told from the background"
-        for below, above in zip(here, here[1:], strict=False):
+        for below, above in pairwise(here):
             assert far(below, above) > 12, f"neighbours at {event} look alike"
         top = device.allocated[event + 1]
         assert far(still.color(event, top - GIB / 4), here[-1]) <= 6, f"the stack at {event} ends too low"

@@ -19,9 +19,10 @@ from snapreport import QueryError
 from snapreport.number_format import bytes_text
 from snapreport.search.snapshot import Snapshot
 
+REAL = ("annotations", "attention", "expandable", "private", "synthetic", "torch20")
 SNAPSHOTS = [
     "small", "oom", "pools", "no-times", "overlap", "training",
-    *(name for name in corpus.real_names() if name.startswith(("annotations", "attention", "expandable", "private", "synthetic", "torch20"))),
+    *(name for name in corpus.real_names() if name.startswith(REAL)),
 ]  # fmt: skip
 ASK = """([device, queries]) => Promise.all(queries.map(query => snapreport.search(device, query).then(
     found => [found.ids, found.count, found.bytes],
@@ -235,7 +236,11 @@ def test_keys_mean_what_was_typed_before_them(training: Any) -> None:
     training.js("""() => {
         const box = document.querySelector('.search-input')
         const press = key => box.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }))
-        const type = text => { box.value = text; box.setSelectionRange(text.length, text.length); box.dispatchEvent(new Event('input')) }
+        const type = text => {
+            box.value = text
+            box.setSelectionRange(text.length, text.length)
+            box.dispatchEvent(new Event('input'))
+        }
         box.focus()
         type('catego')
         press('ArrowDown')

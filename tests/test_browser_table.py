@@ -108,9 +108,9 @@ def check_groups(table: Table, grouping: str, position: int) -> None:
     assert got.keys() == expected.keys()
     for key, group in expected.items():
         row = got[key]
-        assert [int(row[n]) for n in ("live_bytes", "live_count", "peak_bytes", "count", "total_bytes", "open_ended")] == [
-            group.live, group.live_count, group.peak, group.count, group.total, group.open
-        ], key  # fmt: skip
+        columns = ("live_bytes", "live_count", "peak_bytes", "count", "total_bytes", "open_ended")
+        numbers = [group.live, group.live_count, group.peak, group.count, group.total, group.open]
+        assert [int(row[name]) for name in columns] == numbers, key
         assert float(row["mean_lifetime_events"]) == pytest.approx(group.events / group.count, rel=1e-12)
         if table_oracle.time_of(device, 0) is None:
             assert row["mean_lifetime_us"] == ""
@@ -130,7 +130,7 @@ def test_sums_of_every_grouping(table: Callable[..., Table], name: str) -> None:
         if grouping == "step" and "no steps recorded" in option.inner_text():
             assert option.is_disabled()
             assert "no steps" not in opened.opened.page.locator(".table-tools option[value=size]").inner_text()
-            assert {k for k in table_oracle.keys_of(opened.path, opened.number, device, "step")} == {""}
+            assert set(table_oracle.keys_of(opened.path, opened.number, device, "step")) == {""}
             continue
         check_groups(opened, grouping, (-1, len(device.events) // 3, device.peak_event, len(device.events) - 1)[i % 4])
 

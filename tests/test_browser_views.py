@@ -30,7 +30,8 @@ LOW_CONTRAST = """() => {
   const found = []
   for (const element of document.querySelectorAll('body *')) {
     const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim())
-    if (!own || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || element.closest(':disabled, .offscreen, svg, noscript')) continue
+    if (!own || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue
+    if (element.closest(':disabled, .offscreen, svg, noscript')) continue
     const style = getComputedStyle(element)
     const ground = behind(element)
     if (!ground || !/^rgba?\\(/.test(style.color)) continue
@@ -38,7 +39,8 @@ LOW_CONTRAST = """() => {
     const [a, b] = [light(colour), light(ground)].sort((x, y) => y - x)
     const ratio = (a + 0.05) / (b + 0.05)
     const big = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700)
-    if (ratio < (big ? 3 : 4.5)) found.push(`${ratio.toFixed(2)} ${element.tagName}.${element.className}: ${element.textContent.trim().slice(0, 40)}`)
+    const text = element.textContent.trim().slice(0, 40)
+    if (ratio < (big ? 3 : 4.5)) found.push(`${ratio.toFixed(2)} ${element.tagName}.${element.className}: ${text}`)
   }
   return found
 }"""

@@ -185,8 +185,8 @@ def test_bad_rules_are_told(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_no_file_of_rules(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match="nowhere.toml: No such file"):
+    with pytest.raises(SnapshotError, match=r"nowhere\.toml: No such file"):
         load_rules(tmp_path / "nowhere.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SnapshotError, match="binary.toml: not a text in UTF-8"):
+    with pytest.raises(SnapshotError, match=r"binary\.toml: not a text in UTF-8"):
         load_rules(tmp_path / "binary.toml")

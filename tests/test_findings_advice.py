@@ -224,7 +224,9 @@ def retrying(settings: dict[str, Any], rounds: int = 8, segments: int = 2) -> di
             {
                 "device": 0, "address": address, "total_size": 200 * MIB, "stream": 0, "segment_type": "large",
                 "allocated_size": 0, "active_size": 0,
-                "blocks": [{"address": address, "size": 200 * MIB, "requested_size": 0, "state": "inactive", "frames": []}],
+                "blocks": [
+                    {"address": address, "size": 200 * MIB, "requested_size": 0, "state": "inactive", "frames": []}
+                ],
             }
         )  # fmt: skip
     return raw

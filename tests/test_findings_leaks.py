@@ -80,9 +80,10 @@ def test_the_staircase_is_what_a_plain_replay_gives() -> None:
     rows = timeline.allocations.filter(pl.col("stack") == finding.stack)["id"].to_list()
     assert len(device.allocations) == len(timeline.allocations)
     for k, least in enumerate(finding.evidence["staircase"]):
-        values = []
-        for position in range(bounds[k] + 1, bounds[k + 1] + 1, 37):
-            values.append(sum(_live(timeline, row, position) for row in rows))
+        values = [
+            sum(_live(timeline, row, position) for row in rows)
+            for position in range(bounds[k] + 1, bounds[k + 1] + 1, 37)
+        ]
         assert least <= min(values)
     assert finding.evidence["staircase"][-1] == (len(rows) - 1) * 3 * MIB
 

@@ -30,7 +30,8 @@ PLANTED = {
 }
 # Numbers that are not recomputed, and why not.
 EXCEPTIONS = {
-    "kept.evidence.steps": "where no steps are annotated they are cycles of the curve, a guess of its own: test_findings_leaks has it",
+    "kept.evidence.steps": "where no steps are annotated they are cycles of the curve, a guess of its own: "
+    "test_findings_leaks has it",
 }
 IDENTITIES = ("stack", "category", "function", "module", "place", "address")
 SORTED_BY = ("bytes", "free_bytes", "free")

@@ -15,7 +15,7 @@ import snapreport
 from snapreport import samples
 from snapreport.findings.oom import Shortage, oom_findings, retries, verdict
 from snapreport.findings.reach import Reach
-from snapreport.samples.allocator import Allocator, OutOfMemory
+from snapreport.samples.allocator import Allocator, OutOfMemoryError
 from snapreport.samples.layout import entry_dicts, segment_dicts
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.recorder import Recorder
@@ -139,7 +139,7 @@ class Program:
         self.allocator = Allocator(0, DeviceMemory(0, 200 * MIB, 0), self.recorder, **options)
 
     def fails(self, size: int, stream: int = 0) -> None:
-        with pytest.raises(OutOfMemory):
+        with pytest.raises(OutOfMemoryError):
             self.allocator.malloc(size, stream)
 
     def finding(self, folder: Path) -> Any:

@@ -190,9 +190,11 @@ def test_nothing_but_query_errors(pieces: list[str]) -> None:
     text = "".join(pieces)
     try:
         parse(text)
-    except QueryError as error:
-        assert 0 <= error.position < len(text) and error.length >= 1 and error.position + error.length <= len(text)
-        assert error.reason and str(error).isprintable()
+        return
+    except QueryError as refused:
+        error = refused
+    assert 0 <= error.position < len(text) and error.length >= 1 and error.position + error.length <= len(text)
+    assert error.reason and str(error).isprintable()
 
 
 @pytest.mark.parametrize(("query", "part"), BAD, ids=[repr(query[:20]) for query, _ in BAD])

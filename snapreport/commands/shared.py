@@ -78,9 +78,7 @@ def check_output(output: str, snaps: Sequence[str], what: str = "the report", *,
             raise SnapshotError(f"{output}: cannot write {what}: is a directory")
         if not path.parent.is_dir():
             raise SnapshotError(f"{output}: cannot write {what}: no such directory")
-        if any(
-            path.exists() and os.path.samefile(path, snap) for snap in snaps if snap != "-" and os.path.exists(snap)
-        ):
+        if any(path.exists() and path.samefile(snap) for snap in snaps if snap != "-" and Path(snap).exists()):
             raise SnapshotError(f"{output}: cannot write {what}: this is the snapshot itself")
         target = path if path.exists() and (in_place or not path.is_file()) else path.resolve().parent
         if not os.access(target, os.W_OK):

@@ -211,6 +211,9 @@ def _same_size(timeline: DeviceTimeline, stack: int, warm: int) -> dict[str, int
     large = (pl.col("size") > SMALL_SIZE) & (pl.col("alloc_event") >= warm) & (pl.col("free_event") >= 0)
     rows = (
         timeline.allocations.filter((pl.col("stack") == stack) & large)
-        .group_by("size").agg(count=pl.len()).filter(pl.col("count") >= _FEWEST).sort([pl.col("count") * pl.col("size"), "size"], descending=True)
-    )  # fmt: skip
+        .group_by("size")
+        .agg(count=pl.len())
+        .filter(pl.col("count") >= _FEWEST)
+        .sort([pl.col("count") * pl.col("size"), "size"], descending=True)
+    )
     return rows.row(0, named=True) if len(rows) else None

@@ -169,13 +169,14 @@ def _with_change(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _by_category(allocations: pl.DataFrame, event: int, side: str) -> pl.DataFrame:
     free = pl.col("free_event")
+    other = "after" if side == "before" else "before"
     return (
         allocations.filter((pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
         .group_by(pl.col("category").cast(pl.String).alias("name"))
         .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
-        .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count") for other in ("before", "after") if other != side)
+        .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count"))
         .select("name", "bytes_before", "bytes_after", "count_before", "count_after")
-    )  # fmt: skip
+    )
 
 
 def _moments(before: Snapshot, after: Snapshot, device: int) -> list[Moment]:
@@ -223,11 +224,12 @@ def _segments(before: Snapshot, after: Snapshot, device: int) -> pl.DataFrame:
         )
     joined = sides[0].join(sides[1], on=key, how="full", coalesce=True, nulls_equal=True)
     counts = ["before", "after", "only_before", "only_after"]
+    difference = ((pl.col("after") - pl.col("before")) * pl.col("size")).abs()
     return (
         joined.with_columns(pl.col(counts).fill_null(0))
-        .sort([((pl.col("after") - pl.col("before")) * pl.col("size")).abs(), "size", *key[:3]], descending=[True, True, False, False, False])
+        .sort([difference, "size", *key[:3]], descending=[True, True, False, False, False])
         .select(*key, *counts)
-    )  # fmt: skip
+    )
 
 
 def diff_json(result: SnapshotDiff, top: int = 50) -> dict[str, Any]:
@@ -274,13 +276,14 @@ def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str
             "functions": functions.filter(pl.col("change") != "same").head(top).rows(named=True),
             "stacks": rows,
         })  # fmt: skip
+    differs = (pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)
     return {
         "device": device.before.device,
         "kind": device.before.kind,
         "before": _totals(device.before),
         "after": _totals(device.after),
         "moments": moments,
-        "segments": device.segments.filter((pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)).head(top).rows(named=True),
+        "segments": device.segments.filter(differs).head(top).rows(named=True),
     }  # fmt: skip
 
 

@@ -290,16 +290,24 @@ def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, 
         )
         .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
     )
-    stacks = bursts.group_by("stack").agg(
-        bursts=pl.len(), bytes=pl.col("bytes").max(), count=pl.col("count").max(),
-        span=(pl.col("died") - pl.col("oldest")).max(),
-        event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(),
-        collected=pl.col("collected").mean(), places=pl.col("free_stack").n_unique(),
-    ).filter(
-        # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it,
-        # so that no two bursts are freed at the same place. What one place frees again and again is the program's own
-        # doing.
-        ((pl.col("bursts") >= 2) & (pl.col("collected") > 0.5) | (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))) & ~pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode()))  # fmt: skip
+    # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it, so
+    # that no two bursts are freed at the same place. What one place frees again and again is the program's own doing.
+    by_collector = (pl.col("bursts") >= 2) & (pl.col("collected") > 0.5)
+    anywhere = (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))
+    stacks = (
+        bursts.group_by("stack")
+        .agg(
+            bursts=pl.len(),
+            bytes=pl.col("bytes").max(),
+            count=pl.col("count").max(),
+            span=(pl.col("died") - pl.col("oldest")).max(),
+            event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(),
+            collected=pl.col("collected").mean(),
+            places=pl.col("free_stack").n_unique(),
+        )
+        .filter(by_collector | anywhere)
+        .filter(~pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode()))
+    )
     found = []
     for row in stacks.sort(["bytes", "stack"], descending=[True, False]).head(MOST).rows(named=True):
         piled_up = row["event"] - 1  # the position before the first free of the greatest burst

@@ -167,7 +167,9 @@ def _is_own(name: str) -> bool:
 
 def _common_folder(names: Sequence[str]) -> str:
     folders = [name.rpartition("/")[0] for name in names]
-    return os.path.commonprefix([f"{folder}/" for folder in folders]).rpartition("/")[0] if folders else ""
+    # Character by character, and the last slash cuts back to whole folders: commonpath would refuse C:/ beside /.
+    common = os.path.commonprefix([f"{folder}/" for folder in folders])  # noqa: RUF071
+    return common.rpartition("/")[0]
 
 
 def _under(name: str, root: str) -> str:

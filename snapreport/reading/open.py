@@ -13,6 +13,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 from snapreport import progress
@@ -35,7 +36,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for anything else.
     """
     shown = os.fspath(path)
-    name = "standard input" if shown == "-" else os.path.basename(shown)
+    name = "standard input" if shown == "-" else Path(shown).name
     try:
         with _opened(shown) as file:
             file_bytes = _size(file)
@@ -71,7 +72,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield io.BytesIO(sys.stdin.buffer.read())
         return
     try:
-        file = open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115  # closed below, where a ValueError is not about the name
     except ValueError as error:  # a NUL in the name
         raise SnapshotError(f"cannot be read: {error}") from None
     with file:

@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from snapreport.errors import SnapshotError, one_line
@@ -88,7 +89,7 @@ def load(file: BinaryIO, size: int) -> Any:
         raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
     except MemoryError:
         raise SnapshotError("the pickle asks for more memory than its size can justify, or than there is") from None
-    except Exception as error:  # the C unpickler raises whatever a bad opcode leads to
+    except Exception as error:  # noqa: BLE001  # the C unpickler raises whatever a bad opcode leads to
         if "truncated" in str(error) or "exhausted" in str(error):
             raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
         raise SnapshotError(f"not a readable pickle: {one_line(f'{type(error).__name__}: {error}', 200)}") from None
@@ -109,7 +110,7 @@ def guarded(task: Callable[[], T], size: int) -> T:
             failure.append(SnapshotError("values are nested too deep for a snapshot"))
         except MemoryError:
             failure.append(SnapshotError("needs more memory than there is"))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             failure.append(error)
 
     stack = max(STACK_LEAST, min(size * STACK_PER_BYTE, STACK_MOST))
@@ -170,8 +171,7 @@ def _address_space(room: int) -> Iterator[None]:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:
-        limit = int(file.read().split()[0]) * resource.getpagesize() + room
+    limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + room
     if soft != resource.RLIM_INFINITY and soft <= limit:
         yield
         return

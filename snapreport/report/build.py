@@ -184,8 +184,8 @@ def _replace(path: Path, document: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(document)
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
     except OSError as error:
         raise SnapshotError(f"{path}: cannot write the report: {error.strerror or error}") from None
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -39,7 +39,7 @@ class FindingCard:
     link: str
     term: str = ""
     url: str = ""
-    chart: Markup = Markup()
+    chart: Markup = field(default_factory=Markup)
     rank: int = 0
 
 

@@ -38,7 +38,7 @@ PoolId = tuple[int, int]
 DEFAULT_POOL: PoolId = (0, 0)
 
 
-class OutOfMemory(Exception):
+class OutOfMemoryError(Exception):
     """torch.cuda.OutOfMemoryError: a request that cannot be met, after cached blocks were given back."""
 
 
@@ -77,7 +77,7 @@ class Allocator:
         self._small, self._large = self._make_pool(DEFAULT_POOL)
 
     def malloc(self, size: int, stream: int = 0, frames: Frames | None = None) -> Block:
-        """Hand out a block for `size` > 0 bytes to a stream; raises OutOfMemory, after an `oom` entry."""
+        """Hand out a block for `size` > 0 bytes to a stream; raises OutOfMemoryError, after an `oom` entry."""
         if self._capturing is None and (self._waiting or self._deferred):
             self._process_events(frames)
         rounded = rounded_size(size)
@@ -87,7 +87,9 @@ class Allocator:
             block = self._get_memory(pool, stream, rounded, frames)
             if block is None:
                 self.recorder.record(OOM, self.memory.free_bytes, rounded, stream, pool.pool_id, frames)
-                raise OutOfMemory(f"device {self.device}: asked for {rounded} bytes, {self.memory.free_bytes} free")
+                raise OutOfMemoryError(
+                    f"device {self.device}: asked for {rounded} bytes, {self.memory.free_bytes} free"
+                )
         left = block.size - rounded
         if left and self._should_split(pool, rounded, left):
             rest = block

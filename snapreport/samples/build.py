@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from snapreport.samples.allocator import Allocator, OutOfMemory
-from snapreport.samples.device import BudgetSpent, Device
+from snapreport.samples.allocator import Allocator, OutOfMemoryError
+from snapreport.samples.device import BudgetSpentError, Device
 from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
 from snapreport.samples.memory import DeviceMemory
 from snapreport.samples.options import MIB, Options, make_options
@@ -90,7 +90,7 @@ def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4)
     target = Path(path)
     part = target.with_name(target.name + ".part")
     try:
-        with _no_collection(), open(part, "wb") as raw:
+        with _no_collection(), part.open("wb") as raw:
             if target.suffix == ".gz":
                 with gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
                     pickle.dump(snapshot, packed, protocol)
@@ -99,7 +99,7 @@ def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4)
                     pickle.dump(snapshot, packed_xz, protocol)
             else:
                 pickle.dump(snapshot, raw, protocol)
-        os.replace(part, target)
+        part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
@@ -123,7 +123,7 @@ def _run(options: Options, index: int, book: StackBook) -> Device:
             workload.outgrow()
         elif oom == "fragmentation":
             plants.fragment()
-    except (BudgetSpent, OutOfMemory):
+    except (BudgetSpentError, OutOfMemoryError):
         pass
     return device
 

@@ -135,7 +135,7 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
     \b
       snapreport sample -o sample.pickle --preset oom
       snapreport sample -o big.pickle --events 1000000 --seed 3 --stacks all
-    """
+    """  # noqa: D301  # click's mark for lines that it must not wrap is the character \b
     from snapreport.samples.build import make_snapshot, write_snapshot
     from snapreport.samples.options import make_options
 

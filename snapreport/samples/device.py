@@ -15,7 +15,7 @@ CONTEXTS = ("all", "alloc", "state", "none")
 of its alloc; state: the blocks of the final state alone; none: nowhere."""
 
 
-class BudgetSpent(Exception):
+class BudgetSpentError(Exception):
     """The trace has the wanted number of events: the snapshot is taken here, in the middle of the work."""
 
 
@@ -44,10 +44,13 @@ class Device:
         return self.allocator.device
 
     def alloc(self, size: float, stack: Frames, stream: int = 0) -> Block:
-        """Allocate `size` bytes, rounded down and at least one; raises BudgetSpent before it, or OutOfMemory."""
+        """Allocate `size` bytes, rounded down and at least one.
+
+        Raises BudgetSpentError before it, or OutOfMemoryError.
+        """
         recorder = self.recorder
         if self.budget is not None and recorder.count >= self.budget:
-            raise BudgetSpent
+            raise BudgetSpentError
         return self.allocator.malloc(int(size) or 1, stream, self._kept(stack, self._alloc_stacks))
 
     def free(self, block: Block, stack: Frames) -> None:

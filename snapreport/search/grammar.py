@@ -207,7 +207,7 @@ class _Parser:
         return at
 
     def _operator(self) -> str:
-        """ "OR" or "AND" where one stands here, else ""."""
+        """The operator that stands here, "OR" or "AND", else ""."""
         for name in ("OR", "AND"):
             end = self.at + len(name)
             if self.text.startswith(name, self.at) and (end == len(self.text) or self.text[end] in BLANKS + "()"):

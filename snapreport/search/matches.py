@@ -35,18 +35,21 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
         .head(TOP)
     )
     recording = timeline.recording
+    frames = recording.frames.select("filename", "line", "name")
     return {
         "count": len(rows),
         "bytes": int(rows["size"].sum()),
         "count_at_peak": len(live),
         "bytes_at_peak": int(live["size"].sum()),
         "top_stacks": [
-            {**{key: value for key, value in row.items() if key != "stack"},
-             "frames": recording.frames[recording.stack(row["stack"])].select("filename", "line", "name").rows(named=True)}
+            {
+                **{key: value for key, value in row.items() if key != "stack"},
+                "frames": frames[recording.stack(row["stack"])].rows(named=True),
+            }
             for row in stacks.rows(named=True)
         ],
         "notes": found.notes,
-    }  # fmt: skip
+    }
 
 
 def matches_table(query: str, files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:
@@ -68,12 +71,10 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
         for d in devices
     ]  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        lines.append(
-            "  ".join(
-                [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
-            ).rstrip()
-        )
+    lines += [
+        "  ".join([row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in rows
+    ]
     for d in devices:
         lines += [f"{_name(d)}: {note}" for note in d["matches"]["notes"]]
     for d in devices:

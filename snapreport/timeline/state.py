@@ -61,12 +61,13 @@ def state_at(timeline: Timeline, position: int) -> State:
     hole_segment, hole_address, hole_size = _holes(start, length, segment, address, size)
 
     holes = len(hole_address)
+    state = np.concatenate((np.where(pending, PENDING, ALLOCATED), np.full(holes, FREE)))
     blocks = pl.DataFrame([
         pl.Series("segment", np.concatenate((segment, hole_segment)).astype(np.int32)),
         pl.Series("address", np.concatenate((address, hole_address))),
         pl.Series("size", np.concatenate((size, hole_size))),
         pl.Series("requested", np.concatenate((live["size"].to_numpy(), np.zeros(holes, np.int64)))),
-        enum_series("state", np.concatenate((np.where(pending, PENDING, ALLOCATED), np.full(holes, FREE))).astype(np.uint8), STATES),
+        enum_series("state", state.astype(np.uint8), STATES),
         pl.Series("allocation", np.concatenate((live["id"].to_numpy(), np.full(holes, -1, np.int32)))),
     ]).sort("address", maintain_order=True)  # fmt: skip
     placed = segment >= 0

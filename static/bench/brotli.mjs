@@ -57,6 +57,7 @@ for (const [name, contents] of Object.entries(candidates)) {
       logLevel: 'silent',
     })
     const text = result.outputFiles[0].text
+    // biome-ignore lint/security/noGlobalEval: the bundle under test, as a page's script would run it
     ;(0, eval)(text)
     const decode = await globalThis.open()
     const words = inputs.map(({ plain, packed }) => {

@@ -65,6 +65,7 @@ function encodeOne(column: TestColumn): [unknown[], number[]][] {
   let layout: string = column.layout ?? 'v'
   if (layout === 'c') varint(stored[0], bytes)
   else if (layout === 'p') {
+    // biome-ignore lint/complexity/useMathMinMax: Math.max takes no BigInt
     const most = stored.reduce((a, b) => (b > a ? b : a), 0n)
     let planes = 1
     while (most >> BigInt(8 * planes) > 0n) planes++

@@ -58,9 +58,9 @@ function drawLabel(ctx: CanvasRenderingContext2D, label: HTMLElement, base: DOMR
     ? Array.from(label.children, (line) => line.textContent ?? '')
     : [label.textContent ?? '']
   const height = (box.height - parseFloat(style.paddingTop) * 2) / lines.length
-  lines.forEach((line, i) =>
-    ctx.fillText(line, x + parseFloat(style.paddingLeft), y + parseFloat(style.paddingTop) + (i + 0.5) * height),
-  )
+  lines.forEach((line, i) => {
+    ctx.fillText(line, x + parseFloat(style.paddingLeft), y + parseFloat(style.paddingTop) + (i + 0.5) * height)
+  })
 }
 
 /** A picture with its caption over it. `picture` is in device pixels. */

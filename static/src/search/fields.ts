@@ -88,7 +88,7 @@ const SIZE = new RegExp(`^(${NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)$`)
 const TIME = new RegExp(`^(${NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)$`)
 const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
 const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
-const PLACE = /^([^]+):([0-9]{1,9})$/
+const PLACE = /^([\s\S]+):([0-9]{1,9})$/
 const POOL = /^\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?$/
 const SIZE_UNITS: Record<string, number> = {
   '': 1,

@@ -50,7 +50,7 @@ const SHOWN = 8
 export function suggest(query: string, caret: number, source: Source | null): Suggestion[] {
   const { from, to } = wordAt(query, caret)
   const word = query.slice(from, caret)
-  const found = /^([A-Za-z_]+)[:=]"?([^]*)$/.exec(word)
+  const found = /^([A-Za-z_]+)[:=]"?([\s\S]*)$/.exec(word)
   const put = (label: string, detail: string, insert: string): Suggestion => ({ label, detail, insert, from, to })
   if (found && isField(found[1].toLowerCase())) {
     const field = found[1].toLowerCase() as Field
@@ -124,7 +124,9 @@ function valuesOf(field: Field, typed: string, source: Source): [value: string, 
 function stepValues(info: DeviceInfo, typed: string): [string, string][] {
   const steps = stepRanges(info)
   const names = new Map<string, string>()
-  steps?.numbers.forEach((number, i) => names.set(String(number), steps.names[i]))
+  steps?.numbers.forEach((number, i) => {
+    names.set(String(number), steps.names[i])
+  })
   const own = new Set(steps?.names)
   for (const name of info.spans?.names ?? [])
     if (!own.has(name) && name.trim() !== '' && !/^[\d.,_-]+$/.test(name)) names.set(name, 'annotated')
@@ -159,7 +161,9 @@ function heldAtPeak(data: DeviceData, stacks: Stacks, info: DeviceInfo): AtPeak 
     byStack.set(data.stack[id], (byStack.get(data.stack[id]) ?? 0) + data.size[id])
     byCategory[data.category[id]] += data.size[id]
   }
-  info.categories.forEach((name, i) => made.categories.set(name, byCategory[i]))
+  info.categories.forEach((name, i) => {
+    made.categories.set(name, byCategory[i])
+  })
   for (const [stack, bytes] of byStack) {
     const functions = new Set<number>()
     const files = new Set<number>()

@@ -29,8 +29,8 @@ export class StackTexts {
 
   /** The one for these stacks; strings are folded and lists made when it is first asked for. */
   static of(stacks: Stacks): StackTexts {
-    let texts = this.made.get(stacks)
-    if (!texts) this.made.set(stacks, (texts = new StackTexts(stacks.trie)))
+    let texts = StackTexts.made.get(stacks)
+    if (!texts) StackTexts.made.set(stacks, (texts = new StackTexts(stacks.trie)))
     return texts
   }
 

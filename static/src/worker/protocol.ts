@@ -55,7 +55,7 @@ export function outgoingDevice({
 }: Requests['device']['reply']): Outgoing<Requests['device']['reply']> {
   const sent: Record<string, unknown> = {}
   for (const [name, part] of Object.entries(columns)) sent[name] = KEPT.has(name) ? copied(part) : part
-  const times = timeUs && timeUs.slice()
+  const times = timeUs?.slice() ?? null
   return {
     value: { columns: sent as unknown as DeviceColumns, timeUs: times },
     transfer: buffersOf({ ...sent, times }),
@@ -64,7 +64,7 @@ export function outgoingDevice({
 
 /** Times as they are sent: the worker keeps its own. */
 export function outgoingTimes(timeUs: Times | null): Outgoing<Times | null> {
-  const value = timeUs && timeUs.slice()
+  const value = timeUs?.slice() ?? null
   return { value, transfer: value ? [value.buffer as ArrayBuffer] : [] }
 }
 

@@ -28,7 +28,7 @@ export class SegmentStack {
     const rows = (): Int32Array => Int32Array.from({ length: count }, (_, row) => row)
     this.byRank = rows().sort((a, b) => groups.of[a] - groups.of[b] || start[a] - start[b] || from[a] - from[b])
     this.rankOf = new Int32Array(count)
-    this.byRank.forEach((row, rank) => (this.rankOf[row] = rank))
+    for (let rank = 0; rank < count; rank++) this.rankOf[this.byRank[rank]] = rank
     this.begins = rows().sort((a, b) => from[a] - from[b])
     this.ends = rows().sort((a, b) => to[a] - to[b])
   }

@@ -36,7 +36,9 @@ export function groupsOf(info: DeviceInfo, segments: SegmentHistory): Groups {
       Number(b.large) - Number(a.large),
   )
   const of = new Uint16Array(segments.count)
-  sorted.forEach(({ rows }, group) => rows.forEach((row) => (of[row] = group)))
+  sorted.forEach(({ rows }, group) => {
+    for (const row of rows) of[row] = group
+  })
   const host = info.kind === 'host'
   return {
     count: sorted.length,

@@ -189,7 +189,9 @@ function text(
       for (let i = 0; i < rows.length; i++) used[numberOf[rows[i]]] = 1
       const numbers = [...used.keys()].filter((number) => used[number])
       const rankOf = new Float64Array(count)
-      ranksOf(numbers.map(nameOf)).forEach((rank, i) => (rankOf[numbers[i]] = nameOf(numbers[i]) === '' ? NaN : rank))
+      ranksOf(numbers.map(nameOf)).forEach((rank, i) => {
+        rankOf[numbers[i]] = nameOf(numbers[i]) === '' ? NaN : rank
+      })
       return keysOf(Float64Array.from(rows, (row) => rankOf[numberOf[row]]))
     },
     ...shape,

@@ -18,7 +18,7 @@ export function keysOf(values: Float64Array): SortKeys {
     // Every machine that runs a browser stores the low word first.
     const high = words[2 * i + 1]
     const low = words[2 * i]
-    if (values[i] !== values[i]) hi[i] = lo[i] = NONE
+    if (Number.isNaN(values[i])) hi[i] = lo[i] = NONE
     else if (values[i] === 0) hi[i] = 0x80000000
     else if (high >>> 31) {
       hi[i] = ~high

@@ -50,7 +50,7 @@ export function measure({ info, data }: Scene, { e0, e1, b0, b1 }: RulerPoints):
   const clock = data?.clockUs
   return {
     events: Math.floor(e1) - Math.floor(e0),
-    us: clock && clock.length ? eventToUs(clock, e1) - eventToUs(clock, e0) : null,
+    us: clock?.length ? eventToUs(clock, e1) - eventToUs(clock, e0) : null,
     bytes: b1 - b0,
     allocated: data ? data.allocated[position(e1)] - data.allocated[position(e0)] : null,
     allocatedFrom: data ? data.allocated[position(e0)] : 0,

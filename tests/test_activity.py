@@ -59,8 +59,8 @@ def test_the_innermost_telling_frame_decides(rows: list[tuple[str, str]], want: 
 
 
 def trace(*blocks: tuple[list[tuple[str, str]], int, list[tuple[str, str]] | None]) -> list[dict[str, Any]]:
-    """Events of groups of allocations (stack, how many, stack of their frees or None: alive). Groups are freed in order,
-    each in one go, after all are born; no two allocations of a group have the same line.
+    """Events of groups of allocations (stack, how many, stack of their frees or None: alive). Groups are freed in
+    order, each in one go, after all are born; no two allocations of a group have the same line.
     """
     births, deaths, address = [], [], 0
     for rows, count, freed_by in blocks:
@@ -116,15 +116,16 @@ def test_a_program_trains_on_all_its_devices_or_on_none() -> None:
 
 
 def test_sentences() -> None:
-    texts = []
-    for events in (
+    traces = (
         trace((FORWARD, 20, BACKWARD)),
         trace((FORWARD, 20, FORWARD)),
         trace((FORWARD, 20, MAIN)),
         trace((FORWARD, 20, None)),
         [],
-    ):
-        texts.append(activity_text(load({"segments": [], "device_traces": [events]}, 4).timeline(0).activity))
+    )
+    texts = [
+        activity_text(load({"segments": [], "device_traces": [events]}, 4).timeline(0).activity) for events in traces
+    ]
     assert texts == [
         "The program trains: the trace shows forward and backward.",
         "The program runs inference: forward passes ran without a backward pass and saved no graph.",

@@ -15,9 +15,9 @@ from test_pipeline import load
 import snapreport
 from snapreport.findings.model import SEVERITIES
 from snapreport.findings.peak import peak_findings
-from snapreport.timeline.recording_gaps import has_history
 from snapreport.findings.run import findings
 from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.recording_gaps import has_history
 
 
 def peaks(snapshot: Any) -> dict[int, Any]:

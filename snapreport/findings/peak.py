@@ -12,9 +12,9 @@ import polars as pl
 from snapreport.findings.basis import basis_of
 from snapreport.findings.live import MOST, Names, by_category, by_function, by_module, by_stack, live_at, names_of, told
 from snapreport.findings.model import Confidence, Finding
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, size_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.recording_gaps import contradicts, has_history
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, size_text
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
@@ -135,7 +135,8 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
         most = stretch["stacks"][0]
         span = timeline.peak_event - stretch["from_event"]
         lines.append(
-            f"The last {plural(span, 'event') if span > 1 else 'event'} before it added {bytes_text(stretch['added_bytes'])} that were still there, "
+            f"The last {plural(span, 'event') if span > 1 else 'event'} before it added "
+            f"{bytes_text(stretch['added_bytes'])} that were still there, "
             f"{bytes_text(most['bytes'])} of it by {most['function']}."
         )
     if evidence["unknown_bytes"]:
@@ -151,7 +152,8 @@ def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
     lines.append("Categories are told by rules from function and file names, and by how long an allocation lived.")
     share = share_text(evidence["module_bytes"], timeline.peak_bytes)
     lines.append(
-        f"{share} of the peak was allocated under the forward call of an nn.Module; frames do not hold the names of modules, "
+        f"{share} of the peak was allocated under the forward call of an nn.Module; frames do not hold the names of "
+        "modules, "
         "which are told by file and line."
     )
     if evidence["before_trace_bytes"] and has_history(timeline):

@@ -62,8 +62,8 @@ class StackInterner:
     def add(self, lists: list[Any], where: Where, *, release: bool = False) -> np.ndarray:
         """Int32 provisional ids of a column of ``frames`` values; None and absent ones (None) are the empty stack.
 
-        A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty each list once it is interned,
-        but for a mark that says which stack it was.
+        A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty each list once it is
+        interned, but for a mark that says which stack it was.
         """
         # A loop over lists, and yet the fastest of what was tried: comparing two lists of the same dicts takes a
         # nanosecond a frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through

@@ -31,8 +31,8 @@ _LONG_ARGUMENTS = {b"X": 4, b"B": 4, b"\x8d": 8, b"\x8e": 8, b"\x96": 8}
 _FRAMED_LIST = re.compile(rb"\]\x94\(\}\x94\(")
 _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
 # What stands before a trace's list: the end of another trace, or the start of the list of traces, perhaps with empty
-# traces at its head, or the key of host traces, which may be one plain list. Before a list of frames, blocks or segments
-# stands its own key.
+# traces at its head, or the key of host traces, which may be one plain list. Before a list of frames, blocks or
+# segments stands its own key.
 _FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
 _CONTEXT = 20  # bytes that these patterns may look at, before and from the list on

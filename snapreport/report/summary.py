@@ -21,8 +21,8 @@ from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.recording_gaps import has_history
 from snapreport.timeline.own_code import LIBRARY
+from snapreport.timeline.recording_gaps import has_history
 
 # Frames shown for a stack; the whole stack is one click away in the page.
 FRAMES_SHOWN = 3

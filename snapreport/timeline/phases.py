@@ -1,6 +1,7 @@
 """Phases of a program, from stacks: forward, backward, optimizer step, zero_grad, initialisation, loading.
 
-The innermost telling frame decides: Lightning runs the forward pass inside ``optimizer.step``, and a module that is built
+The innermost telling frame decides: Lightning runs the forward pass inside ``optimizer.step``,
+and a module that is built
 inside a forward pass is being initialised. The rules are data, ``phases.toml``.
 """
 

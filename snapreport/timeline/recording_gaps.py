@@ -20,7 +20,8 @@ from snapreport.timeline.neighbours import Lifetimes, ends_of
 
 MAX_ENTRIES = "trace_alloc_max_entries"
 _EARLIER_SHARE = 0.25
-"""Of what was reserved at the start: so much that the trace never fills was filled by an earlier peak, or by nothing."""
+"""Of what was reserved at the start: so much that the trace never fills was filled by an earlier peak, or by "
+"nothing."""
 _EARLIER_BYTES = 64 << 20
 _ALLOC = ACTIONS.index("alloc")
 

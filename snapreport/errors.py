@@ -26,6 +26,10 @@ class QueryError(SnapshotError):
         self.reason, self.position, self.length = reason, position, length
 
 
+class SettingsError(SnapshotError):
+    """A setting of the allocator that PyTorch would refuse, or that cannot be replayed."""
+
+
 def one_line(text: str, limit: int = 1000) -> str:
     """``text`` as one printable line: control characters and lone surrogates escaped, the middle of long text left
     out.

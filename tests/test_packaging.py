@@ -21,6 +21,7 @@ FLOORS = [
     {"errors", "once", "ordering", "progress", "words"},
     {"reading", "packing"},
     {"timeline"},
+    {"allocator"},
     {"findings", "mesh", "search"},
     {"report"},
     {"samples", "commands"},

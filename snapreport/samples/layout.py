@@ -42,7 +42,8 @@ def segment_dicts(allocator: Allocator) -> list[dict[str, Any]]:
 
     A head block that was split has lost the stack of its segment in torch, so most segments have empty frames.
     """
-    blocks = [block for pair in allocator.pools.values() for pool in pair for block in pool.in_order()]
+    free = (block for pair in allocator.pools.values() for pool in pair for block in pool.in_order())
+    blocks = [block for block in free if isinstance(block, Block)]
     blocks.extend(allocator.active.values())
     heads = [block for block in blocks if block.previous is None or not block.previous.mapped]
     return [_segment_dict(allocator.device, head) for head in sorted(heads, key=lambda head: head.address)]
@@ -53,7 +54,7 @@ def _segment_dict(device: int, head: Block) -> dict[str, Any]:
     blocks = []
     block: Block | None = head
     while block is not None and block.mapped:
-        state = "active_allocated" if block.allocated else "inactive" if block.available else "active_pending_free"
+        state = "active_allocated" if block.allocated else "inactive" if block.free else "active_pending_free"
         total += block.size
         if block.allocated:
             allocated += block.size

@@ -40,8 +40,8 @@ class DeviceMemory:
         """Give physical bytes back."""
         self.used -= size
 
-    def reserve(self, size: int) -> int:
-        """An address range of `size` bytes: the lowest hole that fits, else new ground."""
+    def reserve(self, size: int, mapped: bool = True) -> int:
+        """An address range of `size` bytes: the lowest unused range that fits, else a new one."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         for index, (start, length) in enumerate(self._holes):
             if length >= size:
@@ -66,21 +66,3 @@ class DeviceMemory:
             start, length = holes.pop(at)
             size += length
         insort(holes, (start, size))
-
-
-class ExpandableSegment:
-    """Address space for 1 1/8 of the device's memory, of which whole granules are mapped."""
-
-    def __init__(self, memory: DeviceMemory, granule: int) -> None:
-        total = memory.total
-        self.granule = granule
-        self.size = -(-(total + total // 8) // granule) * granule
-        self.address = memory.reserve(self.size)
-
-    def round_up(self, address: int) -> int:
-        """The next granule boundary at or after an address."""
-        return self.address + -(-(address - self.address) // self.granule) * self.granule
-
-    def round_down(self, address: int) -> int:
-        """The granule boundary at or before an address."""
-        return self.address + (address - self.address) // self.granule * self.granule

@@ -10,7 +10,8 @@ import random
 from typing import Any
 
 from snapreport.samples.options import Options
-from snapreport.samples.recorder import ALLOC, FREE_COMPLETED, FREE_REQUESTED, SEGMENT_ALLOC, Frames, Recorder
+from snapreport.allocator.model import SEGMENT_ALLOC
+from snapreport.samples.recorder import ALLOC, FREE_COMPLETED, FREE_REQUESTED, Frames, Recorder
 from snapreport.samples.stacks import APP, TORCH, StackBook
 
 HOST_DEVICE = -1

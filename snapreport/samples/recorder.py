@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from snapreport.allocator.model import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
+
 Frames = list[dict[str, Any]]
 """A stack as torch records it: frame dicts (name, filename, line), innermost first."""
 
 ALLOC = "alloc"
 FREE_REQUESTED = "free_requested"
 FREE_COMPLETED = "free_completed"
-SEGMENT_ALLOC = "segment_alloc"
-SEGMENT_FREE = "segment_free"
-SEGMENT_MAP = "segment_map"
-SEGMENT_UNMAP = "segment_unmap"
 OOM = "oom"
 SNAPSHOT = "snapshot"
 

@@ -184,7 +184,8 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "expandable_segments", "expandable_segments:yes", "max_split_size_mb:20", "max_split_size_mb:-1", "nonsense:1",
+        "", "expandable_segments", "expandable_segments:yes", "max_split_size_mb:20", "max_split_size_mb:-1",
+        "nonsense:1",
         "roundup_power2_divisions:3", "roundup_power2_divisions:[1:2", "roundup_power2_divisions:[12]",
         "garbage_collection_threshold:1.5", "garbage_collection_threshold:0", "backend:cudaMallocAsync",
         "max_split_size_mb:9999999999", "max_non_split_rounding_mb:20", "garbage_collection_threshold:1e-3",

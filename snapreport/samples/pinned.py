@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from snapreport.samples.options import Options
 from snapreport.allocator.model import SEGMENT_ALLOC
+from snapreport.samples.options import Options
 from snapreport.samples.recorder import ALLOC, FREE_COMPLETED, FREE_REQUESTED, Frames, Recorder
 from snapreport.samples.stacks import APP, TORCH, StackBook
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import name_oracle
 import oracle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,4 +99,6 @@ def replayed(path: Path) -> dict[int, oracle.Device]:
     """The oracle's replay of a snapshot, made once while tests of that snapshot run; all of them at once are
     gigabytes.
     """
-    return oracle.replay(raw(path))
+    devices = oracle.replay(raw(path))
+    name_oracle.learn(devices)
+    return devices

@@ -17,13 +17,11 @@ import corpus
 import oracle
 import table_oracle
 
-from snapreport.reading.noise import NOISE, PYTHON
+from snapreport.reading.noise import PYTHON
 
 RULES = tomllib.loads((corpus.ROOT / "snapreport" / "timeline" / "categories.toml").read_text(encoding="utf-8"))
-LIBRARY = ("site-packages", "dist-packages", "torch")
-NODE = re.compile(r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b")
 CALLS = ("_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__")
-NO_FRAMES = "allocations without frames"
+NO_FRAMES = "allocations without a stack trace"
 Row = dict[str, Any]
 
 
@@ -57,37 +55,9 @@ def category(a: oracle.Allocation) -> str:
     return rule["category"] if rule else "unknown"
 
 
-def is_library(path: str) -> bool:
-    folders = slashed(path).split("/")[:-1]
-    if re.match(r"<(frozen|built-in|eval_with_key)", path):
-        return True
-    python = any(one == "lib" and two.startswith("python3") for one, two in pairwise(folders))
-    return python or any(f in LIBRARY or f.startswith("torchinductor_") for f in folders)
-
-
-@cache
-def named_frame(stack: oracle.Frames) -> table_oracle.Frame | None:
-    """The frame that a stack goes by: the program's own, else Python's, else an autograd node, else what is no noise,
-    else any.
-    """
-    table_oracle.learn(set(stack))
-    flags = table_oracle.FLAGS
-    for wanted in (
-        lambda f: flags[f] & PYTHON and not flags[f] & NOISE and not is_library(f[0]),
-        lambda f: flags[f] & PYTHON and not flags[f] & NOISE,
-        lambda f: NODE.search(f[2]),
-        lambda f: not flags[f] & NOISE,
-        lambda f: True,
-    ):
-        for frame in stack:
-            if wanted(frame):
-                return frame
-    return None
-
-
 @cache
 def function(stack: oracle.Frames) -> str:
-    frame = named_frame(stack)
+    frame = table_oracle.top(stack)
     if frame is None:
         return ""
     if table_oracle.FLAGS[frame] & PYTHON:
@@ -98,7 +68,7 @@ def function(stack: oracle.Frames) -> str:
 
 @cache
 def place(stack: oracle.Frames) -> str:
-    frame = named_frame(stack)
+    frame = table_oracle.top(stack)
     if frame is None:
         return NO_FRAMES
     return f"{function(stack)}:{frame[1]}" if table_oracle.FLAGS[frame] & PYTHON and frame[1] > 0 else function(stack)

@@ -11,10 +11,9 @@ from typing import Any
 import oracle
 import polars as pl
 
-from snapreport.reading.noise import NOISE, PYTHON, frame_flags
+from snapreport.reading.noise import frame_flags
 
 Frame = tuple[str, int, str]
-AUTOGRAD = re.compile(r"Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b")
 
 
 @dataclass
@@ -43,20 +42,10 @@ def learn(frames: set[Frame]) -> None:
 
 
 def top(stack: oracle.Frames) -> Frame | None:
-    """The frame that says most: Python's that is no noise, else an autograd node, else one that is no noise, else
-    any.
-    """
-    learn(set(stack))
-    for wanted in (
-        lambda f: FLAGS[f] & PYTHON and not FLAGS[f] & NOISE,
-        lambda f: AUTOGRAD.search(f[2]),
-        lambda f: not FLAGS[f] & NOISE,
-        lambda f: True,
-    ):
-        for frame in stack:
-            if wanted(frame):
-                return frame
-    return None
+    """The frame that a stack is named by."""
+    import name_oracle
+
+    return name_oracle.named_frame(stack)
 
 
 def tops(device: oracle.Device) -> list[Frame | None]:

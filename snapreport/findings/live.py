@@ -12,14 +12,15 @@ import polars as pl
 from snapreport.once import once
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.modules import ModulePaths
-from snapreport.timeline.own_code import own_frames, own_functions
+from snapreport.timeline.own_code import LAUNCHED_FROM, own_frames, own_functions, own_lines
 
 MOST = 10
-"""Rows of a breakdown that a finding tells; the page has them all."""
+"""Rows of a breakdown that a finding has; the page has them all."""
+NO_STACK_TRACE = "allocations without a stack trace"
 
 
 class Names:
-    """What a snapshot's stacks are called; made once for all devices."""
+    """What a snapshot's stacks are called; built once for all devices."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._recording = snapshot.recording
@@ -27,7 +28,12 @@ class Names:
         self.modules = ModulePaths(snapshot.recording)
 
     def function(self, stack: int) -> str:
-        return self.functions[stack] or "allocations without frames"
+        """``forward dit.py``: for sums over all lines of a function."""
+        return self.functions[stack] or NO_STACK_TRACE
+
+    def line(self, stack: int) -> str:
+        """``forward dit.py:83``, with `` from train.py:42`` where the program's own line only launched it."""
+        return own_lines(self._recording)[stack] or NO_STACK_TRACE
 
     @cached_property
     def frames(self) -> np.ndarray:
@@ -35,12 +41,8 @@ class Names:
         return own_frames(self._recording)
 
     def place(self, stack: int) -> str:
-        """The function with the line that it was at, where one is told."""
-        if not self.functions[stack]:
-            return self.function(stack)
-        filename, line = self._recording.frames.select("filename", "line").row(int(self.frames[stack]))
-        is_file = self.functions[stack].endswith(" " + filename.replace("\\", "/").rsplit("/", 1)[-1])
-        return f"{self.functions[stack]}:{line}" if is_file and line > 0 else self.functions[stack]
+        """``forward dit.py:83``, without what launched it."""
+        return self.line(stack).partition(LAUNCHED_FROM)[0]
 
 
 @once

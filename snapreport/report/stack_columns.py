@@ -19,7 +19,7 @@ from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import Snapshot
-from snapreport.timeline.own_code import is_library
+from snapreport.timeline.own_code import is_library, stack_names
 
 LIBRARY_FLAG = 4
 """Beside the flags of ``reading/noise.py``: code that the reader did not write."""
@@ -39,9 +39,10 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
     Frames are numbered as they first appear, so the first nodes of their lists ascend. Of F frames and M nodes,
     ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the frame
     before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one
-    before.
+    before. ``stack_name`` and ``stack_launcher`` are places of frames in each stack, 1 the innermost and 0 none: what
+    it is named by, and the program's line that launched that (``timeline/own_code.py``).
     """
-    lcps, lengths, sequences, frames, base = [], [], [], [], []
+    lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
     seen = total = 0
     for snapshot in snapshots:
         recording = snapshot.recording
@@ -52,6 +53,9 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         lengths.append(length)
         sequences.append(sequence + seen)
         frames.append(recording.frames)
+        named = stack_names(recording)
+        names_at.append(named.place + 1)
+        launchers.append(named.launcher_place + 1)
         seen += len(recording.frames)
     table = (
         pl.concat(frames, how="diagonal")
@@ -73,6 +77,8 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
         Column("frame_flags", frame_flags(table).to_numpy() + LIBRARY_FLAG * is_library(table).to_numpy(), "u8"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
+        Column("stack_name", np.concatenate(names_at) if names_at else [], "u32"),
+        Column("stack_launcher", np.concatenate(launchers) if launchers else [], "u32"),
         Column("posting_length", nodes, "u32"),
         Column("posting_first", first, "u32"),
         Column("posting_gap", gaps, "u32"),

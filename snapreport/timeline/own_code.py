@@ -1,6 +1,17 @@
-"""Which frame of a stack is the reader's own code, and which function a stack is named by."""
+"""Which frame a stack is named by: the line of the program that allocated, and how it is written.
+
+A stack is named by the program's own innermost line. Where that line only launches (``trainer.train()`` of a framework,
+``generate()``, or one call of a library's model), nearly every stack would have the same name; then it is the innermost
+line of the model's code, and the program's line follows as "from". The libraries that hold models are data,
+``model_libraries.toml``; what launches is recognised from the trace.
+"""
 
 from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
 
 import numpy as np
 import polars as pl
@@ -12,52 +23,91 @@ from snapreport.reading.recording import Recording
 # Code that the reader did not write and cannot change: installed packages, PyTorch itself and what its compiler wrote,
 # Python's library.
 LIBRARY = r"(^|/)((site|dist)-packages|torch|torchinductor_[^/]*|lib/python3[^/]*)/|^<(frozen|built-in|eval_with_key)"
+_TORCH = r"(^|/)(torch|torchinductor_[^/]*)/|^<|(^|/)lib/python3[^/]*/[^/]*\.py$"
 # In a stack without Python (backward runs on the engine's threads) the autograd node says more than the kernel in it.
 _NODE = r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b"
+LAUNCHED_FROM = " from "
+_MOST = 0.5
+_ALL = 0.9
+
+
+@dataclass(frozen=True)
+class StackNames:
+    """The frame that names each stack, by Int64 columns with a value for each stack.
+
+    frame: row of ``Recording.frames``, -1 for the empty stack. launcher: row of the program's own line that launched
+    what the name is, -1 where the name is the program's own or the stack has none. place, launcher_place: where these
+    are in the stack, 0 innermost, -1 where there is none.
+    """
+
+    frame: np.ndarray
+    launcher: np.ndarray
+    place: np.ndarray
+    launcher_place: np.ndarray
 
 
 def is_library(frames: pl.DataFrame) -> pl.Series:
     """Boolean per row of ``frames``: whether its file is a library's."""
-    return frames["filename"].str.replace_all("\\", "/", literal=True).str.contains(LIBRARY)
+    return _slashes(frames).str.contains(LIBRARY)
 
 
 @once
-def own_frames(recording: Recording) -> np.ndarray:
-    """Int64 row of ``frames`` that names each stack, -1 for an empty one.
-
-    The innermost Python frame outside of libraries; without one the innermost Python frame that is not runtime noise;
-    else an autograd node; else the innermost that is not noise; else the innermost.
-    """
-    frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
-    flags = recorded_flags(recording)
-    library = is_library(frames).to_numpy()
-    quiet = flags & NOISE == 0
-    python = flags & PYTHON != 0
-    node = frames["name"].str.contains(_NODE).to_numpy()
-    rank = np.select([quiet & python & ~library, quiet & python, node, quiet], [0, 1, 2, 3], 4).astype(np.int64)
+def stack_names(recording: Recording) -> StackNames:
+    """The frame that names each stack of a recording."""
+    flat, offsets = recording.stack_frames, recording.stack_offsets
     stacks = len(offsets) - 1
-    lengths = np.diff(offsets)
+    nothing = np.full(stacks, -1, np.int64)
     if not len(flat):
-        return np.full(stacks, -1, np.int64)
-    # The best frame of a stack is its least (rank, place): one number per frame, the least of each stretch.
-    place = np.arange(len(flat)) - np.repeat(offsets[:-1], lengths)
-    order = rank[flat] * (int(lengths.max()) + 1) + place
-    named = np.flatnonzero(lengths)
-    best = np.full(stacks, -1, np.int64)
-    least = np.minimum.reduceat(order, offsets[:-1][named])
-    best[named] = flat[offsets[:-1][named] + least % (int(lengths.max()) + 1)]
-    return best
+        return StackNames(nothing, nothing, nothing, nothing)
+    flags, library, model, torch = _kinds(recording)
+    quiet, python = flags & NOISE == 0, flags & PYTHON != 0
+    says = quiet & python
+    own = _first(recording, says & ~library)
+    within = _first(recording, says & library & model)
+    inner = _first(recording, says & library)
+    node = recording.frames["name"].str.contains(_NODE).to_numpy()
+    rest = [inner, *(_first(recording, kind) for kind in (node, quiet, np.ones(len(quiet), bool)))]
+    launched = _launched(recording, own, inner, within, says, torch)
+    # Without a line of the program's own, too, a model's code says more than what it calls.
+    place = np.where(launched | (own < 0), -1, own)
+    for other in (within, *rest):
+        place = np.where(place < 0, other, place)
+    launcher = np.where(launched, own, -1)
+    return StackNames(_rows(recording, place), _rows(recording, launcher), place, launcher)
+
+
+def own_frames(recording: Recording) -> np.ndarray:
+    """Int64 row of ``frames`` that names each stack, -1 for an empty one."""
+    return stack_names(recording).frame
 
 
 @once
 def own_functions(recording: Recording) -> pl.Series:
     """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they
     move.
-
-    C++ functions go by their name alone, without arguments and what they return.
     """
+    return _of_stacks(frame_functions(recording), own_frames(recording)).alias("function")
+
+
+@once
+def own_lines(recording: Recording) -> pl.Series:
+    """String per stack: "function file.py:12" of the frame that names it, then " from train.py:42" where that only
+    launched it; "" for an empty stack.
+    """
+    names = stack_names(recording)
+    lines = _of_stacks(_frame_lines(recording), names.frame)
+    files = recording.frames.select(t=pl.concat_str([_base_name(), pl.lit(":"), pl.col("line")]))["t"]
+    callers = _of_stacks(files, names.launcher)
+    text = pl.select(
+        pl.when(callers == "").then(lines).otherwise(pl.concat_str([lines, pl.lit(LAUNCHED_FROM), callers]))
+    )
+    return text.to_series().alias("line")
+
+
+@once
+def frame_functions(recording: Recording) -> pl.Series:
+    """String per frame: "function file.py"; C++ functions by their name alone, without arguments and return type."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
-    file = pl.col("filename").str.replace_all("\\", "/", literal=True).str.split("/").list.last()
     plain = (
         pl.col("name")
         .str.replace_all("(anonymous namespace)::", "", literal=True)
@@ -66,8 +116,116 @@ def own_functions(recording: Recording) -> pl.Series:
         .list.last()
     )
     native = pl.when(plain == "").then(pl.col("name")).otherwise(plain)
-    names = recording.frames.select(
-        n=pl.when(python).then(pl.concat_str([pl.col("name"), file], separator=" ")).otherwise(native)
-    )["n"]
-    best = pl.Series(own_frames(recording))
-    return names.gather(best.set(best < 0, None)).fill_null("").alias("function")
+    spoken = pl.concat_str([pl.col("name"), _base_name()], separator=" ")
+    return recording.frames.select(n=pl.when(python).then(spoken).otherwise(native))["n"]
+
+
+def _frame_lines(recording: Recording) -> pl.Series:
+    """String per frame: "function file.py:12" where Python's line is known."""
+    python = pl.Series(recorded_flags(recording) & PYTHON != 0)
+    function = pl.lit(frame_functions(recording))
+    with_line = pl.concat_str([function, pl.lit(":"), pl.col("line")])
+    return recording.frames.select(n=pl.when(python & (pl.col("line") > 0)).then(with_line).otherwise(function))["n"]
+
+
+def _launched(
+    recording: Recording, own: np.ndarray, inner: np.ndarray, within: np.ndarray, says: np.ndarray, torch: np.ndarray
+) -> np.ndarray:
+    """Bool per stack: whether the program's innermost line only launches what allocates inside it.
+
+    A line outside of the program's own modules launches where a library's model runs inside it and most bytes come from
+    such lines; a line of a module's ``forward`` where nearly all do, as in a wrapper around one model. So does a line
+    that nearly all bytes pass through and that calls a framework. What else such a line calls in libraries is launched
+    as well: the framework's optimizer step.
+    """
+    flat, offsets = recording.stack_frames, recording.stack_offsets
+    weight = _bytes_of_stacks(recording) * (own >= 0)
+    total, line = weight.sum(), _rows(recording, own)
+    calls = (own > 0) & (inner >= 0) & (inner < own)
+    if not total or not calls.any():
+        return np.zeros(len(own), bool)
+    has_model = calls & (within >= 0) & (within < own)
+    frames = len(recording.frames)
+    launches = np.zeros(frames, bool)
+    of_line = np.bincount(np.maximum(line, 0), weights=weight * (line >= 0), minlength=frames)
+    launches[line[has_model & (of_line[line] >= _ALL * total)]] = True
+    is_forward = (recording.frames["name"] == "forward").to_numpy() & says & ~is_library(recording.frames).to_numpy()
+    outside = has_model & (_first(recording, is_forward) < 0)
+    if weight[outside].sum() >= _MOST * total:
+        launches[line[outside]] = True
+    # Through which lines nearly everything passes, at whatever depth.
+    stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    pairs = np.unique(stack * frames + flat)
+    through = np.bincount(pairs % frames, weights=weight[pairs // frames], minlength=frames)
+    framework = calls & ~torch[_called_by(recording, own, says)]
+    launches[line[framework & (through[line] >= _ALL * total)]] = True
+    return calls & launches[line]
+
+
+def _called_by(recording: Recording, own: np.ndarray, says: np.ndarray) -> np.ndarray:
+    """Int64 row per stack of the frame that the program's innermost line calls; any row where there is none."""
+    flat, offsets = recording.stack_frames, recording.stack_offsets
+    place = np.arange(len(flat)) - np.repeat(offsets[:-1], np.diff(offsets))
+    inside = np.flatnonzero(says[flat] & (place < np.repeat(own, np.diff(offsets))))
+    stack = np.searchsorted(offsets, inside, "right") - 1
+    row = np.zeros(len(own), np.int64)
+    row[stack] = flat[inside]  # of equal numbers the last is taken: the outermost
+    return row
+
+
+def _bytes_of_stacks(recording: Recording) -> np.ndarray:
+    """Float64 per stack: the bytes of its recorded allocations and of its blocks in the final state."""
+    result = np.zeros(len(recording.stack_offsets) - 1)
+    for record in recording.devices.values():
+        born = record.events.filter(pl.col("action") == "alloc")
+        for table, size in ((born, "size"), (record.blocks, "requested_size")):
+            if len(table):
+                result += np.bincount(table["stack"].to_numpy(), weights=table[size].to_numpy(), minlength=len(result))
+    return result
+
+
+def _kinds(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(flags, is a library's, is a model's code, is PyTorch's or Python's own) for each frame."""
+    path = _slashes(recording.frames)
+    return (
+        recorded_flags(recording),
+        path.str.contains(LIBRARY).to_numpy(),
+        path.str.contains(_model_files()).to_numpy(),
+        path.str.contains(_TORCH).to_numpy(),
+    )
+
+
+@functools.cache
+def _model_files() -> str:
+    text = resources.files("snapreport.timeline").joinpath("model_libraries.toml").read_text(encoding="utf-8")
+    return "|".join(f"(?:{library['file']})" for library in tomllib.loads(text)["library"])
+
+
+def _first(recording: Recording, wanted: np.ndarray) -> np.ndarray:
+    """Int64 per stack: the place of its innermost frame of those ``wanted`` (a Bool per frame), -1 without one."""
+    offsets = recording.stack_offsets
+    at = np.flatnonzero(wanted[recording.stack_frames])
+    stack, first = np.unique(np.searchsorted(offsets, at, "right") - 1, return_index=True)
+    place = np.full(len(offsets) - 1, -1, np.int64)
+    place[stack] = at[first] - offsets[stack]
+    return place
+
+
+def _rows(recording: Recording, place: np.ndarray) -> np.ndarray:
+    """Int64 row of ``frames`` at each stack's ``place``, -1 where that is -1."""
+    at = recording.stack_offsets[:-1] + np.maximum(place, 0)
+    rows = recording.stack_frames[np.minimum(at, len(recording.stack_frames) - 1)].astype(np.int64)
+    return np.where(place >= 0, rows, -1)
+
+
+def _of_stacks(texts: pl.Series, frame: np.ndarray) -> pl.Series:
+    rows = pl.Series(frame)
+    return texts.gather(rows.set(rows < 0, None)).fill_null("")
+
+
+def _slashes(frames: pl.DataFrame) -> pl.Series:
+    return frames["filename"].str.replace_all("\\", "/", literal=True)
+
+
+def _base_name() -> pl.Expr:
+    return pl.col("filename").str.replace_all("\\", "/", literal=True).str.split("/").list.last()

@@ -140,6 +140,8 @@ test('stacks come out of front coding innermost first', () => {
       { name: 'frame_flags', dtype: 'u8', values: [2, 2, 1, 2] },
       { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
       { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
+      { name: 'stack_name', dtype: 'u32', values: [0, 1, 1, 2, 1, 1] },
+      { name: 'stack_launcher', dtype: 'u32', values: [0, 0, 2, 0, 2, 0] },
       // nodes: a, b, c, d under a, d; lists: a [0], b [1], c [2], d [3, 4]
       { name: 'posting_length', dtype: 'u32', values: [1, 1, 1, 2] },
       { name: 'posting_first', dtype: 'u32', values: [0, 1, 1, 1] },
@@ -162,5 +164,9 @@ test('stacks come out of front coding innermost first', () => {
   assert.equal(stacks.top(0), null)
   assert.equal(stacks.top(3)!.name, 'b')
   assert.deepEqual(stacks.top(5)!.fx, { fx_node: 'mm' })
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((s) => stacks.launcher(s)?.name ?? null),
+    [null, null, 'a', null, 'a'],
+  )
   assert.throws(() => stacks.frames(6), RangeError)
 })

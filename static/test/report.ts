@@ -64,6 +64,8 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
     { name: 'frame_flags', dtype: 'u8', values: new Array(stacks - 1).fill(2) },
     { name: 'stack_lcp', dtype: 'u32', values: new Uint32Array(stacks) },
     { name: 'stack_length', dtype: 'u32', values: Array.from({ length: stacks }, (_, i) => Math.min(i, 1)) },
+    { name: 'stack_name', dtype: 'u32', values: Array.from({ length: stacks }, (_, i) => Math.min(i, 1)) },
+    { name: 'stack_launcher', dtype: 'u32', values: new Uint32Array(stacks) },
     { name: 'posting_length', dtype: 'u32', values: new Array(stacks - 1).fill(1) },
     { name: 'posting_first', dtype: 'u32', values: Array.from({ length: stacks - 1 }, (_, i) => Math.min(i, 1)) },
     { name: 'posting_gap', dtype: 'u32', values: [] },

@@ -243,8 +243,10 @@ export interface Stacks {
   readonly trie: StackTrie
   /** Innermost first, noise included. Frames are shared objects: do not change them. */
   frames(stack: number): Frame[]
-  /** The frame that says most to a reader: the innermost Python frame that is not noise; null for an empty stack. */
+  /** The frame that names a stack: the program's own line, or the model's where that only launches; null for an empty one. */
   top(stack: number): Frame | null
+  /** The program's own line that launched what `top` is; null where that is the program's own. */
+  launcher(stack: number): Frame | null
 }
 
 export type Axis = 'event' | 'time'

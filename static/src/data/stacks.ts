@@ -30,7 +30,8 @@ export function readStacks(blob: DecodedBlob): Stacks {
     leaf[s] = length[s] > 0 ? path[length[s] - 1] : NONE
   }
   if (node !== caller.length) throw new Error(`the stacks name ${node} frames, the report holds ${caller.length}`)
-  return new StackTable(new FrameTable(blob), postings, caller, leaf)
+  const named = { frame: blob.u32('stack_name'), launcher: blob.u32('stack_launcher') }
+  return new StackTable(new FrameTable(blob), postings, caller, leaf, named)
 }
 
 /** Stored are differences: of a frame's first node to that of the frame before, of each further one to the one before it. */
@@ -107,13 +108,14 @@ class FrameTable {
 class StackTable implements Stacks {
   readonly count: number
   private readonly frameOf: Int32Array
-  private readonly tops = new Map<number, Frame | null>()
 
   constructor(
     private readonly table: FrameTable,
     private readonly postings: Postings,
     private readonly caller: Int32Array,
     private readonly leaf: Int32Array,
+    /** Places in the stacks, 1 the innermost and 0 none; worked out in snapreport/timeline/own_code.py alone. */
+    private readonly named: { readonly frame: Uint32Array; readonly launcher: Uint32Array },
   ) {
     this.count = leaf.length
     this.frameOf = framesOfNodes(postings)
@@ -140,35 +142,21 @@ class StackTable implements Stacks {
   }
 
   top(stack: number): Frame | null {
-    let top = this.tops.get(stack)
-    if (top === undefined) {
-      top = topFrame(this.frames(stack))
-      this.tops.set(stack, top)
-    }
-    return top
+    return this.frameAt(stack, this.named.frame[stack])
+  }
+
+  launcher(stack: number): Frame | null {
+    return this.frameAt(stack, this.named.launcher[stack])
+  }
+
+  private frameAt(stack: number, place: number): Frame | null {
+    let node = this.leafOf(stack)
+    for (let step = 1; step < place && node !== NONE; step++) node = this.caller[node]
+    return place > 0 && node !== NONE ? this.table.get(this.frameOf[node]) : null
   }
 
   private leafOf(stack: number): number {
     if (!(stack >= 0 && stack < this.count)) throw new RangeError(`stack ${stack} of ${this.count}`)
     return this.leaf[stack]
   }
-}
-
-/**
- * The frame that says most: the innermost Python frame that is not plumbing. A native-only stack (backward runs on the
- * engine's threads) gives its autograd node, else its innermost telling frame, else simply its innermost one.
- */
-function topFrame(frames: Frame[]): Frame | null {
-  return (
-    frames.find((f) => !f.noise && f.python) ??
-    frames.find((f) => isAutogradNode(f.name)) ??
-    frames.find((f) => !f.noise) ??
-    frames[0] ??
-    null
-  )
-}
-
-/** An autograd node says more about a native-only stack than the kernel in it: "MulBackward0". */
-function isAutogradNode(name: string): boolean {
-  return /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(name)
 }

@@ -69,7 +69,7 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
     if (sums.countBefore[key] === 0 && sums.countAfter[key] === 0) continue
     rows.push({
       key,
-      name: keys?.names[key] ?? nameOfStack(stacks.frames(key)),
+      name: keys?.names[key] ?? nameOfStack(stacks, key),
       stack: keys ? -1 : key,
       stackBefore: earlier ? earlier[key] : -1,
       before: sums.before[key],
@@ -125,7 +125,7 @@ function categories(
 function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'): Row[] {
   const byName = new Map<string, Row & { most: number }>()
   for (const row of rows) {
-    const frame = ownFrame(stacks.frames(row.stack))
+    const frame = stacks.top(row.stack)
     const name = group === 'file' ? (frame?.filename ?? '') : nameOf(frame)
     let sum = byName.get(name)
     if (!sum)
@@ -146,21 +146,10 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
   return [...byName.values()]
 }
 
-/** The frame that names a stack: the innermost Python one of the program's own code, else what Stacks.top would say. */
-export function ownFrame(frames: readonly Frame[]): Frame | null {
-  return (
-    frames.find((f) => f.python && !f.noise && !f.library) ??
-    frames.find((f) => f.python && !f.noise) ??
-    frames.find((f) => /Backward\d*(?:_apply_functional|::apply)\b|AccumulateGrad::apply\b/.test(f.name)) ??
-    frames.find((f) => !f.noise) ??
-    frames[0] ??
-    null
-  )
-}
-
 /** The frame that names a stack and, of the program's own code, who called it, with their lines: stacks of one function differ there. */
-function nameOfStack(frames: readonly Frame[]): string {
-  const first = ownFrame(frames)
+function nameOfStack(stacks: Stacks, stack: number): string {
+  const frames = stacks.frames(stack)
+  const first = stacks.top(stack)
   const rest = first ? frames.slice(frames.indexOf(first) + 1).filter((f) => f.python && !f.noise && !f.library) : []
   return [first, ...rest.slice(0, 2)]
     .map((frame) => `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`)

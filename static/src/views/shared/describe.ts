@@ -1,6 +1,6 @@
 // What is at a place of the timeline, in words: for the tooltip, the live text and the axes.
 
-import type { DeviceData, Frame } from '../../data/model'
+import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
 import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
 import type { Column } from './column'
@@ -29,11 +29,11 @@ export function describeHit(scene: Scene, hit: Hit): Line[] {
 
 function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] {
   const { info } = scene
-  const top = scene.stacks?.top(data.stack[id]) ?? null
+  const name = describeStack(scene.stacks, data.stack[id])
   const pool = info.pools[data.pool[id]]
   return [
     { kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${formatAddress(data.addrHi[id], data.addrLo[id])}` },
-    { kind: 'frame', text: top ? describeFrame(top) : 'no stack recorded' },
+    { kind: 'frame', text: name ?? 'no stack recorded' },
     { kind: 'plain', text: describeLifetime(data, id) },
     {
       kind: 'soft',
@@ -46,6 +46,14 @@ function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] 
         .join(' · '),
     },
   ]
+}
+
+/** What a stack is named by, and the program's line that launched it; null for an empty one. */
+function describeStack(stacks: Stacks | null, stack: number): string | null {
+  const top = stacks?.top(stack)
+  if (!top) return null
+  const launcher = stacks!.launcher(stack)
+  return launcher ? `${describeFrame(top)} from ${shortPath(launcher.filename)}:${launcher.line}` : describeFrame(top)
 }
 
 export function describeFrame(frame: Frame): string {
@@ -123,8 +131,8 @@ export function describeMoment(scene: Scene, event: number): string | null {
 /** One line for the live text: size, stack top, lifetime. */
 export function describeHeadline(scene: Scene, id: number): string {
   const data = scene.data!
-  const top = scene.stacks?.top(data.stack[id])
-  return `${formatBytes(data.size[id])}, ${top ? describeFrame(top) : 'no stack'}, ${describeLifetime(data, id)}`
+  const name = describeStack(scene.stacks, data.stack[id])
+  return `${formatBytes(data.size[id])}, ${name ?? 'no stack'}, ${describeLifetime(data, id)}`
 }
 
 /** What the window shows: its events and the most that is allocated in it. `x` in events, null for all. */

@@ -159,7 +159,8 @@ def _launched(
     through = np.bincount(pairs % frames, weights=weight[pairs // frames], minlength=frames)
     framework = calls & ~torch[_called_by(recording, own, says)]
     launches[line[framework & (through[line] >= _ALL * total)]] = True
-    return calls & launches[line]
+    result: np.ndarray = calls & launches[line]
+    return result
 
 
 def _called_by(recording: Recording, own: np.ndarray, says: np.ndarray) -> np.ndarray:

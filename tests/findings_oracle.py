@@ -107,10 +107,27 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
     births = [sum(a.size for a in left if stretch(bounds, a.alloc_event) == k) for k in range(count)]
     live = oracle.curve(own, len(device.events))  # entry i + 1 is after event i
     told = births[1:-1] if count - 1 > 4 else births[1:]
+    removed = oracle.curve(left, len(device.events))
+    without = [a - b for a, b in zip(device.allocated, removed, strict=True)]
     failed = [i for i, e in enumerate(device.events) if e["action"] == "oom" and e.get("device_free") is not None]
     return {
         "bytes": sum(a.size for a in left),
         "bytes_per_step": round(median(told)),
+        "every": 1,
+        "stacks": [
+            {
+                "stack": stack,
+                "bytes": sum(births),
+                "count": len(left),
+                "bytes_per_step": round(median(told)),
+            }
+        ],
+        "saving": {
+            "fraction": 1.0,
+            "peak_bytes": max(without),
+            "peak_event": without.index(max(without)) - 1,
+            "saves_bytes": device.peak_bytes - max(without),
+        },
         "kept_bytes": sum(births),
         "kept_count": len(left),
         "steps": count,

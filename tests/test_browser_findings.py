@@ -75,7 +75,7 @@ def test_a_query_names_the_stack_of_its_own_file(
     opened = borrow_report(report_of(*paths))
     (leak,) = [f for f in findings(snapreport.load(paths[1])) if f.kind == "leak"]
     opened.set_view(view="summary")
-    card = opened.page.locator("article.finding", has_text="leaks 5.00 MiB a step")
+    card = opened.page.locator("article.finding", has_text="keeps 5.00 MiB every step")
     want = fields(card.locator("a.show").get_attribute("href"))
     found = opened.js("([d, q]) => snapreport.search(d, q)", [int(want["device"]), want["query"]])
     assert (found["count"], found["bytes"]) == (leak.evidence["kept_count"], leak.bytes)

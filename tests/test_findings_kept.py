@@ -15,7 +15,7 @@ from planted import frames_text, path_of, planted
 from scripted import MIB, Script
 
 import snapreport
-from snapreport.findings.kept import end_findings
+from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 
@@ -49,15 +49,19 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
     assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "sure"
     assert (
         finding.title
-        == "45.0 MiB live at the end of cuda:0 were allocated within the trace: 67% parameter and 33% unknown"
+        == "45.0 MiB from this trace were still allocated when recording stopped: 67% parameters and 33% unknown"
     )
     assert finding.evidence["places"] == [
         {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},
         {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
     ]
-    assert finding.evidence["first_half_bytes"] == 30 * MIB and "nothing else was live then" in finding.detail[0]
-    assert "main train.py:7 (30.0 MiB, 1×) and log metrics.py:7 (15.0 MiB, 3×)" in finding.detail[1]
-    assert "cannot be told" in finding.detail[2]
+    assert finding.evidence["first_half_bytes"] == 30 * MIB and finding.detail[2] == (
+        "4 allocations, 30.0 MiB of it from the first half of the trace."
+    )
+    assert finding.detail[1] == (
+        "Largest: main train.py:7 (30.0 MiB in 1 allocation) and log metrics.py:7 (15.0 MiB in 3 allocations)."
+    )
+    assert finding.detail[0] == "Too few steps to detect a leak: record at least four."
 
 
 def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
     raw["device_traces"][0] = raw["device_traces"][0][1:]
     (finding,) = told(raw, tmp_path)
     assert finding.bytes == 15 * MIB and finding.evidence["older_bytes"] == 30 * MIB
-    assert "another 30.0 MiB were live before it and still are" in finding.detail[0]
+    assert "Another 30.0 MiB were allocated before recording started." in finding.detail[2]
     raw["device_traces"][0] = raw["device_traces"][0][:-3]
     assert told(raw, tmp_path) == [], "nothing that was allocated within the trace is left"
 
@@ -76,7 +80,7 @@ def test_growth_is_told_as_the_leak_that_it_is() -> None:
     leak, new = end_findings(snapshot, snapshot.timeline(0))
     assert (leak.kind, new.kind) == ("leak", "kept")
     assert new.evidence["leak_bytes"] == leak.bytes < new.bytes
-    assert "36.0 MiB of it grow step by step" in new.detail[2]
+    assert new.detail[0] == "36.0 MiB of it grow step by step: a leak."
 
 
 @pytest.mark.parametrize(
@@ -95,11 +99,11 @@ def test_known_good_patterns_are_no_leaks(preset: str, changes: dict[str, Any]) 
     """First-step optimizer state, caches that level off, parameters: told as what they are."""
     snapshot = planted(preset, **changes)
     (new,) = kept(snapshot)
-    assert new.severity == "info" and "leaks" not in new.title and new.evidence["leak_bytes"] == 0
+    assert new.severity == "info" and "leak" not in new.title.lower() and new.evidence["leak_bytes"] == 0
     assert new.bytes == snapshot.timeline(0).allocated[-1], "recorded from the start, so that all of it is new"
     if new.evidence["steps"]:
-        assert "none is called a leak" in new.detail[2]
-    assert run("check", str(path_of(preset, **changes)), "--fail-on", "leak").code == 0
+        assert new.detail[0].startswith("No leak found over")
+        assert run("check", str(path_of(preset, **changes)), "--fail-on", "leak").code == 0
 
 
 def test_it_is_nothing_that_a_check_fails_on() -> None:

@@ -15,10 +15,11 @@ from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
 from snapreport.findings.churn import churn, churn_findings
-from snapreport.findings.kept import end_findings
-from snapreport.findings.leaks import growing_stacks, least_live
+from snapreport.findings.allocation_growth import growing_stacks
+from snapreport.findings.least_live import least_live
+from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding
-from snapreport.findings.slices import repetitions
+from snapreport.findings.repetition import repetitions
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 MIB = 1 << 20

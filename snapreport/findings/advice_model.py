@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from snapreport.findings.repetition import repetitions
 from snapreport.findings.seen import Advice, Seen
-from snapreport.findings.slices import repetitions
 from snapreport.scalars import greatest
 from snapreport.timeline.own_code import own_functions
 

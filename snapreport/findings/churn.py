@@ -13,7 +13,7 @@ import polars as pl
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
-from snapreport.findings.slices import repetitions
+from snapreport.findings.repetition import repetitions
 from snapreport.number_format import bytes_text, count_text, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions

@@ -1,344 +1,225 @@
-"""Leaks: stacks whose live bytes rise stretch by stretch, and hints of reference cycles.
-
-A stack leaks when, step after step, it allocates something that is never freed *and* its least live bytes within each
-step rise with it. What only looks so is told apart by shape: optimizer state is born in one step; a cache that levels
-off gets nothing in the later ones; a working set that is replaced piece by piece does not rise.
-"""
+"""Leaks of one device: what grows repetition after repetition, and whether a recording can show that at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
+from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, least_growth
 from snapreport.findings.basis import basis_of
+from snapreport.findings.least_live import least_live
+from snapreport.findings.live import Names, by_category
+from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.model import Finding
-from snapreport.findings.slices import FEWEST, Slices
-from snapreport.number_format import bytes_text, count_text, plural, share_text
-from snapreport.reading.recording import Recording
-from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.own_code import own_functions
+from snapreport.findings.repetition import FEWEST, Repetitions
+from snapreport.number_format import bytes_text, count_text, plural
+from snapreport.timeline.build import DeviceTimeline
 
 MOST = 10
-_LEAST_BYTES = 1 << 20
-_LEAST_SHARE = 0.001
-"""Of the peak, for the growth of one stack over the whole trace."""
-_SPREAD = 0.8
-"""The share of the later steps in which a leaking stack keeps something."""
-_LATER = 0.35
-"""The share of its growth that falls into the later half; a steady leak has half of it there, a levelling cache
-nothing.
-"""
-_RISE = 0.6
-"""How much of what is kept must show as a rise of the stack's least live bytes."""
-_PAIRED = 64
-_BURST = 0.7
-_BURST_STEPS = 3
-_APART = 32
-"""Events between two frees of one burst, at most: each free is up to two events, and a cycle holds more than one
-tensor.
-"""
+_ONE_CAUSE = 3
+"""So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
+_LISTED = 5
+TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
+NOTHING_GREW = "Start and end are equal: nothing grew."
 
 
 @dataclass(frozen=True)
-class Growth:
-    """One stack's growth. ``staircase``: its least live bytes in each stretch; ``per_slice``: bytes kept in a stretch,
-    the median.
-    """
+class LeakVerdict:
+    """Whether a device leaks. ``status``: "unknown" where the recording cannot show it; ``reason``: a sentence."""
 
-    stack: int
-    kept: int
-    count: int
-    staircase: np.ndarray
-    per_slice: float
+    status: Literal["leak", "none", "unknown"]
+    reason: str
 
 
-def leak_findings(snapshot: Snapshot, timeline: DeviceTimeline, slices: Slices) -> list[Finding]:
-    """The leaks of one device, greatest first, then hints of reference cycles. ``slices``: what repeats."""
-    names = own_functions(snapshot.recording)
-    growths = growing_stacks(timeline, slices)
-    found = [_leak(timeline, slices, growth, names[growth.stack], growths) for growth in growths[:MOST]]
-    leaking = {growth.stack for growth in growths}
-    return found + _cycle_findings(timeline, slices, names, leaking)
+def leak_verdict(timeline: DeviceTimeline, repetitions: Repetitions | None, leaks: Sequence[Finding]) -> LeakVerdict:
+    """``leaks``: of :func:`leak_findings`."""
+    grew = int(timeline.allocated[-1]) - int(timeline.allocated[0])
+    if any(leak.severity != "info" for leak in leaks):
+        return LeakVerdict("leak", leaks[0].title)
+    if not len(timeline.events):
+        return LeakVerdict("unknown", "No trace: a leak shows only over several steps.")
+    if grew == 0:
+        return LeakVerdict("none", NOTHING_GREW)
+    if repetitions and repetitions.is_loop:
+        return LeakVerdict("none", f"No leak found over {plural(repetitions.count, repetitions.unit)}.")
+    if abs(grew) < least_growth(timeline):
+        return LeakVerdict("none", f"Start and end differ by only {bytes_text(abs(grew))}: nothing grew.")
+    if grew < 0:
+        return LeakVerdict("none", f"Less is allocated at the end than at the start, by {bytes_text(-grew)}.")
+    return LeakVerdict("unknown", TOO_FEW_STEPS)
 
 
-def least_bytes(timeline: DeviceTimeline) -> float:
-    """What is left behind, or piles up, over a whole trace is not worth a word below this."""
-    return max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
-
-
-def growing_stacks(timeline: DeviceTimeline, slices: Slices) -> list[Growth]:
-    """Stacks that grow over the whole trace, most bytes a stretch first."""
-    allocations = timeline.allocations
-    kept = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
-    least = least_bytes(timeline)
-    stacks = (
-        kept.group_by("stack")
-        .agg(bytes=pl.col("size").sum(), count=pl.len())
-        .filter(pl.col("bytes") >= least)
-        .sort("stack")
-    )["stack"]
-    if not len(stacks):
+def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None) -> list[Finding]:
+    """The leaks of one device and the growth of KV caches, most bytes a repetition first."""
+    if repetitions is None or not repetitions.is_loop:
         return []
-    numbers = stacks.to_numpy()
-    births = _births(kept.filter(pl.col("stack").is_in(stacks.implode())), numbers, slices)
-    floors = least_live(allocations, numbers, slices.bounds)
-    # The first repetition warms up: what it leaves behind is there to stay. The last may have been cut short.
-    growths = []
-    for row, stack in enumerate(numbers.tolist()):
-        per = births[row, 1:]
-        if not _is_steady(per):
-            continue
-        stairs = floors[row]
-        rise = float(stairs[-1] - stairs[1]) if len(stairs) > 2 else 0.0
-        if rise < _RISE * float(per[:-1].sum()) * (len(per) - 2) / max(1, len(per) - 1):
-            continue
-        if float(np.median(_slopes(stairs[1:]))) <= 0:
-            continue
-        # What is kept tells the size of a step better than the stairs do: an allocation at the very end of a stretch,
-        # as of a logger, stands in its stairs only from the next one on.
-        per_slice = float(np.median(_complete(per)))
-        growths.append(Growth(stack, int(births[row].sum()), int((kept["stack"] == stack).sum()), stairs, per_slice))
-    return sorted(growths, key=lambda growth: (-growth.per_slice, growth.stack))
+    growths = growing_stacks(timeline, repetitions)
+    every = growths[0].every if growths else 1
+    if repetitions.unit == "iteration" and every > 1 and repetitions.count // every >= FEWEST:
+        # The line that marks iterations runs several times in each of them.
+        repetitions = replace(repetitions, bounds=repetitions.bounds[::every])
+        growths = growing_stacks(timeline, repetitions)
+    piled = [growth for growth in growths if not growth.replaced]
+    groups = [piled] if len(piled) >= _ONE_CAUSE else [[growth] for growth in piled]
+    caches = [growth for growth in growths if growth.replaced]
+    groups += [caches] if len(caches) >= _ONE_CAUSE else [[growth] for growth in caches]
+    groups.sort(key=lambda group: -_per_repetition(group))
+    total = sum(_per_repetition(group) for group in groups)
+    return [_leak(timeline, names, repetitions, group, total) for group in groups[:MOST]]
 
 
-def _is_steady(per: np.ndarray) -> bool:
-    """Whether something is kept in nearly every stretch, and no less towards the end. ``per``: bytes by stretch,
-    without the first.
-    """
-    complete = _complete(per)
-    later = complete[len(complete) // 2 :]
-    total = float(complete.sum())
-    if total <= 0 or np.count_nonzero(later) < _SPREAD * len(later) or np.count_nonzero(complete) < 0.6 * len(complete):
-        return False
-    return float(later.sum()) >= _LATER * total
+def _per_repetition(group: Sequence[GrowingStack]) -> int:
+    return sum(round(growth.per_repetition) for growth in group)
 
 
-def _complete(per: np.ndarray) -> np.ndarray:
-    """Without the last stretch, which may have been cut short, where enough others are left."""
-    return per[:-1] if len(per) > FEWEST else per
-
-
-def _births(kept: pl.DataFrame, stacks: np.ndarray, slices: Slices) -> np.ndarray:
-    """Float64 (stacks, stretches): bytes born in each and never freed."""
-    row = np.searchsorted(stacks, kept["stack"].to_numpy())
-    column = slices.of(kept["alloc_event"].to_numpy().astype(np.int64) + 1)
-    inside = (column >= 0) & (column < slices.count)
-    cell = row[inside] * slices.count + column[inside]
-    sums = np.bincount(cell, weights=kept["size"].to_numpy()[inside], minlength=len(stacks) * slices.count)
-    return sums.reshape(len(stacks), slices.count)
-
-
-def least_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Int64 (stacks, stretches): the least bytes of each stack that are live at once within ``[bounds[k], bounds[k +
-    1])``.
-
-    ``stacks``: ascending. O(E log E) for E births and deaths of those stacks.
-    """
-    table = allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode())).select(
-        "stack", "size", "alloc_event", "free_event"
+def _leak(
+    timeline: DeviceTimeline, names: Names, repetitions: Repetitions, group: Sequence[GrowingStack], all_leaks: int
+) -> Finding:
+    """``group``: stacks of one leak, the fastest first. ``all_leaks``: bytes a repetition of all leaks together."""
+    stacks = np.array(sorted(growth.stack for growth in group))
+    remaining = timeline.allocations.filter(
+        (pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0) & pl.col("stack").is_in(pl.Series(stacks).implode())
     )
-    row = np.searchsorted(stacks, table["stack"].to_numpy())
-    size, birth, death = (table[name].to_numpy().astype(np.int64) for name in ("size", "alloc_event", "free_event"))
-    freed = death >= 0
-    owner = np.concatenate((row, row[freed]))
-    position = np.concatenate((birth + 1, death[freed] + 1))
-    change = np.concatenate((size, -size[freed]))
-    span = int(bounds[-1]) + 1
-    key = owner * span + np.minimum(position, span - 1)
-    order = np.argsort(key, kind="stable")
-    key, total = key[order], np.cumsum(change[order])
-    last = np.append(key[1:] != key[:-1], True)  # of several changes at one position the last one counts
-    key, total = key[last], total[last]
-    # Totals run on from stack to stack; each stack's begin where the one before ends.
-    ends = np.searchsorted(key, (np.arange(len(stacks)) + 1) * span) - 1
-    base = np.concatenate(([0], np.where(ends >= 0, total[ends], 0)))[:-1]
-    total = total - base[key // span]
-
-    slices, owner, position = len(bounds) - 1, key // span, key % span
-    entry = np.searchsorted(key, (np.arange(len(stacks))[:, None] * span + bounds[:-1]).ravel(), "right") - 1
-    own = (entry >= 0) & (owner[np.maximum(entry, 0)] == np.repeat(np.arange(len(stacks)), slices))
-    result = np.where(own, total[np.maximum(entry, 0)], 0)
-    column = np.searchsorted(bounds, position, "right") - 1
-    inside = (column >= 0) & (column < slices)
-    cell = (owner * slices + column)[inside]  # ascending, as the keys are
-    if len(cell):
-        starts = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
-        at = cell[starts]
-        result[at] = np.minimum(result[at], np.minimum.reduceat(total[inside], starts))
-    return result.reshape(len(stacks), slices)
-
-
-def _slopes(stairs: np.ndarray) -> np.ndarray:
-    """Slopes between all pairs, whose median no single step can pull away (Theil and Sen). Of many steps, some tens
-    evenly apart.
-    """
-    at = np.unique(np.linspace(0, len(stairs) - 1, min(_PAIRED, len(stairs))).astype(np.int64))
-    first, second = np.triu_indices(len(at), 1)
-    slopes: np.ndarray = (stairs[at[second]] - stairs[at[first]]) / (at[second] - at[first])
-    return slopes
-
-
-def _leak(timeline: DeviceTimeline, slices: Slices, growth: Growth, name: str, all_growths: list[Growth]) -> Finding:
-    unit, per = slices.unit, round(growth.per_slice)
-    details = [
-        f"{plural(growth.count, 'allocation')} of it, {bytes_text(growth.kept)}, were made within the trace and never "
-        "freed.",
-        f"Its least live bytes rose from {bytes_text(int(growth.staircase[1]))} in the second {unit} to "
-        f"{bytes_text(int(growth.staircase[-1]))} in the last of {slices.count}.",
-    ]
-    everything = sum(g.per_slice for g in all_growths)
-    limit, source = device_limit(timeline)
-    if limit:
-        free = limit - timeline.peak_bytes
-        if free > 0:
-            details.append(
-                f"At {bytes_text(int(everything))} a {unit} in all, the peak reaches the {bytes_text(limit)} that "
-                f"{source} after {count_text(int(free // max(1.0, everything)))} more {unit}s."
-            )
-    else:
-        details.append(
-            "The size of the device's memory was not recorded, so that it cannot be told when it would be full."
-        )
+    size = int(remaining["size"].sum())
+    category = by_category(remaining)[0]["category"]
+    is_cache = _is_cache(timeline, group[0], category)
+    query = " OR ".join(f"stack:{stack}" for stack in stacks.tolist())
+    query = f"({query}) origin:traced live:end" if len(stacks) > 1 else f"{query} origin:traced live:end"
+    limit = device_limit(timeline)
+    stairs = _staircase(timeline, stacks, repetitions)
+    evidence = {
+        "bytes_per_step": _per_repetition(group),
+        "kept_bytes": size,
+        "kept_count": len(remaining),
+        "every": group[0].every,
+        "unit": repetitions.unit,
+        "steps": repetitions.count,
+        "staircase": stairs.tolist(),
+        "bounds": (repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
+        "device_limit": limit,
+        "replaced": group[0].replaced,
+        "category": category,
+        "stacks": [
+            {
+                "stack": growth.stack,
+                "place": names.place(growth.stack),
+                "bytes": growth.bytes,
+                "count": growth.count,
+                "bytes_per_step": round(growth.per_repetition),
+            }
+            for growth in group
+        ],
+        "saving": replayed_saving(timeline, remaining, query),
+    }
     return Finding(
         kind="leak",
         device=timeline.device,
-        severity="warning",
-        title=f"{name or 'Allocations without frames'} leaks {bytes_text(per)} a {unit}, {bytes_text(growth.kept)} by "
-        f"the end of the trace ({share_text(growth.kept, int(timeline.allocated[-1]))} of what is live then)",
-        detail=details,
-        bytes=growth.kept,
+        severity="info" if is_cache else "warning",
+        title=_title(evidence, is_cache=is_cache),
+        detail=_detail(timeline, evidence, all_leaks, is_cache=is_cache),
+        bytes=size,
         event=len(timeline.events) - 1,
-        stack=growth.stack,
-        evidence={
-            "bytes_per_step": per,
-            "kept_bytes": growth.kept,
-            "kept_count": growth.count,
-            "unit": unit,
-            "steps": slices.count,
-            "staircase": growth.staircase.tolist(),
-            "bounds": (slices.bounds - 1).tolist(),  # events: each stretch begins at one, and the last ends before one
-            "device_limit": limit,
-        },
-        basis=[f"{plural(slices.count, unit)}: {slices.source}.", *basis_of(timeline)],
-        confidence="likely" if slices.count >= 2 * FEWEST else "guess",
-        link={"view": "timeline", "query": f"stack:{growth.stack} live:end"},
+        stack=group[0].stack,
+        evidence=evidence,
+        basis=[f"{plural(repetitions.count, repetitions.unit)}: {repetitions.source}.", *basis_of(timeline)],
+        confidence="likely" if repetitions.count >= 2 * FEWEST else "guess",
+        link={"view": "timeline", "query": query},
     )
 
 
-def device_limit(timeline: DeviceTimeline) -> tuple[int, str]:
-    """(bytes, how it is known) that the device can give: reserved plus free at an out-of-memory; (0, "") where none was
-    recorded.
+def _title(evidence: dict[str, Any], *, is_cache: bool) -> str:
+    unit, place = evidence["unit"], evidence["stacks"][0]["place"]
+    amount, total = bytes_text(evidence["bytes_per_step"] * evidence["every"]), bytes_text(evidence["kept_bytes"])
+    often = f"every {unit}" if evidence["every"] == 1 else f"every {evidence['every']} {unit}s"
+    after = f"{total} after {plural(evidence['steps'], unit)}"
+    if is_cache:
+        what = "The KV cache" if evidence["category"] == "kv cache" else "A cache"
+        return f"{what} grows by {amount} {often} in {place}, to {after}"
+    if evidence["replaced"]:
+        return f"Leak: {place} replaces its tensor by one {amount} larger {often}, {after}"
+    if len(evidence["stacks"]) == 1:
+        return f"Leak: {place} keeps {amount} {often}, {after}"
+    return f"Leak: {amount} stay allocated {often}, most of it from {place}, {after}"
+
+
+def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, *, is_cache: bool) -> list[str]:
+    unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
+    lines = []
+    if not evidence["replaced"]:
+        lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, none of them freed.")
+    if len(evidence["stacks"]) > 1:
+        rows = [f"{row['place']} ({bytes_text(row['bytes_per_step'])})" for row in evidence["stacks"][:_LISTED]]
+        lines.append(f"Each {unit}: {', '.join(rows)}{', …' if len(evidence['stacks']) > _LISTED else ''}.")
+    lines.append(
+        f"The lowest live bytes rose from {bytes_text(stairs[1])} in the second {unit} to {bytes_text(stairs[-1])} in "
+        "the last."
+    )
+    if evidence["device_limit"] > timeline.peak_bytes and not is_cache:
+        more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
+        lines.append(f"Memory runs out after {count_text(more)} more {unit}s at {bytes_text(all_leaks)} each.")
+    if saving["saves_bytes"] and not is_cache:
+        lines.append(f"Without the leak the peak would be {bytes_text(saving['peak_bytes'])} (replayed).")
+    if not is_cache:
+        lines.append(_remedy(evidence))
+    return lines
+
+
+def _remedy(evidence: dict[str, Any]) -> str:
+    if evidence["replaced"]:
+        return "Preallocate the tensor, or move what is no longer needed to the CPU."
+    if evidence["category"] == "activation" or len(evidence["stacks"]) >= _ONE_CAUSE:
+        return "A tensor with its autograd graph is still referenced: store loss.item() or tensor.detach().clone() instead."
+    return f"Something still references these tensors after the {evidence['unit']}: drop the reference, or move them to the CPU."
+
+
+def _is_cache(timeline: DeviceTimeline, growth: GrowingStack, category: str) -> bool:
+    """Whether growth is what a cache of an inference loop is for: a KV cache, or a buffer that a module extends while
+    nothing trains.
     """
+    if category == "kv cache":
+        return True
+    trains = timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
+    return growth.replaced and not trains and not outside_modules(timeline.recording)[growth.stack]
+
+
+def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repetitions) -> np.ndarray:
+    """Int64 by repetition: the lowest live bytes of these stacks together."""
+    together = timeline.allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode()))
+    together = together.with_columns(stack=pl.lit(0, pl.Int32))
+    return least_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
+
+
+def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> dict[str, Any]:
+    """What the peak would be without ``removed``, rows of the timeline's allocations: the whole curve is summed again.
+
+    ``query``: the documented query that selects exactly those rows.
+    """
+    span = len(timeline.allocated) + 1
+    size, birth = removed["size"].to_numpy(), removed["alloc_event"].to_numpy().astype(np.int64) + 1
+    death = removed["free_event"].to_numpy().astype(np.int64) + 1
+    change = np.bincount(birth, weights=size, minlength=span)
+    change -= np.bincount(np.where(death > 0, death, span - 1), weights=size, minlength=span)
+    curve = timeline.allocated - np.cumsum(change)[:-1].astype(np.int64)
+    event = int(np.argmax(curve)) - 1
+    peak = int(curve[event + 1])
+    return {
+        "query": query,
+        "fraction": 1.0,
+        "peak_bytes": peak,
+        "peak_event": event,
+        "saves_bytes": timeline.peak_bytes - peak,
+    }
+
+
+def device_limit(timeline: DeviceTimeline) -> int:
+    """Bytes that the device can allocate: reserved plus free at an out-of-memory error; 0 where none was recorded."""
     best = 0
     for event in timeline.oom_events:
         free = timeline.events["device_free"][event]
         if free is not None:
             best = max(best, int(timeline.reserved[event + 1]) + int(free))
-    return (best, "was reserved and free at the out-of-memory") if best else (0, "")
-
-
-def _collecting(recording: Recording) -> pl.Series:
-    """Int32: stacks that Python's garbage collector is in."""
-    hit = np.flatnonzero(
-        recording.frames["name"]
-        .str.contains(r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)")
-        .to_numpy()
-    )
-    place = np.flatnonzero(np.isin(recording.stack_frames, hit))
-    return pl.Series(np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1).astype(np.int32))
-
-
-def _cycle_findings(timeline: DeviceTimeline, slices: Slices, names: pl.Series, leaking: set[int]) -> list[Finding]:
-    """Stacks that pile up over several stretches and then go all at once: reference cycles wait for Python's
-    collector.
-    """
-    allocations = timeline.allocations
-    birth, death, stack = (allocations[name].to_numpy() for name in ("alloc_event", "free_event", "stack"))
-    # Most allocations die in the step they are born in: stacks with none that outlives it are looked at no further.
-    old = np.flatnonzero((birth >= 0) & (death - birth > int(np.diff(slices.bounds).min())))
-    old = old[slices.of(death[old] + 1) > slices.of(birth[old] + 1)]
-    if not len(old):
-        return []
-    kept = np.zeros(int(stack.max()) + 1, bool)
-    kept[stack[old]] = True
-    rows = np.flatnonzero(kept[stack] & (birth >= 0) & (death >= 0))
-    table = allocations.select("stack", "size", "free_event", "free_stack")[rows].with_columns(
-        born=pl.Series(slices.of(birth[rows] + 1)), died=pl.Series(slices.of(death[rows] + 1))
-    )
-    table = table.filter((pl.col("born") >= 0) & (pl.col("died") < slices.count))
-    least = least_bytes(timeline)
-    # One burst: frees that follow each other closely, of things born in several stretches.
-    table = table.sort("stack", "free_event").with_columns(
-        burst=((pl.col("free_event").diff() > _APART) | (pl.col("stack").diff() != 0)).fill_null(value=True).cum_sum()
-    )
-    bursts = (
-        table.group_by("stack", "burst")
-        .agg(
-            bytes=pl.col("size").sum(),
-            count=pl.len(),
-            free_stack=pl.col("free_stack").mode().min(),
-            first=pl.col("free_event").min(),
-            died=pl.col("died").max(),
-            oldest=pl.col("born").min(),
-        )
-        .filter(
-            (pl.col("count") >= _BURST_STEPS)
-            & (pl.col("died") - pl.col("oldest") >= _BURST_STEPS - 1)
-            & (pl.col("bytes") >= least)
-        )
-        .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
-    )
-    # The collector in the stacks of the frees says it; without C++ frames it runs wherever an allocation wakes it, so
-    # that no two bursts are freed at the same place. What one place frees again and again is the program's own doing.
-    by_collector = (pl.col("bursts") >= 2) & (pl.col("collected") > 0.5)
-    anywhere = (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))
-    stacks = (
-        bursts.group_by("stack")
-        .agg(
-            bursts=pl.len(),
-            bytes=pl.col("bytes").max(),
-            count=pl.col("count").max(),
-            span=(pl.col("died") - pl.col("oldest")).max(),
-            event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(),
-            collected=pl.col("collected").mean(),
-            places=pl.col("free_stack").n_unique(),
-        )
-        .filter(by_collector | anywhere)
-        .filter(~pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode()))
-    )
-    found = []
-    for row in stacks.sort(["bytes", "stack"], descending=[True, False]).head(MOST).rows(named=True):
-        piled_up = row["event"] - 1  # the position before the first free of the greatest burst
-        total = int(table.filter(pl.col("stack") == row["stack"])["size"].sum())
-        share = int(bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum()) / max(1, total)
-        if share < _BURST:
-            continue
-        name = names[row["stack"]] or "Allocations without frames"
-        found.append(
-            Finding(
-                kind="leak",
-                device=timeline.device,
-                severity="info",
-                title=f"{name} piles up over {plural(row['span'], slices.unit)} and is freed in bursts of up to "
-                f"{bytes_text(row['bytes'])}: perhaps a reference cycle that waits for Python's garbage collector",
-                detail=[
-                    f"{plural(row['bursts'], 'burst')} free {share_text(int(share * total), total)} of its bytes.",
-                    "Breaking the cycle, or weak references, would free each of them at once.",
-                ],
-                bytes=row["bytes"],
-                event=piled_up,
-                stack=row["stack"],
-                evidence={
-                    "bursts": row["bursts"],
-                    "burst_bytes": row["bytes"],
-                    "burst_count": row["count"],
-                    "share_of_bytes": round(share, 4),
-                },
-                basis=basis_of(timeline),
-                confidence="likely" if row["collected"] > 0.5 else "guess",
-                link={"view": "timeline", "at": piled_up, "query": f"stack:{row['stack']}"},
-            )
-        )
-    return found
+    return best

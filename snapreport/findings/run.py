@@ -8,7 +8,7 @@ from dataclasses import replace
 from snapreport.findings.advice import advice_findings
 from snapreport.findings.churn import churn_findings
 from snapreport.findings.fragmentation import fragmentation_findings
-from snapreport.findings.kept import end_findings
+from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings

@@ -1,0 +1,139 @@
+"""What was allocated in a trace and is still live at its end: the leaks in it, then all of it as the fact that it is.
+
+What a trace leaves behind is no leak by itself: parameters and optimizer state of a run that was recorded from its
+start, caches, and what a step in progress needs are live at its end, too. Only growth step by step says more, see
+``leaks.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from snapreport.findings.allocation_growth import least_growth
+from snapreport.findings.basis import basis_of
+from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
+from snapreport.findings.live import by_category, by_place, by_stack, names_of, told
+from snapreport.findings.model import Finding
+from snapreport.findings.reference_cycles import cycle_findings
+from snapreport.findings.repetition import Repetitions, growth_repetitions
+from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+
+_LISTED = 3
+_ALMOST_ALL = 0.95
+"""Of the bytes: a category with so many of them stands for all."""
+_CATEGORY_NAMES = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "activation": "activations",
+    "temporary": "temporary tensors",
+    "input": "inputs",
+    "communication": "communication buffers",
+    "workspace": "workspaces",
+    "unknown": "unknown",
+}
+
+
+def end_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+    """The leaks of one device, greatest first, hints of reference cycles, and what is new at the end."""
+    leaks, verdict, repetitions = leaks_of(snapshot, timeline)
+    return leaks + _new_at_end(snapshot, timeline, repetitions, leaks, verdict)
+
+
+def leaks_of(snapshot: Snapshot, timeline: DeviceTimeline) -> tuple[list[Finding], LeakVerdict, Repetitions | None]:
+    """The leaks and reference cycles of one device, and what the recording can say about leaks."""
+    repetitions = growth_repetitions(timeline)
+    names = names_of(snapshot)
+    leaks = leak_findings(timeline, names, repetitions)
+    leaking = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
+    cycles = cycle_findings(timeline, names, repetitions, leaking)
+    return leaks + cycles, leak_verdict(timeline, repetitions, leaks), repetitions
+
+
+def _new_at_end(
+    snapshot: Snapshot,
+    timeline: DeviceTimeline,
+    repetitions: Repetitions | None,
+    leaks: Sequence[Finding],
+    verdict: LeakVerdict,
+) -> list[Finding]:
+    """None where less is new than a leak would have to be."""
+    live = timeline.allocations.filter(pl.col("free_event") < 0)
+    new = live.filter(pl.col("alloc_event") >= 0)
+    size, older = int(new["size"].sum()), int(live["size"].sum())
+    older -= size
+    if size < least_growth(timeline):
+        return []
+    names = names_of(snapshot)
+    last = len(timeline.events) - 1
+    growing = [leak for leak in leaks if leak.severity != "info"]
+    stacks = by_stack(new, names)
+    evidence = {
+        "start_bytes": int(timeline.allocated[0]),
+        "end_bytes": int(timeline.allocated[-1]),
+        "new_bytes": size,
+        "new_count": len(new),
+        "first_half_bytes": int(new.filter(pl.col("alloc_event") < len(timeline.events) // 2)["size"].sum()),
+        "older_bytes": older,
+        "older_count": len(live) - len(new),
+        "leak_bytes": sum(leak.bytes for leak in growing),
+        "steps": repetitions.count if repetitions else None,
+        "categories": by_category(new),
+        "stacks": stacks,
+        "places": by_place(new, names),
+    }
+    return [
+        Finding(
+            kind="kept",
+            device=timeline.device,
+            severity="info",
+            title=_title(evidence, len(timeline.steps)),
+            detail=[_growth(evidence, repetitions, verdict), _largest(evidence), _when(evidence)],
+            bytes=size,
+            event=last,
+            stack=stacks[0]["stack"],
+            evidence=evidence,
+            basis=basis_of(timeline),
+            confidence="likely" if timeline.reconciliation_bytes else "sure",
+            link={"view": "flame", "at": last, "query": "origin:traced live:end"},
+        )
+    ]
+
+
+def _title(evidence: dict[str, Any], steps: int) -> str:
+    size, categories = evidence["new_bytes"], evidence["categories"]
+    first = categories[0]
+    since = "from this step" if steps == 1 else "from this trace"
+    if first["bytes"] >= _ALMOST_ALL * size and first["category"] != "unknown":
+        name = _CATEGORY_NAMES.get(first["category"], first["category"])
+        return f"{bytes_text(size)} of {name} {since} were still allocated when recording stopped"
+    shares = [
+        f"{share_text(row['bytes'], size)} {_CATEGORY_NAMES.get(row['category'], row['category'])}"
+        for row in categories[:_LISTED]
+        if row["bytes"] >= 0.01 * size
+    ]
+    return f"{bytes_text(size)} {since} were still allocated when recording stopped: {told(shares)}"
+
+
+def _growth(evidence: dict[str, Any], repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
+    if evidence["leak_bytes"] and repetitions:
+        return f"{bytes_text(evidence['leak_bytes'])} of it grow {repetitions.unit} by {repetitions.unit}: a leak."
+    return verdict.reason
+
+
+def _largest(evidence: dict[str, Any]) -> str:
+    top = [
+        f"{row['place']} ({bytes_text(row['bytes'])} in {plural(row['count'], 'allocation')})"
+        for row in evidence["places"][:_LISTED]
+    ]
+    return f"Largest: {told(top)}."
+
+
+def _when(evidence: dict[str, Any]) -> str:
+    early, older = evidence["first_half_bytes"], evidence["older_bytes"]
+    text = f"{plural(evidence['new_count'], 'allocation')}"
+    text += f", {bytes_text(early)} of it from the first half of the trace." if early else ", all from the second half."
+    return f"{text} Another {bytes_text(older)} were allocated before recording started." if older else text

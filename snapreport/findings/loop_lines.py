@@ -1,0 +1,75 @@
+"""Lines of the program's own loops: stacks outside of any module call that allocate at regular intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.reading.noise import PYTHON, recorded_flags
+from snapreport.reading.recording import Recording
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.once import once
+
+_MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
+_CANDIDATES = 8
+"""Loops tried at most, the one with the fewest iterations first."""
+_COVERED = 0.5
+"""The share of a trace's allocations that a loop reaches over at least."""
+_REGULAR = 0.75
+"""The share of the intervals between two iterations that are within a factor of two of the median."""
+
+
+@once
+def outside_modules(recording: Recording) -> np.ndarray:
+    """Bool per stack: it has Python frames, and none of them is a module's call or ``forward``."""
+    flat, offsets = recording.stack_frames, recording.stack_offsets
+    stacks = len(offsets) - 1
+    if not len(flat):
+        return np.zeros(stacks, bool)
+    of_stack = np.repeat(np.arange(stacks), np.diff(offsets))
+    in_module = recording.frames["name"].str.contains(_MODULE_CALL).to_numpy()[flat]
+    python = (recorded_flags(recording) & PYTHON != 0)[flat]
+    result = np.bincount(of_stack[python], minlength=stacks) > 0
+    result[of_stack[in_module]] = False
+    return result
+
+
+def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
+    """Int64 events of the allocations of stacks that may mark a loop's iterations, fewest iterations first.
+
+    ``fewest``: allocations of such a stack at least. Of several stacks with as many allocations the first is taken: they
+    are lines of one loop.
+    """
+    table = timeline.allocations
+    birth, stack = table["alloc_event"].to_numpy().astype(np.int64), table["stack"].to_numpy()
+    traced = birth >= 0
+    birth, stack = birth[traced], stack[traced]
+    if len(birth) < fewest:
+        return []
+    order = np.argsort(birth, kind="stable")
+    birth, stack = birth[order], stack[order]
+    counts = np.bincount(stack)
+    outside = outside_modules(timeline.recording)[: len(counts)]
+    found: dict[int, np.ndarray] = {}
+    for number in np.flatnonzero(outside & (counts >= fewest)):
+        at = _heads(np.flatnonzero(stack == number), len(birth))
+        if len(at) >= fewest and len(at) not in found and _is_regular(at, len(birth)):
+            found[len(at)] = birth[at]
+            if len(found) >= _CANDIDATES:
+                break
+    return [found[count] for count in sorted(found)]
+
+
+def _heads(at: np.ndarray, births: int) -> np.ndarray:
+    """The first of each run of allocations of one line: it may allocate several times in each iteration."""
+    gaps = np.diff(at)
+    mean = (births - at[0]) / len(at)
+    return at[np.append(True, gaps >= mean / 2)]
+
+
+def _is_regular(at: np.ndarray, births: int) -> bool:
+    """``at``: of all ``births``, the numbers of those of one stack."""
+    gaps = np.diff(np.append(at, births))
+    if at[-1] + np.median(gaps) - at[0] < _COVERED * births:
+        return False
+    median = max(1.0, float(np.median(gaps)))
+    return float(np.mean((gaps >= median / 2) & (gaps <= 2 * median))) >= _REGULAR

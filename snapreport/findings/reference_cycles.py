@@ -1,0 +1,172 @@
+"""Reference cycles: stacks that pile up over several repetitions and are then freed all at once.
+
+Python frees most tensors the moment nothing refers to them. What is part of a reference cycle waits for the garbage
+collector, which frees many of them together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.allocation_growth import least_growth
+from snapreport.findings.basis import basis_of
+from snapreport.findings.live import Names
+from snapreport.findings.model import Finding
+from snapreport.findings.repetition import Repetitions
+from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.reading.recording import Recording
+from snapreport.timeline.build import DeviceTimeline
+
+MOST = 10
+_BURST = 0.7
+"""The share of what a stack frees that goes in bursts."""
+_REPETITIONS = 3
+_APART = 32
+"""Events between two frees of one burst, at most: each free is up to two events, and a cycle holds more than one
+tensor.
+"""
+_SINGLE = 8
+"""Repetitions that a burst spans at least, where it is the only one."""
+_SINGLE_SHARE = 0.1
+"""Of the peak, for a burst that is the only one."""
+_COLLECTOR = r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)"
+
+
+def cycle_findings(
+    timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None, leaking: set[int]
+) -> list[Finding]:
+    """Hints of reference cycles, most bytes first. ``leaking``: stacks that are reported as leaks."""
+    if repetitions is None:
+        return []
+    table = _outliving(timeline, repetitions)
+    if table is None:
+        return []
+    bursts = _bursts(table, timeline)
+    found = []
+    for row in _suspects(bursts, table, timeline, leaking).rows(named=True):
+        mine = table.filter(pl.col("stack") == row["stack"])
+        in_bursts = int(bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum())
+        if in_bursts >= _BURST * int(mine["size"].sum()):
+            share = in_bursts / int(mine["size"].sum())
+            found.append(_finding(timeline, names.place(row["stack"]), repetitions, row, share))
+    return found[:MOST]
+
+
+def _outliving(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame | None:
+    """Freed allocations of the stacks of which any outlives its repetition: ``stack``, ``size``, ``alloc_event``,
+    ``free_event``, ``free_stack``, ``born`` and ``died`` (repetitions); None where there is none.
+
+    Most allocations are freed in the step that made them: the other stacks are few.
+    """
+    allocations = timeline.allocations
+    birth, death, stack = (allocations[name].to_numpy() for name in ("alloc_event", "free_event", "stack"))
+    old = np.flatnonzero((birth >= 0) & (death - birth > int(np.diff(repetitions.bounds).min())))
+    old = old[repetitions.of(death[old] + 1) > repetitions.of(birth[old] + 1)]
+    if not len(old):
+        return None
+    outlives = np.zeros(int(stack.max()) + 1, bool)
+    outlives[stack[old]] = True
+    rows = np.flatnonzero(outlives[stack] & (birth >= 0) & (death >= 0))
+    table = allocations.select("stack", "size", "alloc_event", "free_event", "free_stack")[rows].with_columns(
+        born=pl.Series(repetitions.of(birth[rows] + 1)), died=pl.Series(repetitions.of(death[rows] + 1))
+    )
+    return table.filter((pl.col("born") >= 0) & (pl.col("died") < repetitions.count)).sort("stack", "free_event")
+
+
+def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
+    """Frees of one stack that follow each other closely, of allocations from several repetitions."""
+    new = (pl.col("free_event").diff() > _APART) | (pl.col("stack").diff() != 0)
+    table = table.with_columns(burst=new.fill_null(value=True).cum_sum())
+    return (
+        table.group_by("stack", "burst")
+        .agg(
+            bytes=pl.col("size").sum(),
+            count=pl.len(),
+            free_stack=pl.col("free_stack").mode().min(),
+            first=pl.col("free_event").min(),
+            died=pl.col("died").max(),
+            oldest=pl.col("born").min(),
+            youngest=pl.col("alloc_event").max(),
+            in_order=(pl.col("alloc_event").diff() > 0).fill_null(value=True).mean(),
+        )
+        .filter(
+            (pl.col("count") >= _REPETITIONS)
+            & (pl.col("died") - pl.col("oldest") >= _REPETITIONS - 1)
+            & (pl.col("bytes") >= least_growth(timeline))
+            & (pl.col("youngest") < pl.col("first"))  # all of it was live at once
+        )
+        .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
+    )
+
+
+def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimeline, leaking: set[int]) -> pl.DataFrame:
+    """A row per stack whose bursts look like the collector's, most bytes first."""
+    stacks = bursts.group_by("stack").agg(
+        bursts=pl.len(),
+        bytes=pl.col("bytes").max(),
+        count=pl.col("count").max(),
+        span=(pl.col("died") - pl.col("oldest")).max(),
+        event=pl.col("first").sort_by(["bytes", "first"], descending=[True, False]).first(),
+        collected=pl.col("collected").mean(),
+        places=pl.col("free_stack").n_unique(),
+        in_order=pl.col("in_order").min(),
+    )
+    # The collector's own frame proves it. Without C++ frames it runs wherever an allocation wakes it, so that no two
+    # bursts are freed at the same place: what one place frees again and again is the program's own doing.
+    named = (pl.col("bursts") >= 2) & (pl.col("collected") > 0.5)
+    anywhere = (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))
+    # Where one place frees them all, the order is the hint: the collector frees the oldest first, a list that is dropped
+    # frees the newest first.
+    ordered = (pl.col("bursts") >= 2) & (pl.col("in_order") == 1)
+    single = (
+        (pl.col("bursts") == 1)
+        & (pl.col("in_order") == 1)
+        & (pl.col("count") >= _SINGLE)
+        & (pl.col("span") >= _SINGLE - 1)
+        & (pl.col("bytes") >= _SINGLE_SHARE * timeline.peak_bytes)
+    )
+    known = pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode())
+    return stacks.filter((named | anywhere | ordered | single) & ~known).sort(
+        ["bytes", "stack"], descending=[True, False]
+    )
+
+
+def _finding(
+    timeline: DeviceTimeline, place: str, repetitions: Repetitions, row: dict[str, int], share: float
+) -> Finding:
+    """``share``: of what the stack frees, in bursts."""
+    before = row["event"] - 1  # the position before the first free of the greatest burst
+    text = share_text(round(share * 1e9), 10**9)
+    bursts = f"{plural(row['bursts'], 'burst')} {'frees' if row['bursts'] == 1 else 'free'} {text} of its bytes."
+    likely = row["collected"] > 0.5
+    return Finding(
+        kind="leak",
+        device=timeline.device,
+        severity="info",
+        title=f"{'Reference cycle' if likely else 'Possible reference cycle'}: {place} piles up to "
+        f"{bytes_text(row['bytes'])} over {plural(row['span'], repetitions.unit)} and is then freed at once",
+        detail=[
+            bursts,
+            "Tensors in a reference cycle wait for Python's garbage collector: break the cycle or use weak references.",
+        ],
+        bytes=row["bytes"],
+        event=before,
+        stack=row["stack"],
+        evidence={
+            "bursts": row["bursts"],
+            "burst_bytes": row["bytes"],
+            "burst_count": row["count"],
+            "share_of_bytes": round(share, 4),
+        },
+        basis=basis_of(timeline),
+        confidence="likely" if likely else "guess",
+        link={"view": "timeline", "at": before, "query": f"stack:{row['stack']}"},
+    )
+
+
+def _collecting(recording: Recording) -> pl.Series:
+    """Int32: stacks with a frame of Python's garbage collector."""
+    hit = np.flatnonzero(recording.frames["name"].str.contains(_COLLECTOR).to_numpy())
+    place = np.flatnonzero(np.isin(recording.stack_frames, hit))
+    return pl.Series(np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1).astype(np.int32))

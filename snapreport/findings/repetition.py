@@ -1,0 +1,171 @@
+"""Repetitions of a trace: training steps, cycles of the allocated curve, or iterations of a loop.
+
+Growth can only be seen against something that repeats. The recorded steps are the best answer; without them the
+allocated curve may rise and fall again and again; without that one line of the program may allocate at regular
+intervals, as in a decode loop that appends one token at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.loop_lines import loop_anchors, outside_modules
+from snapreport.timeline.build import DeviceTimeline
+
+FEWEST = 4
+"""Fewer repetitions show no trend: the first one warms up, and two points always make a line."""
+_SOURCES = {
+    "annotation": "annotations",
+    "metadata": "user metadata",
+    "optimizer": "annotated optimizer steps",
+    "stack": "the optimizer's own allocations",
+}
+_COLUMNS = 8192
+_ALIKE, _MOSTLY = 0.7, 0.75
+_SWING = 0.3
+"""A cycle falls and rises again by at least this share of what the whole trace moves."""
+_LOOP = 0.6
+"""The share of the repetitions of a loop that allocate outside of any module call."""
+
+_WORK = 3
+"""Stacks that allocate in an iteration at least: a loop that loads weights allocates with one or two."""
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """``bounds``: Int64 places in a curve (event + 1, 0 is before the first); repetition k is ``[bounds[k], bounds[k +
+    1])``. ``unit``: what one is called, "step", "cycle" or "iteration". ``source``: what shows them.
+
+    ``is_loop``: whether they are iterations of a loop that computes something. Layers of one forward pass repeat as
+    well, and so do the shards of a checkpoint that is loaded; what each of them leaves behind is no leak.
+    """
+
+    bounds: np.ndarray
+    unit: str
+    source: str
+    is_loop: bool = True
+
+    @property
+    def count(self) -> int:
+        return len(self.bounds) - 1
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """The repetition of each position; -1 before the first and ``count`` after the last."""
+        return np.searchsorted(self.bounds, positions, "right") - 1
+
+
+def repetitions(timeline: DeviceTimeline) -> Repetitions | None:
+    """The recorded steps, else the cycles of the allocated curve; None with fewer than ``FEWEST``."""
+    return _steps(timeline) or _cycles_of_curve(timeline)
+
+
+def growth_repetitions(timeline: DeviceTimeline) -> Repetitions | None:
+    """What growth is measured against: the recorded steps, else the iterations of a loop, else cycles of the curve."""
+    return _steps(timeline) or _iterations(timeline) or _cycles_of_curve(timeline)
+
+
+def _steps(timeline: DeviceTimeline) -> Repetitions | None:
+    table = timeline.steps
+    if len(table) < FEWEST:
+        return None
+    first = table["first_event"].to_numpy().astype(np.int64) + 1
+    bounds = np.unique(np.append(first, int(table["last_event"][-1]) + 2))
+    if len(bounds) <= FEWEST:
+        return None
+    return Repetitions(bounds, "step", f"from {_SOURCES[table['source'][0]]}")
+
+
+def _cycles_of_curve(timeline: DeviceTimeline) -> Repetitions | None:
+    bounds = _troughs(timeline.allocated)
+    if len(bounds) <= FEWEST or not _recurs(timeline, bounds):
+        return None
+    return Repetitions(
+        bounds, "cycle", "the allocated curve falls and rises again with the same stacks", _is_loop(timeline, bounds)
+    )
+
+
+def _iterations(timeline: DeviceTimeline) -> Repetitions | None:
+    """Iterations of a loop, where no step is known: within a step, loops go over layers and parameters."""
+    if len(timeline.steps):
+        return None
+    for events in loop_anchors(timeline, FEWEST + 1):
+        bounds = np.append(events + 1, len(timeline.events) + 1)
+        if _recurs(timeline, bounds):
+            source = "one line of the program allocates at regular intervals"
+            return Repetitions(bounds, "iteration", source, _stacks_of_iteration(timeline, bounds) >= _WORK)
+    return None
+
+
+def _stacks_of_iteration(timeline: DeviceTimeline, bounds: np.ndarray) -> float:
+    """How many stacks allocate in one iteration, the median."""
+    table = timeline.allocations.select("stack", "alloc_event").filter(pl.col("alloc_event") >= 0)
+    number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
+    pairs = table.select("stack", number=pl.Series(number)).unique().filter(pl.col("number") >= 0)
+    return float(np.median(np.bincount(pairs["number"].to_numpy(), minlength=len(bounds) - 1)))
+
+
+def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
+    """Whether most repetitions allocate in Python code outside of any module call."""
+    table = timeline.allocations
+    birth, stack = table["alloc_event"].to_numpy(), table["stack"].to_numpy()
+    outside = outside_modules(timeline.recording)[stack] & (birth >= 0)
+    place = np.searchsorted(bounds, birth[outside].astype(np.int64) + 1, "right") - 1
+    hit = np.unique(place[(place >= 0) & (place < len(bounds) - 1)])
+    return len(hit) >= _LOOP * (len(bounds) - 1)
+
+
+def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
+    """Whether most repetitions do what the one before did: their bytes come from stacks that it has too.
+
+    The waves of a single step (forward, backward, optimizer) rise and fall as well, and are no repetition.
+    """
+    table = timeline.allocations
+    number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
+    rows = table.select("stack", "size").with_columns(number=pl.Series(number))
+    rows = rows.filter((pl.col("number") >= 0) & (pl.col("number") < len(bounds) - 1))
+    sums = rows.group_by("number", "stack").agg(pl.col("size").sum())
+    earlier = sums.select(number=pl.col("number") + 1, stack="stack", was=pl.lit(value=True))
+    known = (
+        sums.join(earlier, on=["number", "stack"], how="left")
+        .group_by("number")
+        .agg(share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum())
+    )
+    later = known.filter(pl.col("number") > 0)["share"]
+    alike = int((later >= _ALIKE).sum())
+    return len(later) >= FEWEST - 1 and alike / max(1, len(later)) >= _MOSTLY
+
+
+def _troughs(allocated: np.ndarray) -> np.ndarray:
+    """Positions of the troughs between rises, with hysteresis, after the trend is taken off."""
+    size = len(allocated)
+    if size < 4 * FEWEST:
+        return np.zeros(0, np.int64)
+    edges = np.unique(np.linspace(0, size, min(_COLUMNS, size) + 1).astype(np.int64))
+    starts = edges[:-1]
+    high = np.maximum.reduceat(allocated, starts)
+    low = np.minimum.reduceat(allocated, starts)
+    # A leak must not hide the cycles that it rides on, so that they are measured against the line of the lows: from the
+    # least of the first fifth to the least of the last.
+    fifth = max(1, len(low) // 5)
+    line = np.linspace(low[:fifth].min(), low[-fifth:].min(), len(low))
+    high, low = high - line, low - line
+    need = _SWING * (high.max() - low.min())
+    troughs, is_falling, extreme, place = [], True, np.inf, 0
+    # A few thousand columns at most, whatever the trace.
+    for column in range(len(starts)):
+        if is_falling:
+            if low[column] < extreme:
+                extreme, place = low[column], column
+            if high[column] > extreme + need and column > place:
+                troughs.append(place)
+                is_falling, extreme = False, high[column]
+        else:
+            extreme = max(extreme, high[column])
+            if low[column] < extreme - need:
+                is_falling, extreme, place = True, low[column], column
+    if is_falling and troughs and troughs[-1] != place:
+        troughs.append(place)
+    return np.array([starts[t] + int(np.argmin(allocated[starts[t] : edges[t + 1]])) for t in troughs], np.int64)

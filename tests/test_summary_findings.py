@@ -116,7 +116,7 @@ def test_hostile_names_stay_text(report_of: Callable[..., Path], open_report: Ca
 def test_titles_name_the_file_where_there_are_several(report_of: Callable[..., Path]) -> None:
     one, two = path_of("leak"), path_of("churn")
     _, text = read(report_of(one, two))
-    assert f"{one.name}: Leak: log_step metrics.py:" in text
+    assert f"{one.name}: Leak: log_step metrics.py:31 keeps 3.00 MiB every step" in text
     assert f"{two.name}: " in text and "segments were given back to the device and asked for again" in text
 
 

@@ -28,7 +28,7 @@ def diff(snaps: tuple[str, ...], output: str | None, title: str | None, as_json:
         snapshots = load_all(snaps)
         from snapreport.findings.diff import diff as compare
         from snapreport.findings.diff import diff_json
-        from snapreport.findings.series import series
+        from snapreport.findings.snapshot_series import series
         from snapreport.report.diff_text import diff_text, series_text
 
         results = [compare(snapshots[0], other) for other in snapshots[1:]]

@@ -172,8 +172,10 @@ def _remedy(evidence: dict[str, Any]) -> str:
     if evidence["replaced"]:
         return "Preallocate the tensor, or move what is no longer needed to the CPU."
     if evidence["category"] == "activation" or len(evidence["stacks"]) >= _ONE_CAUSE:
-        return "A tensor with its autograd graph is still referenced: store loss.item() or tensor.detach().clone() instead."
-    return f"Something still references these tensors after the {evidence['unit']}: drop the reference, or move them to the CPU."
+        return (
+            "Something still references a tensor with its autograd graph: store loss.item() or tensor.detach().clone()."
+        )
+    return f"Something still references these tensors after the {evidence['unit']}: drop it, or move them to the CPU."
 
 
 def _is_cache(timeline: DeviceTimeline, growth: GrowingStack, category: str) -> bool:
@@ -190,7 +192,8 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
     """Int64 by repetition: the lowest live bytes of these stacks together."""
     together = timeline.allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode()))
     together = together.with_columns(stack=pl.lit(0, pl.Int32))
-    return least_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
+    lowest: np.ndarray = least_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
+    return lowest
 
 
 def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.once import once
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.once import once
 
 _MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
 _CANDIDATES = 8
@@ -36,8 +36,8 @@ def outside_modules(recording: Recording) -> np.ndarray:
 def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     """Int64 events of the allocations of stacks that may mark a loop's iterations, fewest iterations first.
 
-    ``fewest``: allocations of such a stack at least. Of several stacks with as many allocations the first is taken: they
-    are lines of one loop.
+    ``fewest``: allocations of such a stack at least. Of several stacks with as many the first is taken: they are lines
+    of one loop.
     """
     table = timeline.allocations
     birth, stack = table["alloc_event"].to_numpy().astype(np.int64), table["stack"].to_numpy()
@@ -63,7 +63,8 @@ def _heads(at: np.ndarray, births: int) -> np.ndarray:
     """The first of each run of allocations of one line: it may allocate several times in each iteration."""
     gaps = np.diff(at)
     mean = (births - at[0]) / len(at)
-    return at[np.append(True, gaps >= mean / 2)]
+    heads: np.ndarray = at[np.append(True, gaps >= mean / 2)]
+    return heads
 
 
 def _is_regular(at: np.ndarray, births: int) -> bool:

@@ -116,8 +116,8 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
     # bursts are freed at the same place: what one place frees again and again is the program's own doing.
     named = (pl.col("bursts") >= 2) & (pl.col("collected") > 0.5)
     anywhere = (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))
-    # Where one place frees them all, the order is the hint: the collector frees the oldest first, a list that is dropped
-    # frees the newest first.
+    # Where one place frees them all, the order is the hint: the collector frees the oldest first, a list that is
+    # dropped the newest first.
     ordered = (pl.col("bursts") >= 2) & (pl.col("in_order") == 1)
     single = (
         (pl.col("bursts") == 1)

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.findings.diff import SnapshotDiff
-<<<<<<< HEAD
 from snapreport.findings.snapshot_series import series
 from snapreport.number_format import bytes_text, device_name
-=======
-from snapreport.findings.snapshot_series import series
->>>>>>> c790cdc (Leaks: lint and types)
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import signed
 from snapreport.timeline.build import Snapshot

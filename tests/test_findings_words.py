@@ -89,6 +89,9 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
             device, found.stacks[finding.stack or 0], found.bounds(finding.device) or []
         )
         numbers += [max(burst["steps"] for burst in bursts), sum(burst["bytes"] for burst in bursts) * 1e9 / total]
+    elif finding.kind == "kept":
+        # How often a trace without annotated steps repeats is an estimate of its own: test_findings_leaks has it.
+        numbers += [finding.evidence["steps"] or 0, abs(e["end_bytes"] - e["start_bytes"])]
     elif finding.kind == "churn":
         numbers += churned(found, finding, e)
     elif finding.kind == "advice":

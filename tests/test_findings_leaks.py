@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
-from snapreport.findings.churn import churn, churn_findings
 from snapreport.findings.allocation_growth import growing_stacks
+from snapreport.findings.churn import churn, churn_findings
 from snapreport.findings.least_live import least_live
 from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding

@@ -17,7 +17,9 @@ from snapreport.reading.trace_stream import Unusual
 
 TOP_KEYS = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments"}
 _WHAT = "a memory snapshot is a dict with 'segments' and 'device_traces', or a list of segments"
-MAX_DEVICES = 65_536
+MAX_DEVICES = 256  # PyTorch's own limit is 128 (c10/cuda/CUDAMacros.h), and each takes time, empty or not
+# Characters in the texts of distinct frames: a pickle of 4 MB has some 5,000 frames of 100 characters.
+_CHARACTERS, _CHARACTERS_PER_BYTE = 1 << 24, 20
 
 
 def decode(
@@ -41,6 +43,7 @@ def decode(
 class _Decoder:
     def __init__(self, raw: dict[Any, Any], pickle_bytes: int, collectors: TraceCollectors) -> None:
         self.raw = raw
+        self.most_characters = _CHARACTERS + _CHARACTERS_PER_BYTE * pickle_bytes
         self.codes = collectors.codes
         self.unknown_keys = self.codes.unknown_keys
         self.unknown_states: Counter[str] = Counter()
@@ -72,7 +75,7 @@ class _Decoder:
             if type(trace) not in (list, TraceCollector):
                 raise SnapshotError(f"{key}[{i}]: {shown(trace)}, not a list of trace entries")
         if len(traces) > MAX_DEVICES:
-            raise SnapshotError(f"{key}: {len(traces)} devices")
+            raise SnapshotError(f"{key}: {len(traces)} devices, more than {MAX_DEVICES}")
         return traces
 
     def _host_traces(self) -> list[list[Any] | TraceCollector]:
@@ -96,7 +99,7 @@ class _Decoder:
     def recording(self, name: str, path: str, file_bytes: int) -> Recording:
         events, segments = self._read_events(), self._read_segments()
         annotations = self._annotations()
-        table = self.codes.stacks.finish()
+        table = self.codes.stacks.finish(self.most_characters)
         kind = "xpu" if any("XPU" in key for key in self._settings) else "cuda"
         devices = {}
         for device in sorted({*events, *segments}):
@@ -152,7 +155,9 @@ class _Decoder:
                     raise SnapshotError(f"{place}: no 'address', no 'blocks': not a segment of a memory snapshot")
                 device = HOST
                 if key == "segments":
-                    device = integer(segment.get("device", 0), place, "device", (0, MAX_DEVICES))
+                    device = integer(segment.get("device", 0), place, "device", INT64)
+                    if not 0 <= device < MAX_DEVICES:
+                        raise SnapshotError(f"{place}: device {device}, not one of at most {MAX_DEVICES}")
                 if device not in readers:
                     readers[device] = self._segment_reader()
                 readers[device].read(segment, place)

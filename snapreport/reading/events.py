@@ -22,10 +22,10 @@ from snapreport.reading.fields import (
     INT64,
     SIZE,
     UINT64,
-    NoneType,
     all_same,
     clean,
     int_column,
+    is_pool,
     pool_name,
     shown,
     text_codes,
@@ -169,16 +169,13 @@ class EventReader:
         if key not in columns:
             return np.full(n, -1, np.int32)
         values = columns[key]
-        if type(values[0]) is tuple and all_same(values):  # mostly there is but one pool
+        if is_pool(values[0]) and all_same(values):  # mostly there is but one pool
             values = values[:1]
-        if not set(map(type, values)) <= {tuple, NoneType}:
+        elif not all(map(is_pool, values)):
             values = [tuple(value) if type(value) is list else value for value in values]
-        try:
-            names = {value: pool_name(value, "", key) for value in dict.fromkeys(values)}
-        except (TypeError, SnapshotError):  # once more, to say where
             for row, value in enumerate(values):
                 pool_name(value, where(row), key)
-            raise
+        names = {value: pool_name(value, where(0), key) for value in dict.fromkeys(values)}
         codes = self._texts.setdefault("pool", {})
         coded = {value: -1 if name is None else codes.setdefault(name, len(codes)) for value, name in names.items()}
         column = np.fromiter(map(coded.__getitem__, values), np.int32, len(values))

@@ -6,6 +6,7 @@ values nested 100,000 deep would end the process.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from array import array
 from collections.abc import Callable
@@ -129,10 +130,10 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
     if first is None or type(first) is str:
         if all_same(values):  # most such columns say nothing: "N/A", ""
             return np.full(len(values), -1 if first is None else codes.setdefault(first, len(codes)), np.int32)
-        try:
-            return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-        except (KeyError, TypeError):
-            pass  # texts not seen before, or no texts
+        # Types first: hashing a tuple that holds itself twice, forty times over, would never end.
+        if set(map(type, values)) == {str}:
+            with contextlib.suppress(KeyError):  # texts not seen before
+                return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
     for i, value in enumerate(values):
         if type(value) is str:
             codes.setdefault(value, len(codes))
@@ -140,6 +141,11 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
             raise bad(where(i), key, value, "a text")
     with_null: dict[Any, int] = {None: -1, **codes}
     return np.fromiter(map(with_null.__getitem__, values), np.int32, len(values))
+
+
+def is_pool(value: Any) -> bool:
+    """Whether ``value`` is a pair of ints, which is hashed and compared at once, whatever it is compared with."""
+    return type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int
 
 
 def pool_name(value: Any, where: str, key: str) -> str | None:
@@ -159,13 +165,17 @@ def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
     budget = [2000] if budget is None else budget
     budget[0] -= 1
     if type(value) is str:
+        # A long text counts as many items: one can stand in two thousand places.
+        budget[0] -= len(value[:10_000]) // 100
         return clean(value[:10_000])
     if type(value) is float and not math.isfinite(value):
         return str(value)  # JSON has no word for it
     if value is None or type(value) in (bool, float) or (type(value) is int and -(2**63) <= value < 2**64):
         return value
     if depth and budget[0] > 0 and type(value) is dict:
-        return {clean(k): plain(v, budget, depth - 1) for k, v in value.items() if type(k) is str and budget[0] > 0}
+        return {
+            clean(k[:200]): plain(v, budget, depth - 1) for k, v in value.items() if type(k) is str and budget[0] > 0
+        }
     if depth and budget[0] > 0 and type(value) in (list, tuple):
         return [plain(v, budget, depth - 1) for v in value if budget[0] > 0]
     return f"<{type(value).__name__}>"

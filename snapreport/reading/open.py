@@ -9,12 +9,13 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import sys
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from snapreport import progress
 from snapreport.errors import SnapshotError, one_line
@@ -23,8 +24,10 @@ from snapreport.reading.decode import decode
 from snapreport.reading.recording import Recording
 from snapreport.reading.trace_stream import Unusual
 
-# What a compressed file may grow to: gzip cannot do more than 1032:1, real snapshots shrink to a thirtieth at best.
-MAX_RATIO, ALWAYS_ALLOWED = 1100, 1 << 30
+# What a compressed file may grow to, in any container. Real snapshots shrink to a thirtieth, generated ones of millions
+# of events, whose addresses recur, to a hundredth.
+MAX_RATIO, ALWAYS_ALLOWED = 250, 64 << 20
+SPOOLED = 64 << 20  # bytes that are held in memory; more go to a temporary file
 _MAX_LAYERS = 3  # a gzipped .pt file has two
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 
@@ -38,9 +41,10 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     shown = os.fspath(path)
     name = "standard input" if shown == "-" else Path(shown).name
     try:
-        with _opened(shown) as file:
+        with contextlib.ExitStack() as files:
+            file = _opened(shown, files)
             file_bytes = _size(file)
-            file, size = _uncompressed(file, file_bytes)
+            file, size = _uncompressed(file, file_bytes, files)
 
             columns = functools.partial(decode, name=name, path=shown, file_bytes=file_bytes, pickle_bytes=size)
 
@@ -66,18 +70,38 @@ def _place(shown: str) -> str:
     return "standard input" if shown == "-" else shown
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, files: contextlib.ExitStack) -> BinaryIO:
     if path == "-":
-        yield io.BytesIO(sys.stdin.buffer.read())
-        return
+        return _spooled(sys.stdin.buffer, _room(), "standard input", files)
     try:
-        file = open(path, "rb")  # noqa: SIM115  # closed below, where a ValueError is not about the name
+        file = files.enter_context(Path(path).open("rb"))  # noqa: SIM115
     except ValueError as error:  # a NUL in the name
         raise SnapshotError(f"cannot be read: {error}") from None
-    with file:
-        # A pipe cannot be asked for its size or read twice.
-        yield file if file.seekable() else io.BytesIO(file.read())
+    # A pipe cannot be asked for its size or read twice.
+    return file if file.seekable() else _spooled(file, _room(), "a pipe", files)
+
+
+def _room() -> int:
+    """Bytes that a pipe may hold: half of what is free where temporary files go."""
+    return max(SPOOLED, shutil.disk_usage(tempfile.gettempdir()).free // 2)
+
+
+def _spooled(stream: IO[bytes] | io.IOBase, limit: int, what: str, files: contextlib.ExitStack) -> BinaryIO:
+    """All that ``stream`` holds, in a file that can be read twice: in memory while it is small, else on disk."""
+    spooled: BinaryIO = io.BytesIO()
+    count = 0
+    while chunk := stream.read(1 << 20):
+        if count == 0:
+            _refuse_no_pickle_head(chunk[:8])
+        count += len(chunk)
+        if count > limit:
+            raise SnapshotError(f"{what} holds more than {limit >> 20:,} MiB")
+        if count > SPOOLED and isinstance(spooled, io.BytesIO):
+            in_memory, spooled = spooled, files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            spooled.write(in_memory.getbuffer())
+        spooled.write(chunk)
+    spooled.seek(0)
+    return spooled
 
 
 def _size(file: BinaryIO) -> int:
@@ -86,21 +110,31 @@ def _size(file: BinaryIO) -> int:
     return size
 
 
-def _uncompressed(file: BinaryIO, size: int) -> tuple[BinaryIO, int]:
+def _uncompressed(file: BinaryIO, size: int, files: contextlib.ExitStack) -> tuple[BinaryIO, int]:
     """The pickle inside ``file``, whatever is wrapped around it, and its size."""
     for _ in range(_MAX_LAYERS):
         head = file.read(8)
         file.seek(0)
         kind = next((kind for magic, kind in _COMPRESSED.items() if head.startswith(magic)), None)
         if kind:
-            file = _decompress(file, size, kind)
+            file = _decompress(file, size, kind, files)
         elif head.startswith(b"PK\x03\x04"):
-            file = _from_zip(file, size)
+            file = _from_zip(file, size, files)
         else:
             _refuse_no_pickle(file, head, size)
             return file, size
         size = _size(file)
     raise SnapshotError(f"compressed more than {_MAX_LAYERS} times over")
+
+
+def _refuse_no_pickle_head(head: bytes) -> None:
+    """Refuse what begins neither as a pickle nor as a container of one. Protocols 0 and 1 have no header: they begin
+    with the mark or an empty container of the outermost value.
+    """
+    containers = (*_COMPRESSED, b"PK\x03\x04", b"\x80")
+    if not head.startswith(containers) and head[0] not in b"(]}cSVIPNLFGKMJUTX)":
+        what = {0x7B: "looks like JSON", 0x5B: "looks like JSON", 0x3C: "looks like HTML or XML"}.get(head[0])
+        raise SnapshotError(f"not a pickle: {what or f'begins with {head!r}'}")
 
 
 def _refuse_no_pickle(file: BinaryIO, head: bytes, size: int) -> None:
@@ -110,10 +144,7 @@ def _refuse_no_pickle(file: BinaryIO, head: bytes, size: int) -> None:
         if len(head) > 1 and not 2 <= head[1] <= 5:
             raise SnapshotError(f"not a pickle of a known protocol ({head[1]}; known are 2 to 5)")
         return
-    # Protocols 0 and 1 have no header: they begin with the mark or an empty container of the outermost value.
-    if head[0] not in b"(]}cSVIPNLFGKMJUTX)":
-        what = {0x7B: "looks like JSON", 0x5B: "looks like JSON", 0x3C: "looks like HTML or XML"}.get(head[0])
-        raise SnapshotError(f"not a pickle: {what or f'begins with {head!r}'}")
+    _refuse_no_pickle_head(head)
     file.seek(-1, io.SEEK_END)
     last = file.read(1)
     file.seek(0)
@@ -121,23 +152,27 @@ def _refuse_no_pickle(file: BinaryIO, head: bytes, size: int) -> None:
         raise SnapshotError(f"not a pickle, or one that is cut short: begins with {head!r} and has no end mark")
 
 
-def _decompress(file: BinaryIO, size: int, kind: str) -> BinaryIO:
-    limit = max(ALWAYS_ALLOWED, size * MAX_RATIO)
-    made = io.BytesIO()
+def _decompress(file: BinaryIO, size: int, kind: str, files: contextlib.ExitStack) -> BinaryIO:
     try:
         with _decompressor(file, kind) as stream:
-            while chunk := stream.read(1 << 20):
-                if made.tell() + len(chunk) > limit:
-                    raise SnapshotError(f"{kind}: {size} bytes that grow beyond {limit >> 20} MiB")
-                made.write(chunk)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, _zstd_error()) as error:
+            made = _spooled(stream, _limit(size), f"{kind}: what {size:,} bytes decompress to", files)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _zstd_error()) as error:
+        raise SnapshotError(f"damaged or cut short {kind} file: {one_line(str(error), 200)}") from None
+    except OSError as error:
+        # bz2 and gzip raise plain ones for bad data; those of the system have a number.
+        if error.errno is not None:
+            raise
         raise SnapshotError(f"damaged or cut short {kind} file: {one_line(str(error), 200)}") from None
     except MemoryError:
         raise SnapshotError(f"{kind}: needs more memory than there is") from None
-    if not made.tell():
+    if not _size(made):
         raise SnapshotError(f"damaged or cut short {kind} file: holds nothing")
-    made.seek(0)
     return made
+
+
+def _limit(size: int) -> int:
+    """Bytes that a compressed file of ``size`` bytes may grow to."""
+    return max(ALWAYS_ALLOWED, size * MAX_RATIO)
 
 
 def _decompressor(file: BinaryIO, kind: str) -> io.IOBase | BinaryIO:
@@ -179,18 +214,15 @@ def _zstd_error() -> type[Exception]:
         return EOFError
 
 
-def _from_zip(file: BinaryIO, size: int) -> BinaryIO:
+def _from_zip(file: BinaryIO, size: int, files: contextlib.ExitStack) -> BinaryIO:
     """The ``data.pkl`` of a ``torch.save`` file. Snapshots refer to no tensors, so nothing else of it is needed."""
-    limit = max(ALWAYS_ALLOWED, size * MAX_RATIO)
     try:
         with zipfile.ZipFile(file) as archive:
             found = [info for info in archive.infolist() if info.filename.rpartition("/")[2] == "data.pkl"]
             if not found:
                 raise SnapshotError("a zip file without 'data.pkl': not made by torch.save")
-            if found[0].file_size > limit:
-                raise SnapshotError(f"zip: {size} bytes that grow beyond {limit >> 20} MiB")
-            # read() gives no more than file_size says.
-            return io.BytesIO(archive.read(found[0]))
+            with archive.open(found[0]) as stream:
+                return _spooled(stream, _limit(size), f"zip: what {size:,} bytes decompress to", files)
     except (
         zipfile.BadZipFile,
         NotImplementedError,

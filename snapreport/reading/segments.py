@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, SIZE, UINT64, bad, integer, pool_name, shown, text
+from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, UINT64, bad, integer, pool_name, shown, text
 from snapreport.reading.recording import ACTIVE_STATES
 from snapreport.reading.stacks import StackInterner
 
@@ -95,11 +96,20 @@ class SegmentReader:
             self._block_stacks.append(self._stacks.add(frames, lambda row: f"{place}.blocks[{row}]"))
 
     def tables(self, renumber: np.ndarray) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """(segments, blocks). ``renumber``: provisional → final stack ids."""
-        return (
-            _table(self._segments, _SEGMENT_COLUMNS, self._segment_stacks, renumber),
-            _table(self._blocks, _BLOCK_COLUMNS, self._block_stacks, renumber),
-        )
+        """(segments, blocks). ``renumber``: provisional → final stack ids.
+
+        Raises :class:`SnapshotError` where sizes add up to more than a report can show exactly (2**53 bytes).
+        """
+        segments = _table(self._segments, _SEGMENT_COLUMNS, self._segment_stacks, renumber)
+        blocks = _table(self._blocks, _BLOCK_COLUMNS, self._block_stacks, renumber)
+        for table, what in ((segments, "segments"), (blocks, "blocks")):
+            for column in table.select(cs.contains("size")):
+                total = float(column.cast(pl.Float64).sum())
+                if total > MAX_SIZE:
+                    raise SnapshotError(
+                        f"{column.name} of all {what} adds up to {total:.3g} bytes, more than any memory"
+                    )
+        return segments, blocks
 
 
 def _table(

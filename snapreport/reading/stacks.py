@@ -40,6 +40,7 @@ class StackMark:
 
 
 _NUMBER = np.dtype(np.uint32)  # of a frame
+_MOST_FX_KEYS = 64  # each is a column; torch.fx writes four
 _RECALLED = 8192  # stacks known by the identities of their frames as well
 
 
@@ -104,7 +105,9 @@ class StackInterner:
             key = self._frames.numbers(frames, where, row).tobytes()
             code = self._codes.setdefault(key, len(self._lists))
             if code == len(self._lists):
-                self._lists.append(frames)
+                # Comparing with a list of plain frames is quick whatever the other is. What frames add to their three
+                # keys may take for ever.
+                self._lists.append(frames if all(map(_is_plain, frames)) else [_INCOMPARABLE])
                 self._follows.append((0, 0))
                 self._marks.append(StackMark(code))
             if len(self._recalled) < _RECALLED:
@@ -118,8 +121,16 @@ class StackInterner:
             return list(value)
         raise SnapshotError(f"{where(row)}.frames: {shown(value)}, not a list of frames")
 
-    def finish(self) -> StackTable:
-        """The table of all stacks added."""
+    def finish(self, most_characters: int) -> StackTable:
+        """The table of all stacks added.
+
+        Raises :class:`SnapshotError` where the distinct frames' texts have more than ``most_characters``: a text that
+        many frames share takes its room once in a pickle, and once a frame here.
+        """
+        if self._frames.characters > most_characters:
+            raise SnapshotError(
+                f"frames with {self._frames.characters:,} characters of text: not recorded by any program"
+            )
         keys = list(self._codes)
         lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // _NUMBER.itemsize
         flat = np.frombuffer(b"".join(keys), _NUMBER)
@@ -158,12 +169,22 @@ def _by_appearance(flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, n
     return numbers[flat], order
 
 
+_INCOMPARABLE = object()
+_PLAIN = {str, int, NoneType, bool, float}
+
+
+def _is_plain(frame: Any) -> bool:
+    return len(frame) == 3 or set(map(type, frame.values())) <= _PLAIN
+
+
 class _FrameTable:
     """Distinct frames by value: (filename, line, name) and the ``fx_*`` keys that some frames have."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._by_identity: dict[int, int] = {}
+        self._fx_keys: set[str] = set()
+        self.characters = 0
         self._alive: list[Any] = []  # the dicts whose identities are keys: no other object may get those
 
     def numbers(self, frames: list[Any], where: Where, row: int) -> array[int]:
@@ -191,9 +212,25 @@ class _FrameTable:
         line = integer(line, "frame", "line", (INT64[0], UINT64[1]))
         if line > INT64[1]:  # no line, -1, written as an unsigned number
             line -= 1 << 64
-        extra = _fx(frame) if len(frame) > 3 else ()
+        extra = self._fx(frame) if len(frame) > 3 else ()
         key = (text(filename, "frame", "filename"), line, text(name, "frame", "name"), extra)
+        if key not in self._numbers:
+            self.characters += len(key[0]) + len(key[2]) + sum(len(value) for _, value in extra)
         return self._numbers.setdefault(key, len(self._numbers))
+
+    def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
+        """The ``fx_*`` items of a frame, sorted; others than texts as what they are called."""
+        items = [
+            (text(key, "frame", "key"), text(value if type(value) is str else shown(value), "frame", key))
+            for key, value in frame.items()
+            if type(key) is str and key.startswith("fx_") and type(value) is not NoneType
+        ]
+        self._fx_keys.update(key for key, _ in items)
+        if len(self._fx_keys) > _MOST_FX_KEYS:
+            raise SnapshotError(
+                f"more than {_MOST_FX_KEYS} different keys that begin with fx_ in the frames of one file"
+            )
+        return tuple(sorted(items))
 
     def table(self, order: np.ndarray) -> pl.DataFrame:
         """A row per frame, in ``order``."""
@@ -204,17 +241,9 @@ class _FrameTable:
             "line": pl.Series([row[1] for row in rows], dtype=pl.Int64),
             "name": pl.Series([row[2] for row in rows], dtype=pl.String),
         }
-        extras = [dict(row[3]) for row in rows if row[3]]
-        for key in sorted({key for extra in extras for key in extra}):
-            columns[key] = pl.Series([dict(row[3]).get(key) for row in rows], dtype=pl.String)
+        extras: dict[str, list[str | None]] = {key: [None] * len(rows) for key in sorted(self._fx_keys)}
+        for i, row in enumerate(rows):
+            for key, value in row[3]:
+                extras[key][i] = value
+        columns |= {key: pl.Series(values, dtype=pl.String) for key, values in extras.items()}
         return pl.DataFrame(columns)
-
-
-def _fx(frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
-    """The ``fx_*`` items of a frame, sorted; others than texts as what they are called."""
-    items = [
-        (text(key, "frame", "key"), value if type(value) is str else shown(value))
-        for key, value in frame.items()
-        if type(key) is str and key.startswith("fx_") and type(value) is not NoneType
-    ]
-    return tuple(sorted((key, text(value, "frame", key)) for key, value in items))

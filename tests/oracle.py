@@ -183,7 +183,8 @@ def final_blocks(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def replay_device(device: int, events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Device:
     blocks = final_blocks(segments)
-    traced, freed, live, taken = pair(events)
+    waiting = {b["address"] for b in blocks if b["state"] in ACTIVE and b["state"] != "active_allocated"}
+    traced, freed, live, taken = pair(events, waiting)
     ghosts = []
     for block in blocks:
         if block["state"] not in ACTIVE:
@@ -204,9 +205,17 @@ def replay_device(device: int, events: list[dict[str, Any]], segments: list[dict
     return result
 
 
-def pair(events: list[dict[str, Any]]) -> tuple[list[Allocation], list[Allocation], dict[int, Allocation], set[int]]:
-    """Match allocs with frees: (traced, freed, still live by address, events that are part of a lifetime)."""
+def pair(
+    events: list[dict[str, Any]], waiting: set[int]
+) -> tuple[list[Allocation], list[Allocation], dict[int, Allocation], set[int]]:
+    """Match allocs with frees: (traced, freed, still live by address, events that are part of a lifetime). ``waiting``:
+    addresses of the blocks whose free is pending at the end: where no completion is recorded, the last request for one
+    of them has not freed it.
+    """
     completes = any(e["action"] == "free_completed" for e in events)
+    last = {
+        e.get("addr"): i for i, e in enumerate(events) if e["action"] in ("alloc", "free_requested", "free_completed")
+    }
     traced: list[Allocation] = []
     freed: list[Allocation] = []
     live: dict[int, Allocation] = {}
@@ -237,7 +246,8 @@ def pair(events: list[dict[str, Any]]) -> tuple[list[Allocation], list[Allocatio
             live[addr] = a
             traced.append(a)
         elif action in ("free_requested", "free_completed"):
-            ends = action == "free_completed" or not completes
+            is_waiting = addr in waiting and last[addr] == i
+            ends = action == "free_completed" or not (completes or is_waiting)
             a = live.get(addr)
             if a is None:
                 a = Allocation(addr, event["size"], "freed", stream=event.get("stream"), stack=frames_of(event))

@@ -26,7 +26,8 @@ ACTIONS = (
     "annotate",
     "user_defined",
 )
-ACTIVE_STATES = ("active_allocated", "active_pending_free", "active_awaiting_free")
+PENDING_STATES = ("active_pending_free", "active_awaiting_free")
+ACTIVE_STATES = ("active_allocated", *PENDING_STATES)
 
 
 @dataclass

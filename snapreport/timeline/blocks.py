@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.reading.recording import ACTIVE_STATES, DeviceRecord
+from snapreport.reading.recording import ACTIVE_STATES, PENDING_STATES, DeviceRecord
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 from snapreport.timeline.rounding import SMALL_SIZE, AllocatorRules, allocator_rules
 from snapreport.timeline.segment_history import segment_history
@@ -81,7 +81,7 @@ def _pending_from(record: DeviceRecord, allocations: pl.DataFrame) -> np.ndarray
     requested = allocations["free_requested_event"].to_numpy()
     result = np.where(requested >= 0, requested, NEVER).astype(np.int32)
     unasked = (requested < 0) & (allocations["alloc_event"].to_numpy() < 0)
-    waiting, _ = _final_blocks(record, allocations, [state for state in ACTIVE_STATES if state != "active_allocated"])
+    waiting, _ = _final_blocks(record, allocations, PENDING_STATES)
     result[waiting[unasked[waiting]]] = -1
     if (record.events["action"] == "free_requested").any():  # else requests are not recorded at all
         result[unasked & (allocations["free_event"].to_numpy() >= 0)] = -1

@@ -3,7 +3,8 @@
 The rules (what a trace means is fixed, ring buffers and skipped actions included):
 
 * A lifetime of an address begins at ``alloc`` and ends at ``free_completed``; in a trace without any ``free_completed``
-  (recorded with skip_actions) at ``free_requested``. Between request and completion it is pending, still allocated.
+  (recorded with skip_actions, or so short that none fell into it) at ``free_requested``, unless the final state has a
+  block there whose free is pending. Between request and completion it is pending, still allocated.
 * An ``alloc`` on an address that still lives ends the older lifetime there: its free was not recorded.
 * A free without a live alloc belongs to an allocation from before the trace (origin ``freed``).
 * An active block of the final state without a live alloc is an allocation from before the trace too (``ghost``). A
@@ -20,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.ordering import stable_order
-from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord
+from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, PENDING_STATES, DeviceRecord
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
 ORIGINS = ("traced", "freed", "ghost")
@@ -49,7 +50,8 @@ def pair(record: DeviceRecord) -> Pairing:
     """The lifetimes of one device's trace and final blocks."""
     events, blocks = record.events, record.blocks
     action = action_codes(events)
-    runs = _runs(action, _addresses(events))
+    pending = blocks["address"].filter(blocks["state"].is_in(PENDING_STATES)).to_numpy()
+    runs = _runs(action, _addresses(events), pending)
     begins, first = runs.begins_with_alloc, runs.first
     alloc_event = np.where(begins, first, -1)
     live = runs.free < 0
@@ -106,7 +108,8 @@ class _Runs:
     free: np.ndarray
 
 
-def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
+def _runs(action: np.ndarray, address: np.ndarray, pending: np.ndarray) -> _Runs:
+    """``pending``: UInt64 addresses of the final blocks whose free is pending."""
     relevant = np.flatnonzero(action <= FREE_COMPLETED)
     if not len(relevant):
         nothing = np.zeros(0, np.int32)
@@ -129,7 +132,11 @@ def _runs(action: np.ndarray, address: np.ndarray) -> _Runs:
     # A run that is not closed, and not the last of its address, is followed by the alloc that ends it.
     after = np.minimum(last + 1, len(event) - 1)
     replaced = (last + 1 < len(event)) & ~new_address[after]
-    free = np.where(closes[last], event[last], np.where(replaced, event[after], -1))
+    closed = closes[last]
+    if closing == FREE_REQUESTED:  # the last request for a block that still waits at the end has not freed it
+        is_last = (last + 1 == len(event)) | new_address[after]
+        closed &= ~(is_last & np.isin(address[first], pending))
+    free = np.where(closed, event[last], np.where(replaced, event[after], -1))
     return _Runs(address[first], begins_with_alloc, event[first], requested, free)
 
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:
+    from snapreport.recorder.api import record
     from snapreport.report.build import write_report
     from snapreport.search.snapshot import Snapshot, load
 
 __version__ = "0.1.0"
-__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "load", "write_report"]
+__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "load", "record", "write_report"]
 
 _LAZY = {
     "Snapshot": "snapreport.search.snapshot",
     "load": "snapreport.search.snapshot",
+    "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",
 }
 

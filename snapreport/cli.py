@@ -26,6 +26,7 @@ _LAZY_COMMANDS = {
     "stats": ("snapreport.commands.stats", "stats", "Print a snapshot's numbers, as a table, as JSON or as Markdown."),
     "diff": ("snapreport.commands.diff", "diff", "Compare two snapshots, or follow a series."),
     "check": ("snapreport.commands.check", "check", "Fail when a snapshot breaks a rule, for continuous integration."),
+    "record": ("snapreport.commands.record", "record", "Run a command and record the CUDA memory of its processes."),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 

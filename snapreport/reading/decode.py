@@ -10,12 +10,15 @@ import polars as pl
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.events import EventReader
 from snapreport.reading.fields import INT64, clean, integer, plain, shown, text
+from snapreport.reading.recorder_metadata import KEY, read_metadata
 from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
 from snapreport.reading.segments import SegmentReader
 from snapreport.reading.trace_collector import TraceCollector, TraceCollectors
 from snapreport.reading.trace_stream import Unusual
 
-TOP_KEYS = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments"}
+TOP_KEYS = {
+    "segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments", KEY,
+}  # fmt: skip
 _WHAT = "a memory snapshot is a dict with 'segments' and 'device_traces', or a list of segments"
 MAX_DEVICES = 256  # PyTorch's own limit is 128 (c10/cuda/CUDAMacros.h), and each takes time, empty or not
 # Characters in the texts of distinct frames: a pickle of 4 MB has some 5,000 frames of 100 characters.
@@ -112,8 +115,7 @@ class _Decoder:
             )
         return Recording(
             name, path, file_bytes, self._settings, table.frames, table.offsets, table.stack_frames, annotations,
-            devices,
-            self._notes(devices),
+            devices, read_metadata(self.raw.get(KEY)), self._notes(devices),
         )  # fmt: skip
 
     def _event_reader(self) -> EventReader:

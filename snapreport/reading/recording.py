@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from snapreport.reading.recorder_metadata import RecorderMetadata
+
 HOST = -1  # the device number of pinned host memory
 
 # Actions with a meaning here, in the order of the codes of the ``action`` column of every recording. Others are kept as
@@ -64,6 +66,7 @@ class Recording:
     settings: the recorder's allocator settings, plain values only.
     frames: ``filename`` String, ``line`` Int64, ``name`` String, and the ``fx_*`` keys that occur, String null.
     annotations: ``device`` Int64, ``name``, ``stage`` String, ``time_us`` Int64 null.
+    recorder: what snapreport's own recorder wrote about the process; None for files of other recorders.
     notes: oddities that cost nothing but are worth telling: {"unknown_actions": {name: count}, ...}.
     """
 
@@ -76,6 +79,7 @@ class Recording:
     stack_frames: np.ndarray
     annotations: pl.DataFrame
     devices: dict[int, DeviceRecord]
+    recorder: RecorderMetadata | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
     def stack(self, number: int) -> list[int]:

@@ -1,0 +1,146 @@
+"""PyTorch's recorder of CUDA memory: switched on and off, its OOM observer, its snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from snapreport.recorder.options import Options
+
+_observers: list[Callable[[int, int, int, int], None]] = []  # the one that is attached, as long as the process lives
+
+
+class CudaRecorder:
+    """``torch.cuda.memory._record_memory_history`` as ``options`` want it."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.recording = False
+        self._mode: str | None = None
+        self._on_oom: Callable[[int, int, int, int], None] | None = None
+
+    @property
+    def supported(self) -> bool:
+        return not self.unsupported_reason
+
+    @property
+    def unsupported_reason(self) -> str:
+        """Why this PyTorch records nothing, in half a sentence; empty where it does."""
+        torch = sys.modules["torch"]
+        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+            return f"PyTorch {torch.__version__} was built without CUDA, and snapreport records CUDA memory only"
+        return ""
+
+    def begin(self, on_oom: Callable[[int, int, int, int], None]) -> None:
+        """Switches recording on and attaches the OOM observer. CUDA must be initialised."""
+        self.recording = True
+        _attach(on_oom)
+
+    def step(self, number: int) -> None:
+        """Records what step ``number`` needs: events inside the chosen steps, live blocks' stack traces outside."""
+        steps = self._options.steps
+        mode = "all" if steps is None or steps[0] <= number < steps[1] else "state"
+        if self.recording and mode != self._mode:
+            self._mode = mode
+            self._record(mode)
+
+    def stop(self) -> None:
+        """Switches recording off."""
+        if self.recording:
+            self.recording = False
+            _observers.clear()
+            with contextlib.suppress(RuntimeError):
+                sys.modules["torch"].cuda.memory._record_memory_history(enabled=None)
+
+    def _record(self, mode: str) -> None:
+        record = sys.modules["torch"].cuda.memory._record_memory_history
+        arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
+        # Frees outside the chosen steps are not recorded, so their stack traces would be thrown away.
+        arguments["context"] = self._options.context if mode == "all" else "state"
+        if self._options.annotations and "global_record_annotations" in inspect.signature(record).parameters:
+            arguments["global_record_annotations"] = True
+        record(mode, **arguments)
+
+    def snapshot(self) -> dict[str, Any]:
+        """PyTorch's snapshot, with the garbage collector paused: it would look at every one of a million dicts."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            with _no_compiler_import():
+                return dict(sys.modules["torch"].cuda.memory._snapshot())
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def memory_line(self, device: int, requested: int, free: int) -> str:
+        """What an out-of-memory error is about, for a log."""
+        torch = sys.modules["torch"]
+        allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+        return (
+            f"out of memory on cuda:{device}: a {size_text(requested)} request failed with {size_text(allocated)} "
+            f"allocated, {size_text(reserved - allocated)} cached, {size_text(free)} free on the device"
+        )
+
+
+def size_text(size: int) -> str:
+    """Binary units, three digits: ``63.5 GiB``."""
+    value, unit = float(size), 0
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    while value >= 1000 and unit < len(units) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {units[unit]}" if unit == 0 or value >= 100 else f"{value:.3g} {units[unit]}"
+
+
+def _attach(on_oom: Callable[[int, int, int, int], None]) -> None:
+    """PyTorch has no way to detach an observer, so one is attached per process and calls whoever records."""
+    first = not _attached
+    _observers[:] = [on_oom]
+    if first:
+        _attached.append(True)
+        sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(_observe)
+
+
+_attached: list[bool] = []
+
+
+def _observe(device: int, requested: int, total: int, free: int) -> None:
+    """Called by the allocator, in the thread that failed and before it raises. Raising here would change the error."""
+    for observer in tuple(_observers):
+        with contextlib.suppress(Exception):
+            observer(device, requested, total, free)
+
+
+@contextlib.contextmanager
+def _no_compiler_import() -> Iterator[None]:
+    """Keeps a snapshot from importing the whole compiler, which takes seconds and host memory while memory runs out.
+
+    For the frames of compiled code, PyTorch looks up ``torch._inductor.codecache``, which imports it. Where it is not
+    imported yet there is no compiled code.
+    """
+    torch = sys.modules["torch"]
+    name = "torch._inductor"
+    if name in sys.modules or "_inductor" in vars(torch):
+        yield
+        return
+    stand_in = _Absent(name)
+    vars(torch)["_inductor"] = stand_in
+    try:
+        yield
+    finally:
+        if vars(torch).get("_inductor") is stand_in:
+            del vars(torch)["_inductor"]
+
+
+class _Absent(types.ModuleType):
+    """``torch._inductor`` without ``codecache``; whatever else another thread wants from it comes from the real one."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "codecache" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)

@@ -1,0 +1,92 @@
+"""Names of snapshot files: ``rank_00037_step_00000412_oom.pickle.gz``, and which of them are removed again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where processes are told apart by their number
+    fcntl = None  # type: ignore[assignment]
+
+
+class FileNames:
+    """The names that one process writes to in ``folder``; no two processes share any.
+
+    A rank is a process of its own. Processes without ``RANK`` are rank 0, and so are two programs of one command: the
+    first to come takes the rank's lock, others add their process number. A restarted worker adds its restart count.
+    """
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.suffix = folder, suffix
+        self.prefix = f"rank_{environment_int('RANK') or 0:05}"
+        restart = environment_int("TORCHELASTIC_RESTART_COUNT")
+        if restart:
+            self.prefix += f"_restart_{restart:02}"
+        self._lock: int | None = None
+        self._lock_path = folder / f".{self.prefix}.lock"
+        if not self._take_lock():
+            self.prefix += f"_pid_{os.getpid()}"
+
+    def path(self, step: int, reason: str) -> Path:
+        """Where to write a snapshot. An earlier file of that name is never replaced."""
+        name = f"{self.prefix}_step_{step:08}_{reason}"
+        path = self.folder / f"{name}{self.suffix}"
+        number = 2
+        while path.exists():
+            path = self.folder / f"{name}_{number}{self.suffix}"
+            number += 1
+        return path
+
+    def release(self) -> None:
+        """Lets another process have the prefix."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._lock_path.unlink()
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> bool:
+        if fcntl is None:
+            return False
+        try:
+            handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another process may have removed the file between the two calls; its lock then protects nothing.
+            if os.fstat(handle).st_ino == self._lock_path.stat().st_ino:
+                self._lock = handle
+                return True
+        except OSError:
+            pass
+        os.close(handle)
+        return False
+
+
+class Retention:
+    """Removes the oldest of the files written for one reason. The newest ``keep`` stay, and each is removed only after
+    a newer one is whole.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._written: dict[str, list[Path]] = {}
+
+    def add(self, reason: str, path: Path) -> None:
+        paths = self._written.setdefault(reason, [])
+        paths.append(path)
+        while len(paths) > self._keep:
+            with contextlib.suppress(OSError):
+                paths.pop(0).unlink()
+
+
+def environment_int(name: str) -> int | None:
+    """An environment variable as a whole number; None where it is absent or none."""
+    with contextlib.suppress(ValueError):
+        return int(os.environ[name]) if name in os.environ else None
+    return None

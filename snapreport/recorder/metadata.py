@@ -1,0 +1,140 @@
+"""What a snapshot says of the process that recorded it, under the key ``snapreport`` of the file.
+
+Everything is plain data: dicts, lists, texts and numbers, so that torch's own viewers and any unpickler read the file.
+Nothing here allocates on a device or creates a CUDA context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from snapreport.recorder.options import Options
+
+KEY = "snapreport"
+SCHEMA = "snapreport-recording/1"
+_DISTRIBUTED = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_PROCID",
+)  # fmt: skip
+_ALLOCATOR = (
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+)
+# Options of a program whose value is a secret more often than not.
+_SECRET = re.compile(r"(?i)(^|[-_.])(api[-_]?key|token|secret|password|passwd|credentials?)$")
+_GIT_SECONDS = 5.0
+
+
+def process_facts(options: Options) -> dict[str, Any]:
+    """Everything that does not change while the process runs."""
+    torch = sys.modules["torch"]
+    return {
+        "process": {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "directory": str(Path.cwd()),
+            "command": redacted(sys.orig_argv if hasattr(sys, "orig_argv") else sys.argv, options.redact),
+        },
+        "distributed": {name: os.environ[name] for name in _DISTRIBUTED if name in os.environ},
+        "versions": {
+            "torch": str(torch.__version__),
+            "cuda": torch.version.cuda,
+            "hip": getattr(torch.version, "hip", None),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        },
+        "allocator": {name: os.environ[name] for name in _ALLOCATOR if name in os.environ},
+        "options": {key: value for key, value in asdict(options).items() if key not in ("git", "redact")},
+        "git": options.git,
+    }
+
+
+def device_facts() -> dict[int, dict[str, Any]]:
+    """``name``, ``uuid``, ``total_bytes`` and ``memory_stats`` of each device that this process uses."""
+    torch = sys.modules["torch"]
+    facts = {}
+    for device in used_devices():
+        properties = torch.cuda.get_device_properties(device)
+        facts[device] = {
+            "name": str(properties.name),
+            "uuid": str(getattr(properties, "uuid", "")),
+            "total_bytes": int(properties.total_memory),
+            "memory_stats": {k: v for k, v in torch.cuda.memory_stats(device).items() if type(v) is int},
+        }
+    return facts
+
+
+def memory_info() -> dict[int, dict[str, int]]:
+    """``free_bytes`` and ``total_bytes`` of each device that this process uses, as the driver counts them."""
+    torch = sys.modules["torch"]
+    info = {}
+    for device in used_devices():
+        free, total = torch.cuda.mem_get_info(device)
+        info[device] = {"free_bytes": int(free), "total_bytes": int(total)}
+    return info
+
+
+def used_devices() -> list[int]:
+    """Devices with a CUDA context of this process. Others are left alone: a question would cost each a context."""
+    torch = sys.modules["torch"]
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if has_context is None:  # PyTorch for ROCm of some versions
+        return [torch.cuda.current_device()]
+    return [device for device in range(torch.cuda.device_count()) if has_context(device)]
+
+
+def redacted(command: list[str], patterns: tuple[str, ...] = ()) -> list[str]:
+    """``command`` with the values of options such as ``--api-key`` and whatever ``patterns`` match replaced by ***."""
+    result: list[str] = []
+    hide_next = False
+    for argument in command:
+        name, equals, _ = argument.partition("=")
+        if hide_next and not argument.startswith("-"):
+            argument = "***"
+        elif equals and _SECRET.search(name):
+            argument = f"{name}=***"
+        hide_next = not equals and argument.startswith("-") and bool(_SECRET.search(argument))
+        for pattern in patterns:
+            argument = re.sub(pattern, "***", argument)
+        result.append(argument)
+    return result
+
+
+def git_facts(directory: Path) -> dict[str, Any] | None:
+    """``commit``, ``remote``, ``dirty`` and ``root`` of the working tree around ``directory``; None outside of one.
+
+    Starts processes, so it is done once at the start and never while memory runs out.
+    """
+    commit = _git(directory, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    status = _git(directory, "status", "--porcelain", "--untracked-files=no")
+    remote = _git(directory, "config", "--get", "remote.origin.url") or None
+    return {
+        "commit": commit,
+        "root": _git(directory, "rev-parse", "--show-toplevel"),
+        # A remote may hold a user's token.
+        "remote": re.sub(r"//[^/@]*@", "//", remote) if remote else None,
+        "dirty": None if status is None else bool(status),
+    }
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return done.stdout.strip() if done.returncode == 0 else None
+    return None

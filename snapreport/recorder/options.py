@@ -1,0 +1,105 @@
+"""What to record and when to write it, validated, and as JSON for the processes of a recorded command."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+STACKS = ("python", "all")
+CONTEXTS = ("all", "alloc", "state")
+COMPRESSIONS = ("gzip", "zstd", "none")
+# A million events take some 0.6 GiB of host memory while recording, and most runs need far fewer for a few steps.
+MAX_ENTRIES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a process records.
+
+    directory: where snapshots are written. stacks, context, max_entries: as PyTorch's recorder takes them.
+    steps: (first, end) of the steps whose events are recorded, counted from 0, end excluded; other steps keep stack
+      traces of live blocks but no events. every: dump after so many steps. on_signal: a signal's name without SIG.
+    keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
+      exception. redact: regular expressions whose matches in the command line are replaced.
+    git: what is known of the working tree, collected once per command instead of once per process.
+    """
+
+    directory: str
+    stacks: str = "python"
+    context: str = "all"
+    max_entries: int = MAX_ENTRIES
+    steps: tuple[int, int] | None = None
+    every: int | None = None
+    on_oom: bool = True
+    on_signal: str | None = None
+    at_exit: bool | None = None
+    annotations: bool = False
+    keep: int = 3
+    compression: str = "gzip"
+    oom_seconds: float = 120.0
+    redact: tuple[str, ...] = ()
+    git: dict[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError that names the option."""
+        _one_of("stacks", self.stacks, STACKS)
+        _one_of("context", self.context, CONTEXTS)
+        _one_of("compression", self.compression, COMPRESSIONS)
+        for name in ("max_entries", "every", "keep"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r}, not a positive whole number")
+        if self.steps is not None and not 0 <= self.steps[0] < self.steps[1]:
+            raise ValueError(f"steps are {self.steps[0]}:{self.steps[1]}, which is no step")
+        if self.on_signal is not None:
+            signal_number(self.on_signal)
+        for pattern in self.redact:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"redact is {pattern!r}: {error}") from None
+
+    @property
+    def dumps_at_exit(self) -> bool:
+        """Whether the end of the program is dumped: unless chosen, where no other dump is planned."""
+        return self.steps is None and self.every is None if self.at_exit is None else self.at_exit
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def from_json(text: str) -> Options:
+    """The inverse of :meth:`Options.to_json`; keys of another version are ignored."""
+    known = {f.name for f in fields(Options)}
+    values = {key: value for key, value in json.loads(text).items() if key in known}
+    values["steps"] = tuple(values["steps"]) if values.get("steps") else None
+    values["redact"] = tuple(values.get("redact") or ())
+    return Options(**values)
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """``3:6`` → (3, 6): steps 3, 4 and 5, as a Python slice. ``3`` alone is one step."""
+    found = re.fullmatch(r"(\d{1,15})(?::(\d{1,15}))?", text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is not a range of steps such as 3:6")
+    first = int(found[1])
+    end = int(found[2]) if found[2] else first + 1
+    if end <= first:
+        raise ValueError(f"{text!r} is an empty range of steps")
+    return first, end
+
+
+def signal_number(name: str) -> int:
+    """The number of ``USR1`` or ``SIGUSR1``. Raises ValueError for what this system does not have."""
+    number = getattr(signal, name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}", None)
+    if not isinstance(number, int) or number in (getattr(signal, "SIGKILL", -1), getattr(signal, "SIGSTOP", -1)):
+        raise ValueError(f"on_signal is {name!r}, not a signal that can be caught; USR1 is")
+    return int(number)
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; it can be {', '.join(known)}")

@@ -1,0 +1,269 @@
+"""A recording: PyTorch's recorder switched on, steps counted, snapshots written when they are due.
+
+Nothing in here may fail the program that is recorded: what goes wrong costs the snapshot and one line on stderr.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from contextlib import ContextDecorator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from snapreport.recorder import metadata, tensor_names
+from snapreport.recorder.allocator import CudaRecorder
+from snapreport.recorder.dump import SUFFIXES, TimeLimitError, write_snapshot
+from snapreport.recorder.file_names import FileNames, Retention
+from snapreport.recorder.options import Options, signal_number
+
+# Steps whose times are kept; a longer run keeps the latest.
+MOST_STEPS = 100_000
+# Moments at which the addresses of parameters, gradients and optimizer state are noted, besides the dump itself.
+MOST_MARKS = 4
+
+_active: Recorder | None = None
+
+
+def say(text: str) -> None:
+    """One line for the log of the recorded process."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(f"snapreport: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def active() -> Recorder | None:
+    """The recording of this process."""
+    return _active
+
+
+class Recorder(ContextDecorator):
+    """Records this process from :meth:`start` to :meth:`stop`, or while used as a context manager or decorator.
+
+    Where the process is being recorded already (``snapreport record`` around a program that records itself), the
+    methods go to that recording and nothing is recorded twice.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.step_number = 0
+        self.files: list[Path] = []
+        self._outer: Recorder | None = None
+        self._cuda = CudaRecorder(options)
+        self._names: FileNames | None = None
+        self._retention = Retention(options.keep)
+        self._dumping = threading.Lock()
+        self._pid = os.getpid()
+        self._oom_step: int | None = None
+        self._steps: list[tuple[int, int]] = []
+        self._steps_by_hand = False
+        self._models: list[Any] = []
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._counted: weakref.ref[Any] | None = None
+        self._marks: list[dict[str, Any]] = []
+        self._facts: dict[str, Any] = {}
+        self._started_us = 0
+        self._memory_at_start: dict[int, dict[str, int]] = {}
+        self._undo: list[Any] = []
+
+    def start(self) -> Recorder:
+        """Begins to record as soon as the program initialises CUDA; at once where it has."""
+        global _active
+        if _active is not None:
+            self._outer = _active
+            return self
+        _active = self
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        hook = register_optimizer_step_post_hook(lambda optimizer, *_: self._optimizer_stepped(optimizer))
+        self._undo.append(hook.remove)
+        if self.options.on_signal:
+            self._catch_signal(signal_number(self.options.on_signal))
+        atexit.register(self.stop)
+        self._undo.append(lambda: atexit.unregister(self.stop))
+        if not self._cuda.supported:
+            return self
+        # CUDA itself is not touched: a launcher never needs it, and programs choose their device first.
+        torch.cuda._lazy_call(self._begin)  # type: ignore[no-untyped-call]
+        return self
+
+    def stop(self) -> None:
+        """Writes the snapshot of the end where one is due, and switches recording off."""
+        global _active
+        if self._outer is not None or _active is not self:
+            return
+        _active = None
+        if self._owns_process():
+            if self.options.dumps_at_exit and not self._died_of_dumped_oom():
+                self._dump("exit")
+            if not self._cuda.supported:
+                say(f"nothing recorded: {self._cuda.unsupported_reason}")
+            self._cuda.stop()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        if self._names is not None:
+            self._names.release()
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops; an exception passes through."""
+        self.stop()
+
+    def step(self) -> None:
+        """Marks the end of a training step. From the first call on, optimizers no longer mark steps."""
+        recorder = self._outer or self
+        recorder._steps_by_hand = True
+        recorder._step_ended()
+
+    def watch(self, *models: Any) -> None:
+        """Names the parameters of ``models`` in snapshots. Without this, modules are searched among all objects."""
+        recorder = self._outer or self
+        recorder._models += models
+
+    def dump(self, reason: str = "call") -> Path | None:
+        """Writes a snapshot now. Returns its path; None where nothing is recorded or writing failed."""
+        return (self._outer or self)._dump(reason)
+
+    # From here on: called by PyTorch, by signals, or by the above on the recording itself.
+
+    def _begin(self) -> None:
+        """CUDA has just been initialised; nothing is allocated yet."""
+        if _active is not self:
+            return
+        try:
+            self._pid = os.getpid()  # a forked child may be the one that uses CUDA
+            self._names = FileNames(Path(self.options.directory), SUFFIXES[self.options.compression])
+            self._started_us = _now_us()
+            self._facts = metadata.process_facts(self.options)
+            self._cuda.begin(self._out_of_memory)
+            self._cuda.step(0)
+        except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
+            self._cuda.stop()
+            say(f"not recording: {error}")
+
+    def _owns_process(self) -> bool:
+        """False in a forked child, whose parent's recording this is."""
+        return self._pid == os.getpid()
+
+    def _died_of_dumped_oom(self) -> bool:
+        """Whether an out-of-memory error that has its snapshot ends the program: by the end, its tensors are gone."""
+        last = getattr(sys, "last_value", None)  # set before exit handlers run
+        return self._oom_step == self.step_number and isinstance(last, sys.modules["torch"].cuda.OutOfMemoryError)
+
+    def _optimizer_stepped(self, optimizer: Any) -> None:
+        self._optimizers.add(optimizer)
+        if self._steps_by_hand or not self._cuda.recording:
+            return
+        # Where several optimizers alternate, the first one counts.
+        counted = self._counted() if self._counted else None
+        if counted is None:
+            counted = optimizer
+            self._counted = weakref.ref(optimizer)
+        if counted is optimizer:
+            self._step_ended()
+
+    def _step_ended(self) -> None:
+        if not self._cuda.recording or not self._owns_process():
+            return
+        self.step_number += 1
+        number = self.step_number
+        self._steps.append((number, _now_us()))
+        if len(self._steps) > MOST_STEPS:
+            del self._steps[: MOST_STEPS // 10]
+        if not self._memory_at_start:
+            self._memory_at_start = metadata.memory_info()
+        if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
+            self._mark_names()
+        steps = self.options.steps
+        if steps and number == steps[1]:
+            self._dump("steps")
+        elif self.options.every and number % self.options.every == 0:
+            self._dump("every")
+        self._cuda.step(number)
+
+    def _mark_names(self) -> None:
+        """Notes which addresses hold parameters, gradients and optimizer state at this moment."""
+        with contextlib.suppress(RuntimeError, MemoryError):
+            optimizers = list(self._optimizers)
+            models = self._models or tensor_names.root_modules()
+            self._marks.append({"time_us": _now_us(), "tensors": tensor_names.named_tensors(models, optimizers)})
+            del self._marks[:-MOST_MARKS]
+
+    def _catch_signal(self, number: int) -> None:
+        def handle(received: int, frame: FrameType | None) -> None:
+            self._dump("signal")
+            if callable(before):
+                before(received, frame)
+
+        try:
+            before = signal.signal(number, handle)
+        except ValueError:
+            say(f"signal {number} is not handled: PyTorch was not imported by the main thread")
+            return
+        self._undo.append(lambda: signal.signal(number, before))
+
+    def _out_of_memory(self, device: int, requested: int, total: int, free: int) -> None:
+        """PyTorch is about to raise ``OutOfMemoryError``. Once per step: programs that retry fail many times over."""
+        if _active is not self or not self.options.on_oom or self._oom_step == self.step_number:
+            return
+        self._oom_step = self.step_number
+        event = {"device": device, "requested_bytes": requested, "total_bytes": total, "free_bytes": free}
+        path = self._dump("oom", event, self.options.oom_seconds)
+        if path is not None:
+            say(f"{self._cuda.memory_line(device, requested, free)} in step {self.step_number}. Snapshot: {path}")
+
+    def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
+        if not self._cuda.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
+            return None
+        began = time.monotonic()
+        try:
+            assert self._names is not None
+            path = self._names.path(self.step_number, reason)
+            self._mark_names()
+            own = self._metadata(reason, oom)
+            snapshot = {metadata.KEY: own, **self._cuda.snapshot()}
+            write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
+        except TimeLimitError:
+            say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
+        except (OSError, RuntimeError, MemoryError, ValueError, AttributeError, TypeError) as error:
+            say(f"no {reason} snapshot: {error or type(error).__name__}")
+        else:
+            self.files.append(path)
+            self._retention.add(reason, path)
+            return path
+        finally:
+            self._dumping.release()
+        return None
+
+    def _metadata(self, reason: str, oom: dict[str, int] | None) -> dict[str, Any]:
+        return {
+            "schema": metadata.SCHEMA,
+            "reason": reason,
+            "oom": oom,
+            "step": self.step_number,
+            "started_us": self._started_us,
+            "dumped_us": _now_us(),
+            **self._facts,
+            "devices": metadata.device_facts(),
+            "memory_at_start": self._memory_at_start,
+            "memory_at_dump": metadata.memory_info(),
+            "steps": [list(step) for step in self._steps],
+            "marks": [{"time_us": m["time_us"], "tensors": [list(t) for t in m["tensors"]]} for m in self._marks],
+        }
+
+
+def _now_us() -> int:
+    """The clock of the recorder's events: microseconds since 1970."""
+    return time.time_ns() // 1000

@@ -1,0 +1,62 @@
+"""Switches recording on in a program that was not changed: waits for ``import torch``, then gets out of the way.
+
+Runs at the start of every Python process of a recorded command, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+OPTIONS = "SNAPREPORT_RECORD"  # the environment variable that carries the options to all processes
+
+
+class TorchImport:
+    """A finder that finds nothing itself: it lets the others find torch and calls back when torch is imported."""
+
+    def __init__(self, callback: Any) -> None:
+        self._callback = callback
+
+    def install(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """The spec of torch whose loader calls back. PEP 451."""
+        if name != "torch" or path is not None:
+            return None
+        from importlib.util import find_spec
+
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        loader = spec.loader if spec else None
+        if loader is None or not hasattr(loader, "exec_module"):
+            self.install()  # not there yet: the program may extend sys.path
+            return spec
+        execute = loader.exec_module
+
+        def execute_and_call(module: ModuleType) -> None:
+            loader.exec_module = execute  # type: ignore[method-assign]
+            try:
+                execute(module)
+            except BaseException:
+                self.install()
+                raise
+            self._callback()
+
+        loader.exec_module = execute_and_call  # type: ignore[method-assign]
+        return spec
+
+
+def start_recording() -> None:
+    """Begins to record this process with the options of its environment."""
+    import os
+
+    from snapreport.recorder.options import from_json
+    from snapreport.recorder.session import Recorder, say
+
+    try:
+        Recorder(from_json(os.environ[OPTIONS])).start()
+    except (ImportError, AttributeError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        say(f"not recording: {error}")

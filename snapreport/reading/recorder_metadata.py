@@ -19,8 +19,8 @@ KEY = "snapreport"
 SCHEMA_PREFIX = "snapreport-recording/"
 REASONS = ("oom", "every", "steps", "signal", "exit", "call", "test")
 TENSOR_CATEGORIES = ("parameter", "gradient", "optimizer state", "buffer")
-STEPS_SCHEMA = {"step": pl.Int64, "time_us": pl.Int64}
-TENSORS_SCHEMA = {
+STEPS_SCHEMA: dict[str, Any] = {"step": pl.Int64, "time_us": pl.Int64}
+TENSORS_SCHEMA: dict[str, Any] = {
     "time_us": pl.Int64, "device": pl.Int64, "address": pl.UInt64, "category": pl.Enum(TENSOR_CATEGORIES),
     "name": pl.String,
 }  # fmt: skip
@@ -55,11 +55,11 @@ class RecorderMetadata:
     """A recording as its recorder describes it.
 
     reason: why the snapshot was written, one of ``REASONS`` or empty. step: steps completed by then. oom: ``device``,
-      ``requested_bytes``, ``total_bytes``, ``free_bytes`` of the allocation that failed. started_us, dumped_us: the
+      ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation that failed. started_us, dumped_us: the
       recorder's clock, None where unknown.
     process, distributed, versions, allocator, options: texts by name. command: arguments of the program.
     memory_at_start, memory_at_dump: (free, total) bytes of each device as the driver counted them.
-    steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row for each tensor known at a moment: ``time_us``,
+    steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row for each tensor of a moment: ``time_us``,
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String.
     """
 

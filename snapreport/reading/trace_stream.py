@@ -49,12 +49,13 @@ class DivertedPickle(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        head = file.read(2)
+        head, first = file.read(2), file.read(1)
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
             raise Unusual("no protocol from 2 to 5")
         self.diverted = 0
         self._file = file
-        self._pieces = self._framed() if head[1] >= 4 else self._unframed()
+        # Frames are optional: snapreport's recorder writes protocol 4 without.
+        self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
         self._piece = memoryview(head)
 
     def readable(self) -> bool:
@@ -73,9 +74,9 @@ class DivertedPickle(io.RawIOBase):
         self._piece = self._piece[count:]
         return count
 
-    def _framed(self) -> Iterator[bytes]:
-        """Protocols 4 and 5, some whole frames at a time."""
-        data, before = b"", b""
+    def _framed(self, data: bytes) -> Iterator[bytes]:
+        """Protocols 4 and 5, some whole frames at a time. ``data``: what is read already."""
+        before = b""
         while block := self._file.read(BLOCK):
             data += block
             frames, end = _whole_frames(data)
@@ -108,9 +109,9 @@ class DivertedPickle(io.RawIOBase):
                 self.diverted += len(lists)
         return bytes(made + data[done:])
 
-    def _unframed(self) -> Iterator[bytes]:
-        """Protocols 2 and 3: one run of opcodes."""
-        data, before = b"", b""
+    def _unframed(self, data: bytes) -> Iterator[bytes]:
+        """Protocols 2 and 3: one run of opcodes. ``data``: what is read already."""
+        before = b""
         while block := self._file.read(BLOCK):
             data += block
             limit = max(0, len(data) - _CONTEXT)  # a list that begins behind it may go on in the next block

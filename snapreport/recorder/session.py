@@ -219,7 +219,7 @@ class Recorder(ContextDecorator):
         if _active is not self or not self.options.on_oom or self._oom_step == self.step_number:
             return
         self._oom_step = self.step_number
-        event = {"device": device, "requested_bytes": requested, "total_bytes": total, "free_bytes": free}
+        event = {"device": device, "tried_bytes": requested, "total_bytes": total, "free_bytes": free}
         path = self._dump("oom", event, self.options.oom_seconds)
         if path is not None:
             say(f"{self._cuda.memory_line(device, requested, free)} in step {self.step_number}. Snapshot: {path}")

@@ -34,10 +34,13 @@ class TorchImport:
         if loader is None or not hasattr(loader, "exec_module"):
             self.install()  # not there yet: the program may extend sys.path
             return spec
-        execute = loader.exec_module
+        execute, was_own = loader.exec_module, "exec_module" in vars(loader)
 
         def execute_and_call(module: ModuleType) -> None:
-            loader.exec_module = execute  # type: ignore[method-assign]
+            if was_own:
+                loader.exec_module = execute  # type: ignore[method-assign]
+            else:
+                del loader.exec_module
             try:
                 execute(module)
             except BaseException:

@@ -24,6 +24,7 @@ from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, l
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
 from snapreport.timeline.recording_gaps import Gap, find_gaps
+from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at
@@ -227,7 +228,7 @@ def build_timeline(recording: Recording, record: DeviceRecord, categories: Stack
     """Everything about one device that follows from its events and final segments."""
     events, segments, blocks = record.events, record.segments, record.blocks
     pairing = pair(record)
-    allocations = _allocations(record, pairing, categories)
+    allocations = _allocations(recording, record, pairing, categories)
     allocated = allocated_curve(pairing.alloc_event, pairing.free_event, allocations["size"].to_numpy(), len(events))
     action = action_codes(events)
     active = blocks.filter(pl.col("state").is_in(ACTIVE_STATES))
@@ -251,7 +252,9 @@ def _overflowed(recording: Recording) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCategories) -> pl.DataFrame:
+def _allocations(
+    recording: Recording, record: DeviceRecord, pairing: Pairing, categories: StackCategories
+) -> pl.DataFrame:
     events, blocks, segments = record.events, record.blocks, record.segments
     ghosts = int((pairing.origin == GHOST).sum())
     rows, block_rows = pairing.source[ghosts:], pairing.source[:ghosts]
@@ -268,8 +271,12 @@ def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCatego
     traced = alloc >= 0
     lifetime = np.where(traced & (free >= 0), free - alloc, 0)
     free_stack = _free_stacks(events, requested, free)
-    category = categorise(categories, stack.to_numpy(), free_stack, lifetime, both("category", nothing))
-    from_alloc = pl.Series(~traced)
+    own_category = both("category", nothing)
+    user_metadata = both("user_metadata", nothing).set(pl.Series(~traced), None)
+    if recording.recorder is not None:
+        known, name = recorded_tensors(recording.recorder, record.device, events, address, alloc, free)
+        own_category, user_metadata = known.fill_null(own_category), user_metadata.fill_null(name)
+    category = categorise(categories, stack.to_numpy(), free_stack, lifetime, own_category)
     return pl.DataFrame([
         pl.Series("id", np.arange(len(alloc), dtype=np.int32)),
         address,
@@ -285,8 +292,8 @@ def _allocations(record: DeviceRecord, pairing: Pairing, categories: StackCatego
         pl.Series("free_stack", free_stack),
         category,
         enum_series("origin", pairing.origin, ORIGINS),
-        both("compile_context", nothing).set(from_alloc, None),
-        both("user_metadata", nothing).set(from_alloc, None),
+        both("compile_context", nothing).set(pl.Series(~traced), None),
+        user_metadata.alias("user_metadata"),
     ])  # fmt: skip
 
 

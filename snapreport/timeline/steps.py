@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS, Recording
-from snapreport.timeline.annotations import regions_of_all
+from snapreport.timeline.annotations import clock_of, regions_of_all
 
-SOURCES = ("annotation", "metadata", "optimizer", "stack")
+SOURCES = ("recorder", "annotation", "metadata", "optimizer", "stack")
 STEPS_SCHEMA: dict[str, pl.DataType] = {
     "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(),
     "source": pl.Enum(SOURCES),
@@ -38,6 +38,10 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     """
     if not len(events):
         return _table([], [], [], [], "annotation")
+    if recording.recorder is not None:
+        steps = _from_recorder(recording.recorder.steps, events)
+        if len(steps):
+            return steps
     # Worked out only where the device's own spans know nothing: most snapshots have one device.
     spans_of: list[Callable[[], pl.DataFrame]] = [lambda: spans, lambda: regions_of_all(recording, events)]
     if not len(recording.annotations):
@@ -62,6 +66,26 @@ def _table(number: Any, name: Any, first: Any, last: Any, source: str) -> pl.Dat
         schema={key: dtype for key, dtype in STEPS_SCHEMA.items() if key != "source"},
     )
     return table.with_columns(source=pl.lit(source, pl.Enum(SOURCES)))
+
+
+def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Steps between the times at which snapreport's recorder saw one end, counted from 0 as its file names do."""
+    clock = clock_of(events)
+    if clock is None or ends.is_empty():
+        return _table([], [], [], [], "recorder")
+    last = np.searchsorted(clock, ends["time_us"].to_numpy(), "right").astype(np.int64) - 1
+    number = ends["step"].to_numpy() - 1
+    first = np.append(0 if number[0] == 0 else last[0] + 1, last[:-1] + 1)
+    names = [f"step {n}" for n in number.tolist()]
+    births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))
+    if len(births) and births[-1] > last[-1]:
+        number, first = np.append(number, number[-1] + 1), np.append(first, last[-1] + 1)
+        last = np.append(last, len(events) - 1)
+        names.append(f"step {number[-1]} (unfinished)")
+    else:  # what follows only frees: the program ends
+        last = np.append(last[:-1], len(events) - 1)
+    inside = np.flatnonzero(last >= np.maximum(first, 0))  # the trace may have begun later
+    return _table(number[inside], [names[i] for i in inside], first[inside], last[inside], "recorder")
 
 
 def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:

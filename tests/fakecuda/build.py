@@ -1,8 +1,9 @@
 """Puts the CUDA build of PyTorch on a machine without a GPU: ``python build.py --torch 2.9.1 --dest FOLDER``.
 
-Makes a virtual environment in FOLDER, unpacks PyTorch's CUDA wheel into it without its NVIDIA dependencies, and compiles
-fakecuda.c into the one library that takes their place. Afterwards FOLDER/bin/python sees a CUDA device; README.md says
-what of it is real. Needs Linux on x86-64, gcc, binutils, a package index and 3 GB of disk. Standard library only.
+Makes a virtual environment in FOLDER, unpacks PyTorch's CUDA wheel into it without its NVIDIA dependencies, and
+compiles fakecuda.c into the one library that takes their place. Afterwards FOLDER/bin/python sees a CUDA device;
+README.md says what of it is real. Needs Linux on x86-64, gcc, binutils, a package index and 3 GB of disk. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # Prefixes of the functions that PyTorch imports from NVIDIA's libraries.
 VENDOR = re.compile(
-    r"(__cuda|cuda|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvshmem|nvrtc|nvtx|nvJit|cupti|cuFile|cu[A-Z]\w*|nvml)"
+    r"(__cuda|cuda|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvshmem|nvrtc|nvtx|nvJit|cupti|cuFile"
+    r"|cu[A-Z]\w*|nvml)"
 )
 # Libraries that PyTorch opens by name at run time, on top of those it is linked to.
 OPENED_BY_NAME = ["libcuda.so.1", "libnvidia-ml.so.1"]
@@ -72,7 +74,7 @@ def requirements(site: Path) -> list[str]:
 
 
 def pinned(names: list[str], prefix: str) -> str:
-    """The exact version that ``names`` require of the package that begins with ``prefix``; empty where there is none."""
+    """The exact version that ``names`` require of the package that begins with ``prefix``, or nothing."""
     return next((name.split("==")[1] for name in names if re.match(rf"{prefix}\S*==", name)), "")
 
 

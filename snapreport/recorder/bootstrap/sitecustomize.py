@@ -5,6 +5,7 @@ Waits for ``import torch`` and leaves everything else as it found it: its folder
 """
 
 # No __future__ imports and no newer syntax: old Pythons run this file too, and record nothing.
+import os
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
@@ -39,7 +40,7 @@ def _chain() -> None:
 
 
 _HOOK = "_snapreport_torch_import"
-if sys.version_info >= (3, 9):
+if "SNAPREPORT_RECORD" in os.environ and sys.version_info >= (3, 9):
     try:
         _load(_HOOK, f"{PACKAGE}/recorder/torch_import.py").TorchImport(_start).install()
     except OSError as error:  # no longer installed where the command was started

@@ -18,7 +18,7 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"errors", "number_format", "once", "ordering", "progress", "recorder", "scalars", "words"},
+    {"errors", "number_format", "once", "ordering", "progress", "recorder", "scalars"},
     {"reading", "packing"},
     {"timeline"},
     {"allocator"},

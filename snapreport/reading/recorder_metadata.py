@@ -55,8 +55,8 @@ class RecorderMetadata:
     """A recording as its recorder describes it.
 
     reason: why the snapshot was written, one of ``REASONS`` or empty. step: steps completed by then. oom: ``device``,
-      ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation that failed. started_us, dumped_us: the
-      recorder's clock, None where unknown.
+      ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation that failed.
+    started_us, dumped_us: by the recorder's clock, None where unknown.
     process, distributed, versions, allocator, options: texts by name. command: arguments of the program.
     memory_at_start, memory_at_dump: (free, total) bytes of each device as the driver counted them.
     steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row for each tensor of a moment: ``time_us``,

@@ -23,8 +23,8 @@ from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
-from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.recorded_tensors import recorded_tensors
+from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import device_stats, file_stats, stacks_at

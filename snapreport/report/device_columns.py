@@ -11,6 +11,7 @@ import polars as pl
 from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
+from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.categories import CATEGORIES
@@ -105,6 +106,7 @@ def device_tables(
         "categories": list(CATEGORIES),
         **{key: value.values for key, value in names.items()},
         "stats": stats,
+        **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)

@@ -158,7 +158,7 @@ function frameRecords(client: DataClient, stack: number): FrameJson[] {
     .map(({ filename, line, name }) => ({ filename, line, name }))
 }
 
-const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query', 'at', 'colour', 'options'])
+const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query', 'at', 'colour', 'options', 'oom', 'stack'])
 
 /** The patch with the device as an index. Throws on what the app should not have to face. */
 function checked(client: DataClient, patch: ViewPatch): ViewPatch {
@@ -177,6 +177,11 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
     throw new RangeError(
       `at is an event, -1 for before the first, or null for the peak, not ${JSON.stringify(patch.at)}`,
     )
+  }
+  for (const key of ['oom', 'stack'] as const) {
+    const value = patch[key]
+    if (value !== undefined && value !== null && !(Number.isInteger(value) && value >= 0))
+      throw new RangeError(`${key} is a number from 0, or null, not ${JSON.stringify(value)}`)
   }
   if (patch.select === -1) out.select = null
   if (typeof patch.select === 'number' && patch.select >= 0) {

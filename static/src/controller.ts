@@ -11,6 +11,9 @@ export interface ViewPatch {
   axis?: Axis
   select?: number | null
   query?: string
+  /** The out-of-memory event, or the stack, whose details are open; null closes them. */
+  oom?: number | null
+  stack?: number | null
   /** The moment of the views that show one: an event, -1 before the first; null: the peak. */
   at?: number | null
   colour?: string
@@ -26,6 +29,8 @@ export interface ViewState {
   axis: Axis
   select: number | null
   query: string
+  oom: number | null
+  stack: number | null
   at: number | null
   colour: string
   options: Record<string, string>

@@ -136,6 +136,8 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
       y: [0, 1],
       axis: 'event',
       select: null,
+      oom: null,
+      stack: null,
       query: '',
       at: null,
       colour: 'stack',

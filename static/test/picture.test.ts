@@ -85,6 +85,8 @@ test('a view survives its address, and nonsense in an address is passed over', (
     x: null,
     y: null,
     select: null,
+    oom: null,
+    stack: null,
     query: '',
     at: null,
     colour: 'stack',

@@ -54,6 +54,7 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   metadata: [''],
   stats: { top_stacks_at_peak: [] } as never,
   leftOut: [],
+  ooms: [],
   ...over,
 })
 

@@ -10,7 +10,7 @@ import { TimelineView } from '../views/timeline/timeline-view'
 import { Announcer } from './announcer'
 import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
-import { explain, firstDevice, hasData } from '../ui/devices'
+import { explain, firstDevice, hasData, openingFailure } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
@@ -68,14 +68,18 @@ class App implements Controller {
 
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
+    const { diff } = client.manifest
+    const failure = diff ? null : openingFailure(client)
     const start: State = {
-      device: client.manifest.diff?.devices[0]?.after ?? firstDevice(client),
+      device: diff?.devices[0]?.after ?? failure?.device ?? firstDevice(client),
       view: client.manifest.diff ? 'diff' : 'timeline',
       axis: 'event',
       x: null,
       y: null,
       select: null,
-      at: null,
+      oom: null,
+      stack: null,
+      at: failure?.event ?? null,
       query: '',
       colour: 'stack',
       options: {},
@@ -183,7 +187,7 @@ class App implements Controller {
   }
 
   getView(): ReturnType<Controller['getView']> {
-    const { device, view, select, query, axis, at, colour, options } = this.store.state
+    const { device, view, select, oom, stack, query, axis, at, colour, options } = this.store.state
     const window = this.timeline.navigator.window()
     const scale = this.timeline.currentScene?.scale(axis)
     const { x, y } = this.store.state
@@ -191,6 +195,8 @@ class App implements Controller {
       device,
       view,
       select,
+      oom,
+      stack,
       query,
       at,
       colour,
@@ -338,7 +344,9 @@ class App implements Controller {
     const { x } = this.store.state
     const middle = x ? (x[0] + x[1]) / 2 : -Infinity
     const next = events.find((event) => event > middle + 0.5) ?? events[0]
-    if (next !== undefined) this.timeline.navigator.centreOn(next)
+    if (next === undefined) return
+    this.store.set({ at: next, oom: next })
+    this.timeline.navigator.centreOn(next)
   }
 
   private toggleBox(): void {

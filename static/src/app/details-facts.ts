@@ -30,20 +30,23 @@ export function addressHistory(d: DeviceData, id: number): AddressHistory {
 }
 
 export interface Siblings {
-  /** Allocations with the same stack, this one among them. */
+  /** Allocations with the stack. */
   count: number
   bytes: number
   liveAtPeak: number
   bytesAtPeak: number
+  /** At the position that was given. */
+  liveThen: number
+  bytesThen: number
   /** The largest of the others, the first born among equals first. */
   largest: number[]
 }
 
-export function siblingsOf(d: DeviceData, id: number, most: number): Siblings {
+/** What a stack allocated; `id`: not among the largest, since it is shown already (null: none is). */
+export function siblingsOf(d: DeviceData, mine: number, id: number | null, most: number, position: number): Siblings {
   const { N, stack, size, start, end } = d
   const peak = d.info.peakEvent + 1
-  const mine = stack[id]
-  const out: Siblings = { count: 0, bytes: 0, liveAtPeak: 0, bytesAtPeak: 0, largest: [] }
+  const out: Siblings = { count: 0, bytes: 0, liveAtPeak: 0, bytesAtPeak: 0, liveThen: 0, bytesThen: 0, largest: [] }
   const { largest } = out
   for (let other = 0; other < N; other++) {
     if (stack[other] !== mine) continue
@@ -52,6 +55,10 @@ export function siblingsOf(d: DeviceData, id: number, most: number): Siblings {
     if (start[other] <= peak && end[other] > peak) {
       out.liveAtPeak++
       out.bytesAtPeak += size[other]
+    }
+    if (start[other] <= position && end[other] > position) {
+      out.liveThen++
+      out.bytesThen += size[other]
     }
     if (other === id || (largest.length === most && size[other] <= size[largest[most - 1]])) continue
     let at = largest.length

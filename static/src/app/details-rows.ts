@@ -18,6 +18,16 @@ export interface Links {
   select(id: number): void
 }
 
+/** Rows without a value are left out. */
+export function factsList(rows: readonly Row[]): HTMLElement {
+  const list = h('dl')
+  for (const [label, value] of rows) {
+    if (value === null || value === '') continue
+    list.append(h('dt', {}, label), h('dd', {}, value))
+  }
+  return list
+}
+
 const LEFT_OUT = 'not in this report (left out to fit its size)'
 const SPANS_SHOWN = 4
 
@@ -33,6 +43,18 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
   const kept = <T>(column: string, value: () => T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value())
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
+    ['Allocated at', moment(alloc)],
+    [
+      'Free requested',
+      kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id]))),
+    ],
+    ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
+    ['Live for', data.n > 0 ? describeSpan(data, id) : null],
+    ['Category', info.categories[data.category[id]] ?? null],
+    ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
+    ['Origin', originOf(alloc, free)],
+    ['Steps', stepsRow(data, id)],
+    ['During', duringRow(data, id)],
     [
       'Address',
       kept('addr_lo', () =>
@@ -45,21 +67,9 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
         ),
       ),
     ],
-    ['Origin', originOf(alloc, free)],
-    ['Allocated at', moment(alloc)],
-    [
-      'Free requested',
-      kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id]))),
-    ],
-    ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
-    ['Live for', data.n > 0 ? describeSpan(data, id) : null],
-    ['Steps', stepsRow(data, id)],
-    ['During', duringRow(data, id)],
-    ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
     ['Stream', kept('stream', () => info.streams[data.stream[id]] ?? null)],
     ['Pool', kept('pool', () => info.pools[data.pool[id]] || null)],
-    ['Category', info.categories[data.category[id]] ?? null],
     ['Compile context', kept('context', () => info.contexts[data.context[id]] || null)],
     ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],
     ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
@@ -118,7 +128,7 @@ function neighbour(scene: Scene, id: number, links: Links, none: string): Node |
   )
 }
 
-function momentLink(scene: Scene, event: number, links: Links): HTMLElement {
+export function momentLink(scene: Scene, event: number, links: Links): HTMLElement {
   const time = describeMoment(scene, event)
   return h(
     'span',

@@ -1,27 +1,33 @@
-// Everything known of the selected allocation, its whole stacks, and what else its code allocated.
+// The panel beside the picture: everything known of the selected allocation, of an out-of-memory event, or of a stack.
 
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
-import type { Scene } from '../views/shared/scene'
-import { siblingsOf } from './details-facts'
-import { allocationLink, type Links, rowsOf } from './details-rows'
 import { copyButton, fill, h } from '../ui/dom'
-import { formatShare, plural } from '../ui/format'
-import { stackList, stackText } from '../ui/stack-list'
 import type { Store } from '../ui/state'
+import { describeFrame } from '../views/shared/describe'
+import type { Scene } from '../views/shared/scene'
+import { oomDetails, oomTitle } from './details-oom'
+import { factsList, type Links, rowsOf } from './details-rows'
+import { allocationsPart, type DetailsParts, stackDetails, stackPart } from './details-stack'
 
-const SIBLINGS_SHOWN = 8
+interface Content {
+  title: string
+  label: string
+  swatch: string | null
+  parts: readonly Node[]
+}
 
 export class DetailsPanel {
-  readonly element = h('aside', { class: 'details', 'aria-label': 'Selected allocation', tabindex: 0, hidden: true })
+  readonly element = h('aside', { class: 'details', 'aria-label': 'Details', tabindex: 0, hidden: true })
   private readonly store: Store
   private readonly links: Links
   private readonly address: () => string
-  private readonly askSource: () => Promise<SourceLines | null>
+  private readonly readLines: () => Promise<SourceLines | null>
   private source: SourceLines | null = null
-  private asked = false
+  private isReadingSource = false
   private shown = ''
+  private kind = ''
   /** What was shown last, to show it again when the source has come. */
   private last: [Scene | null, string | null] = [null, null]
 
@@ -35,41 +41,42 @@ export class DetailsPanel {
     this.store = store
     this.links = { showEvent: onShow, select: (id) => store.set({ select: id }) }
     this.address = address
-    this.askSource = source
+    this.readLines = source
   }
 
+  /** `swatch`: the colour of the selected allocation. */
   render(scene: Scene | null, swatch: string | null): void {
-    const { select, noise, device } = this.store.state
-    const data = scene?.data
-    const stacks = scene?.stacks
-    const open = select !== null
-    this.element.hidden = !open
+    const { select, oom, stack, noise, device, at, query } = this.store.state
+    const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : ''
+    this.element.hidden = kind === ''
     this.last = [scene, swatch]
-    // Times of a large device come later than the rest, and only once somebody looks.
-    const timed = open && Boolean(data?.timeUs)
-    const key = `${device}/${select}/${noise}/${swatch}/${Boolean(data)}/${timed}/${this.source !== null}`
-    if (!open || key === this.shown) {
-      if (!open) this.shown = ''
+    if (kind === '') {
+      this.shown = ''
       return
     }
-    this.shown = key
+    const data = scene?.data
+    // Times of a large device come later than the rest, and only once somebody looks.
+    const timed = Boolean(data?.timeUs)
+    const key = [device, select, oom, stack, noise, swatch, Boolean(data), timed, this.source !== null, at]
+    const shown = [...key, kind === 'stack' && query].join('/')
+    if (shown === this.shown) return
+    // What is opened begins at its top; what is shown again stays where the reader is.
+    const isOther = `${device}/${kind}/${select}/${oom}/${stack}` !== this.kind
+    this.kind = `${device}/${kind}/${select}/${oom}/${stack}`
+    const top = isOther ? 0 : this.element.scrollTop
+    this.shown = shown
     this.readSource()
-    if (!scene || !data || !stacks)
-      fill(this.element, this.head('Allocation', null), h('p', { class: 'soft' }, 'Reading …'))
-    else if (select >= data.N) {
-      fill(
-        this.element,
-        this.head('No such allocation', null),
-        h('p', { class: 'soft' }, `This device has ${formatCount(data.N)} allocations; there is no number ${select}.`),
-      )
-    } else this.fillFor(scene, data, stacks, select, swatch)
+    const { title, label, swatch: mark, parts } = this.content(kind, scene, swatch)
+    this.element.setAttribute('aria-label', label)
+    fill(this.element, this.head(title, mark), ...parts)
+    this.element.scrollTop = top
   }
 
   /** Once, when the panel first opens: most reports hold none. */
   private readSource(): void {
-    if (this.asked) return
-    this.asked = true
-    this.askSource().then(
+    if (this.isReadingSource) return
+    this.isReadingSource = true
+    this.readLines().then(
       (source) => {
         this.source = source
         if (source) this.render(...this.last)
@@ -78,27 +85,57 @@ export class DetailsPanel {
     ) // without it the stacks are shown as ever
   }
 
-  private fillFor(scene: Scene, data: DeviceData, stacks: Stacks, id: number, swatch: string | null): void {
-    const list = h('dl')
-    for (const [label, value] of rowsOf(scene, data, id, this.links)) {
-      if (value === null || value === '') continue
-      list.append(h('dt', {}, label), h('dd', {}, value))
+  private content(kind: string, scene: Scene | null, swatch: string | null): Content {
+    const { select, oom, stack } = this.store.state
+    const words = (title: string, text: string): Content => ({
+      title,
+      label: 'Details',
+      swatch: null,
+      parts: [h('p', { class: 'soft' }, text)],
+    })
+    const data = scene?.data
+    const stacks = scene?.stacks
+    if (!scene || !data || !stacks) return words('Details', 'Reading …')
+    const parts: DetailsParts = { store: this.store, links: this.links, source: this.source }
+    if (kind === 'oom') {
+      const failure = scene.info.ooms.find(({ event }) => event === oom)
+      if (!failure) return words('No such event', `Event ${formatCount(oom!)} is no out-of-memory error.`)
+      return {
+        title: oomTitle(failure),
+        label: 'Out-of-memory error',
+        swatch: null,
+        parts: oomDetails(parts, scene, data, stacks, failure),
+      }
     }
-    const parts: Node[] = [this.head(formatBytesExact(data.size[id]), swatch), list]
-    const traced = data.start[id] > 0
-    const freeOnly = !traced && data.end[id] < data.P
-    parts.push(...this.stackPart(stacks, data.stack[id], freeOnly ? 'Stack of its free' : 'Stack'))
-    const freeStack = data.freeStack[id]
-    if (!freeOnly && freeStack > 0) {
-      if (freeStack !== data.stack[id]) parts.push(...this.stackPart(stacks, freeStack, 'Freed at'))
-      else parts.push(h('p', { class: 'soft' }, 'It was freed with the same stack.'))
+    if (kind === 'stack') {
+      if (stack! >= stacks.count)
+        return words(
+          'No such stack',
+          `This report has ${formatCount(stacks.count)} stacks; there is no number ${stack}.`,
+        )
+      const top = stacks.top(stack!)
+      return {
+        title: top ? describeFrame(top) : 'No stack trace recorded',
+        label: 'Stack trace',
+        swatch: null,
+        parts: stackDetails(parts, scene, data, stacks),
+      }
     }
-    parts.push(...this.siblingPart(scene, data, id))
-    fill(this.element, ...parts)
-    this.element.scrollTop = 0
+    if (select! >= data.N)
+      return words(
+        'No such allocation',
+        `This device has ${formatCount(data.N)} allocations; there is no number ${select}.`,
+      )
+    return {
+      title: formatBytesExact(data.size[select!]),
+      label: 'Selected allocation',
+      swatch,
+      parts: allocationDetails(parts, scene, data, stacks, select!),
+    }
   }
 
   private head(title: string, swatch: string | null): HTMLElement {
+    const { state } = this.store
     const mark = swatch ? h('span', { class: 'swatch' }) : null
     if (mark) mark.style.background = swatch!
     return h(
@@ -108,7 +145,7 @@ export class DetailsPanel {
       h(
         'div',
         { class: 'head-tools' },
-        copyButton('Copy link', this.address, 'Copy a link to this view with this allocation selected'),
+        copyButton('Copy link', this.address, 'Copy a link to this view with these details open'),
         h(
           'button',
           {
@@ -116,75 +153,42 @@ export class DetailsPanel {
             class: 'close',
             'aria-label': 'Close details (Escape)',
             title: 'Close (Escape)',
-            onclick: () => this.store.set({ select: null }),
+            onclick: () => this.store.close(),
           },
           '✕',
         ),
       ),
+      state.stack !== null && this.backToOom(),
     )
   }
 
-  private stackPart(stacks: Stacks, stack: number, title: string): Node[] {
-    const frames = stacks.frames(stack)
-    const { noise } = this.store.state
-    const noisy = frames.filter((frame) => frame.noise).length
-    const toggle =
-      noisy === 0
-        ? null
-        : h(
-            'label',
-            { class: 'switch', title: 'Frames of the interpreter loop, the dispatcher and the unwinder (N)' },
-            checkbox(noise, (on) => this.store.set({ noise: on })),
-            `${formatCount(noisy)} runtime`,
-          )
-    return [
-      h(
-        'div',
-        { class: 'stack-head' },
-        h('h3', {}, `${title} (${formatCount(frames.length)})`),
-        toggle,
-        frames.length
-          ? copyButton('Copy', () => stackText(frames, this.store.state.noise), 'Copy the stack as text')
-          : null,
-      ),
-      stackList(frames, noise, () => this.store.set({ noise: true }), this.source),
-    ]
-  }
-
-  /** What the same stack allocated: those without a stack have nothing in common. */
-  private siblingPart(scene: Scene, data: DeviceData, id: number): Node[] {
-    if (data.stack[id] === 0) return []
-    const { count, bytes, liveAtPeak, bytesAtPeak, largest } = siblingsOf(data, id, SIBLINGS_SHOWN)
-    const { peakBytes } = data.info
-    const parts: Node[] = [
-      h('div', { class: 'stack-head' }, h('h3', {}, 'From the same stack')),
-      h(
-        'p',
-        { class: 'siblings' },
-        `${plural(count, 'allocation')}, ${formatBytes(bytes)} in all. At the peak `,
-        liveAtPeak
-          ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, peakBytes)} of it.`
-          : 'none of them lives.',
-      ),
-    ]
-    if (largest.length === 0) return parts
-    const list = h('ol', { class: 'sibling-list' })
-    for (const other of largest) list.append(h('li', {}, allocationLink(scene, other, this.links)))
-    const rest = count - 1 - largest.length
-    parts.push(
-      h(
-        'p',
-        { class: 'soft' },
-        rest > 0 ? `The largest of the others (${formatCount(rest)} more):` : 'The others, largest first:',
-      ),
-      list,
+  /** From a stack back to the failure at whose moment it was opened. */
+  private backToOom(): HTMLElement | null {
+    const { at, device } = this.store.state
+    const failure = this.last[0]?.info.index === device && this.last[0].info.ooms.find(({ event }) => event === at)
+    if (!failure) return null
+    return h(
+      'button',
+      { type: 'button', class: 'link back', onclick: () => this.store.set({ oom: failure.event }) },
+      `‹ Out of memory: ${formatBytes(failure.requested)} requested`,
     )
-    return parts
   }
 }
 
-function checkbox(on: boolean, onChange: (on: boolean) => void): HTMLInputElement {
-  const box = h('input', { type: 'checkbox', checked: on })
-  box.addEventListener('change', () => onChange(box.checked))
-  return box
+/** The stack first: it is what the reader came for. */
+function allocationDetails(parts: DetailsParts, scene: Scene, data: DeviceData, stacks: Stacks, id: number): Node[] {
+  const isFreeOnly = data.start[id] === 0 && data.end[id] < data.P
+  const freeStack = data.freeStack[id]
+  const freed: Node[] = []
+  if (!isFreeOnly && freeStack > 0) {
+    if (freeStack !== data.stack[id]) freed.push(...stackPart(parts, stacks, freeStack, 'Freed at'))
+    else freed.push(h('p', { class: 'soft' }, 'It was freed with the same stack.'))
+  }
+  return [
+    ...stackPart(parts, stacks, data.stack[id], isFreeOnly ? 'Stack trace of its free' : 'Stack trace'),
+    factsList(rowsOf(scene, data, id, parts.links)),
+    ...freed,
+    // Those without a stack have nothing in common.
+    ...(data.stack[id] === 0 ? [] : allocationsPart(parts, scene, data, data.stack[id], id)),
+  ]
 }

@@ -15,6 +15,8 @@ import {
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
+/** The moment of the peak, where the report starts at another. */
+const PEAK = 'peak'
 
 export function writeHash(state: State, start: State): string {
   const parts: string[] = []
@@ -24,13 +26,20 @@ export function writeHash(state: State, start: State): string {
   if (state.x) parts.push(`x=${writeRange(state.x, 4)}`)
   if (state.y) parts.push(`y=${writeRange(state.y, 0)}`)
   if (state.select !== null) parts.push(`select=${state.select}`)
-  if (state.at !== null) parts.push(`at=${state.at}`)
+  if (state.oom !== null) parts.push(`oom=${state.oom}`)
+  if (state.stack !== null) parts.push(`stack=${state.stack}`)
+  if (state.at !== startMoment(start, state.device)) parts.push(`at=${state.at ?? PEAK}`)
   if (state.colour !== start.colour) parts.push(`colour=${state.colour}`)
   for (const name of Object.keys(state.options).sort()) parts.push(`${name}=${encodeURIComponent(state.options[name])}`)
   if (state.query) parts.push(`query=${encodeURIComponent(state.query)}`)
   if (state.noise) parts.push('noise=1')
   if (state.theme !== 'system') parts.push(`theme=${state.theme}`)
   return parts.length ? `#${parts.join('&')}` : ''
+}
+
+/** The moment where the hash names none: that of the start on its device, the peak on others. */
+function startMoment(start: State, device: number): number | null {
+  return device === start.device ? start.at : null
 }
 
 /** What a hash says, over the state that a report starts with. What it says wrongly is passed over. */
@@ -44,16 +53,21 @@ export function readHash(hash: string, start: State, devices: number): State {
   const theme = fields.get('theme') as Theme
   const colour = fields.get('colour') as ColourBy
   const axis = fields.get('axis')
-  const device = readWhole(fields.get('device'))
+  const named = readWhole(fields.get('device'))
+  const device = named !== null && named < devices ? named : start.device
+  const select = readWhole(fields.get('select'))
+  const oom = select === null ? readWhole(fields.get('oom')) : null
   return {
     ...start,
     view: VIEWS.includes(view) ? view : start.view,
-    device: device !== null && device < devices ? device : start.device,
+    device,
     axis: axis === 'time' || axis === 'event' ? axis : start.axis,
     x: readRange(fields.get('x')),
     y: readRange(fields.get('y')),
-    select: readWhole(fields.get('select')),
-    at: readEvent(fields.get('at')),
+    select,
+    oom,
+    stack: select === null && oom === null ? readWhole(fields.get('stack')) : null,
+    at: fields.has('at') ? readEvent(fields.get('at')) : startMoment(start, device),
     colour: COLOURS.includes(colour) ? colour : start.colour,
     options: readOptions(fields),
     query: fields.get('query') ?? '',
@@ -108,7 +122,7 @@ function readWhole(text: string | undefined): number | null {
   return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null
 }
 
-/** An event, or -1 for the state before the first. */
+/** An event, or -1 for the state before the first; null: the peak. */
 function readEvent(text: string | undefined): number | null {
   return text === '-1' ? -1 : readWhole(text)
 }

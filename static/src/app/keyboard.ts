@@ -90,7 +90,7 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
   if (event.key === '/') return (actions.focusSearch(), true)
   if (event.key === 'Escape') {
     if (!actions.closeHelp() && !actions.viewKey(event) && !timeline.cancelDrag() && !actions.clearRuler())
-      store.set({ select: null })
+      store.close()
     return true
   }
   if (actions.viewKey(event)) return true

@@ -6,7 +6,7 @@ import { COLOURS, type ColourBy, type State, VIEWS, type ViewName } from '../ui/
 
 /** Throws on a view, device, axis or colouring that the report has not. */
 export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
-  const { view, device, axis, x, y, select, at, colour, query, options } = patch
+  const { view, device, axis, x, y, select, oom, stack, at, colour, query, options } = patch
   if (view !== undefined && (!VIEWS.includes(view as ViewName) || (view === 'diff' && !client.manifest.diff))) {
     throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
   }
@@ -23,6 +23,8 @@ export function statePatch(client: DataClient, state: State, patch: ViewPatch): 
     ...(x !== undefined && { x }),
     ...(y !== undefined && { y }),
     ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
+    ...(oom !== undefined && { oom }),
+    ...(stack !== undefined && { stack }),
     ...(at !== undefined && { at }),
     ...(colour !== undefined && { colour: colour as ColourBy }),
     ...(query !== undefined && { query }),

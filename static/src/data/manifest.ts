@@ -1,10 +1,29 @@
 // The manifest in the header of blob "main" → what the page knows before it decodes any column.
 
 import type { DecodedBlob } from './columns'
-import type { Annotation, DeviceInfo, DiffInfo, Manifest, SnapshotInfo, StatsJson } from './model'
+import type { Annotation, DeviceInfo, DiffInfo, Manifest, OomEvent, OomFigures, SnapshotInfo, StatsJson } from './model'
 
 /** The format this page reads; a report carries its own page, so another number means a damaged or hand-made file. */
 export const FORMAT = 1
+
+interface RawOom {
+  event: number
+  requested: number
+  verdict?: OomFigures['verdict']
+  segment: number | null
+  device_free: number | null
+  reserved: number
+  allocated: number
+  rounding: number
+  pending: number
+  usable: number
+  other_stream: number
+  other_pool: number
+  other_size: number
+  largest_usable: number
+  largest_free: number
+  shortfall: number
+}
 
 interface RawDevice {
   snapshot: number
@@ -27,6 +46,7 @@ interface RawDevice {
   contexts: string[]
   metadata: string[]
   stats: StatsJson
+  ooms?: RawOom[]
   left_out?: string[]
   steps?: DeviceInfo['steps']
   spans?: DeviceInfo['spans']
@@ -40,6 +60,7 @@ interface RawManifest {
   sections: Record<string, string>
   devices: RawDevice[]
   annotations?: Annotation[]
+  opening?: Manifest['opening']
   diff?: RawDiff
 }
 
@@ -61,6 +82,7 @@ export function readManifest(main: DecodedBlob): Manifest {
     sections: raw.sections,
     annotations: raw.annotations ?? [],
     devices: raw.devices.map(deviceInfo),
+    opening: raw.opening ?? null,
     diff: raw.diff ? diffInfo(raw.diff) : null,
   }
 }
@@ -102,9 +124,35 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     contexts: raw.contexts,
     metadata: raw.metadata,
     stats: raw.stats,
+    ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],
     steps: raw.steps ?? null,
     spans: raw.spans ?? null,
     broken: raw.broken_annotations ?? null,
+  }
+}
+
+function oomEvent(raw: RawOom): OomEvent {
+  const { event, requested, verdict } = raw
+  if (!verdict) return { event, requested, figures: null }
+  return {
+    event,
+    requested,
+    figures: {
+      verdict,
+      segment: raw.segment,
+      deviceFree: raw.device_free,
+      reserved: raw.reserved,
+      allocated: raw.allocated,
+      rounding: raw.rounding,
+      pending: raw.pending,
+      usable: raw.usable,
+      otherStream: raw.other_stream,
+      otherPool: raw.other_pool,
+      otherSize: raw.other_size,
+      largestUsable: raw.largest_usable,
+      largestFree: raw.largest_free,
+      shortfall: raw.shortfall,
+    },
   }
 }

@@ -57,8 +57,16 @@ export interface Manifest {
   /** section name → name of the blob that holds it */
   sections: Record<string, string>
   annotations: Annotation[]
+  /** What the report opens on: the failure that its headline is about. Null: the first device with a timeline. */
+  opening: Opening | null
   /** What is compared with what; null in a report that compares nothing. */
   diff: DiffInfo | null
+}
+
+/** `device`: DeviceInfo.index. */
+export interface Opening {
+  device: number
+  event: number
 }
 
 /** The comparison of two snapshots of the report. */
@@ -90,6 +98,38 @@ export interface SeriesRow {
   growth: number
 }
 
+/** An out-of-memory event. */
+export interface OomEvent {
+  event: number
+  /** Bytes of the request as the allocator rounded it. */
+  requested: number
+  /** Null for the failures after the first 32, whose segments were not replayed. */
+  figures: OomFigures | null
+}
+
+/** The bytes around a failure; see snapreport/findings/oom.py, which works them out. */
+export interface OomFigures {
+  verdict: 'demand' | 'fragmentation' | 'pool-locked' | 'mixed' | 'limit' | 'unclear'
+  /** What the allocator would have taken from the device; null: as much as was requested. */
+  segment: number | null
+  /** Free on the device; null where it was not recorded. */
+  deviceFree: number | null
+  reserved: number
+  allocated: number
+  rounding: number
+  /** Of blocks whose free waits for another stream. */
+  pending: number
+  /** Cached in blocks that the request could use, and in those it could not. */
+  usable: number
+  otherStream: number
+  otherPool: number
+  otherSize: number
+  largestUsable: number
+  largestFree: number
+  /** What was missing even with everything free, cached and pending put together. */
+  shortfall: number
+}
+
 /** What is known of a device before any of its columns is decoded. */
 export interface DeviceInfo {
   /** The page's key: index into the manifest's list. */
@@ -119,6 +159,8 @@ export interface DeviceInfo {
   contexts: string[]
   metadata: string[]
   stats: StatsJson
+  /** Out-of-memory events, in order. */
+  ooms: readonly OomEvent[]
   /** Columns that a size limit (--max-size) kept out of the report: their values read as 0. */
   leftOut: string[]
   /** Training steps and annotated spans, where there are any; read by the room `steps`. */

@@ -9,15 +9,21 @@ export function hasData(info: DeviceInfo): boolean {
   return info.events > 0 || info.allocations > 0 || info.stats.segments > 0
 }
 
-/** The first device with a timeline, else the first with anything, else the first. */
-export function firstDevice(client: DataClient): number {
-  const { devices } = client
+/** The device that the headline is about; else the first with a timeline, else the first with anything, else the first. */
+export function firstDevice({ manifest, devices }: DataClient): number {
   const found =
+    (manifest.opening && devices[manifest.opening.device]) ??
     devices.find((info) => info.events > 0 && info.allocations > 0) ??
     devices.find((info) => info.allocations > 0) ??
     devices.find(hasData) ??
     devices[0]
   return found?.index ?? 0
+}
+
+/** The out-of-memory event that the headline is about; null where nothing failed. */
+export function openingFailure({ manifest, devices }: DataClient): { device: number; event: number } | null {
+  const { opening } = manifest
+  return opening && devices[opening.device]?.ooms.some(({ event }) => event === opening.event) ? opening : null
 }
 
 /** "cuda:0"; with the file's name where the report holds several. */
@@ -29,7 +35,6 @@ export function deviceName(manifest: Manifest, info: DeviceInfo): string {
 
 export function deviceSummary(info: DeviceInfo): string {
   const ooms = info.stats.oom_events.length
-  // Said here because the report opens on the first device, which need not be the one that failed.
   const failed = ooms ? `, ${ooms} OOM` : ''
   if (info.events > 0) return `${plural(info.events, 'event')}${failed}`
   return info.allocations > 0 ? 'final state only' : 'no events'

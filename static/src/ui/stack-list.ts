@@ -35,16 +35,14 @@ export function stackList(
       continue
     }
     flush()
-    const item = frameItem(frame)
-    const quote = source && quoteOf(source, frame)
-    if (quote) item.append(quote)
-    list.append(item)
+    list.append(frameItem(frame, source))
   }
   flush()
   return list
 }
 
-function frameItem(frame: Frame): HTMLElement {
+/** A frame with its place and, where the report holds them, the lines around it. */
+export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement {
   const place = placeOf(frame, frame.filename)
   const short = placeOf(frame, shortPath(frame.filename))
   const item = h(
@@ -56,6 +54,8 @@ function frameItem(frame: Frame): HTMLElement {
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
     if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))
   }
+  const quote = source && quoteOf(source, frame)
+  if (quote) item.append(quote)
   return item
 }
 

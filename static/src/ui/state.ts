@@ -33,6 +33,10 @@ export interface State {
   readonly y: Range | null
   /** Allocation id */
   readonly select: number | null
+  /** The out-of-memory event whose details are open. Of `select`, `oom` and `stack` one at most is not null. */
+  readonly oom: number | null
+  /** The stack whose details are open. */
+  readonly stack: number | null
   /** The moment that views of one moment show: an event (-1: before the first); null: the peak. */
   readonly at: number | null
   readonly query: string
@@ -57,15 +61,25 @@ export class Store {
     return this.current
   }
 
-  /** Changes some fields. Another device starts with a fresh window, no moment and no selection unless these come along. */
+  /**
+   * Changes some fields. Another device starts with a fresh window, no moment and no details unless these come along; what
+   * opens details closes those of anything else.
+   */
   set(patch: Partial<State>): void {
     const before = this.current
-    const fresh =
-      patch.device !== undefined && patch.device !== before.device ? { x: null, y: null, select: null, at: null } : {}
+    const isOther = patch.device !== undefined && patch.device !== before.device
+    const closed = { select: null, oom: null, stack: null }
+    const opens = [patch.select, patch.oom, patch.stack].some((one) => one !== undefined && one !== null)
+    const fresh = isOther ? { x: null, y: null, at: null, ...closed } : opens ? closed : {}
     const next: State = Object.freeze({ ...before, ...fresh, ...patch })
     if (isSame(before, next)) return
     this.current = next
     for (const listener of this.listeners) listener(next, before)
+  }
+
+  /** Closes the details of whatever is open. */
+  close(): void {
+    this.set({ select: null, oom: null, stack: null })
   }
 
   /** Changes one choice of a view; null: back to its default. */
@@ -85,6 +99,8 @@ function isSame(a: State, b: State): boolean {
     a.view === b.view &&
     a.axis === b.axis &&
     a.select === b.select &&
+    a.oom === b.oom &&
+    a.stack === b.stack &&
     a.at === b.at &&
     a.query === b.query &&
     a.colour === b.colour &&

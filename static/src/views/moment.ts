@@ -2,6 +2,7 @@
 
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
+import { describeOom } from './shared/oom-words'
 import type { ViewContext } from './view'
 import { h } from '../ui/dom'
 import type { Store } from '../ui/state'
@@ -54,7 +55,12 @@ export class MomentBar {
     this.slider.setAttribute('aria-valuetext', event < 0 ? 'before the first event' : `event ${formatCount(event)}`)
     this.element.hidden = info.events === 0
     this.peak.setAttribute('aria-pressed', String(state.at === null || event === info.peakEvent))
-    this.oom.hidden = info.stats.oom_events.length === 0
+    this.oom.hidden = info.ooms.length === 0
+    const here = info.ooms.find((oom) => oom.event === event)
+    this.oom.setAttribute('aria-pressed', String(here !== undefined))
+    this.oom.title = here
+      ? `${describeOom(here)} (O: the next one)`
+      : 'The next out-of-memory error, with its details (O)'
     this.words.textContent = `${event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`}, ${formatBytes(data.allocated[position])} allocated`
   }
 
@@ -89,8 +95,10 @@ export class MomentBar {
 
   private toOom(): void {
     const events = this.info?.stats.oom_events ?? []
-    const here = this.store.state.at ?? -Infinity
+    const { at, oom } = this.store.state
+    // At a failure whose details are closed they open first.
+    const here = at !== null && events.includes(at) && oom !== at ? at - 1 : (at ?? -Infinity)
     const next = events.find((event) => event > here) ?? events[0]
-    if (next !== undefined) this.goTo(next)
+    if (next !== undefined) this.store.set({ at: next, oom: next })
   }
 }

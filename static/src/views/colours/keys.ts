@@ -124,7 +124,7 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
 }
 
 /** A value as the query language takes it. */
-function quoted(value: string): string {
+export function quoted(value: string): string {
   return /^[\w-]+$/.test(value) ? value : `"${value.replace(/"/g, '""')}"`
 }
 

@@ -118,6 +118,7 @@ export class EventsView implements View {
       data.timeUs,
       rows,
       state.select,
+      state.oom,
       position,
       matches,
       colouring,
@@ -279,7 +280,8 @@ export class EventsView implements View {
     const event = this.eventAt(line)
     const record = recordOf(info, data, index, event)
     const isSelected =
-      state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)
+      (state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)) ||
+      state.oom === event
     element.dataset.event = String(event)
     element.setAttribute('aria-selected', String(isSelected))
     if (event === position - 1) element.setAttribute('aria-current', 'true')
@@ -383,9 +385,14 @@ export class EventsView implements View {
     this.goTo(next.event)
   }
 
+  /** Opens the details of a row's allocation or failure. */
   private select(line: number): void {
-    const id = allocationOf(this.events, this.eventAt(line))
-    this.parts.store.set({ select: id < 0 ? null : id })
+    const { store } = this.parts
+    const event = this.eventAt(line)
+    const id = allocationOf(this.events, event)
+    if (id >= 0) store.set({ select: id })
+    else if (this.context!.info.ooms.some((oom) => oom.event === event)) store.set({ oom: event, at: event })
+    else store.close()
   }
 
   private setMoment(): void {

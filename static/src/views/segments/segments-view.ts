@@ -9,6 +9,7 @@ import { AxisSwitch } from '../shared/axis-switch'
 import { debugState } from './debug'
 import { type Groups, groupsOf } from '../shared/groups'
 import { type Inks, readInks } from '../shared/inks'
+import { describeOom } from '../shared/oom-words'
 import { Legend } from './legend'
 import type { Sort } from './map-layout'
 import { type MapChoice, MomentMap } from './moment-map'
@@ -208,11 +209,22 @@ export class SegmentsView implements View {
         h('div', { title }, h('dt', {}, name), h('dd', {}, value)),
       ),
     )
+    const oom = context.info.ooms.find(({ event }) => event === context.position - 1)
     const change = changeOf(state, replay)
-    this.change.textContent = change ? `This event ${change}.` : ''
+    this.change.classList.toggle('alarm', oom !== undefined)
+    fill(
+      this.change,
+      oom ? `${describeOom(oom)}. ` : change ? `This event ${change}.` : null,
+      oom ? this.oomLink(oom.event) : null,
+    )
     const doubts = doubtsOf(state, replay, context.info)
     this.doubts.hidden = doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
+  }
+
+  private oomLink(event: number): HTMLElement {
+    const open = (): void => this.parts.store.set({ oom: event })
+    return h('button', { type: 'button', class: 'link', onclick: open }, 'Stack trace and details')
   }
 
   private showNothing(why: string): void {

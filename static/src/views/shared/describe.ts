@@ -1,6 +1,7 @@
 // What is at a place of the timeline, in words: for the tooltip, the live text and the axes.
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
+import { telling } from '../../data/own-frames'
 import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
 import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
 import type { Column } from './column'
@@ -12,6 +13,9 @@ export interface Hit {
   /** Allocation id; -1 above the stack. */
   id: number
 }
+
+/** Of the program's own frames, so many are named where there is no room for a whole stack. */
+export const FRAMES_SHOWN = 3
 
 export interface Line {
   text: string
@@ -29,11 +33,10 @@ export function describeHit(scene: Scene, hit: Hit): Line[] {
 
 function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] {
   const { info } = scene
-  const name = describeStack(scene.stacks, data.stack[id])
   const pool = info.pools[data.pool[id]]
   return [
     { kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${formatAddress(data.addrHi[id], data.addrLo[id])}` },
-    { kind: 'frame', text: name ?? 'no stack recorded' },
+    ...framesOf(scene.stacks, data.stack[id]),
     { kind: 'plain', text: describeLifetime(data, id) },
     {
       kind: 'soft',
@@ -48,8 +51,15 @@ function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] 
   ]
 }
 
+/** The innermost own frames of a stack, a line each; one that says so where none was recorded. */
+export function framesOf(stacks: Stacks | null, stack: number): Line[] {
+  const frames = stacks ? telling(stacks, stack, FRAMES_SHOWN) : []
+  if (frames.length === 0) return [{ kind: 'frame', text: 'no stack trace recorded' }]
+  return frames.map((frame) => ({ kind: 'frame', text: describeFrame(frame) }))
+}
+
 /** What a stack is named by, and the program's line that launched it; null for an empty one. */
-function describeStack(stacks: Stacks | null, stack: number): string | null {
+export function describeStack(stacks: Stacks | null, stack: number): string | null {
   const top = stacks?.top(stack)
   if (!top) return null
   const launcher = stacks!.launcher(stack)

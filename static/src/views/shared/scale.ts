@@ -33,6 +33,21 @@ export function timeScale(data: DeviceData): AxisScale | null {
   }
 }
 
+/** A scale whose axis goes on after the last event, by a share of its length: what happens there is not drawn on the edge. */
+export function withRoom(scale: AxisScale, events: number, share: number): AxisScale {
+  const end = scale.x1
+  const room = share * (end - scale.x0)
+  // On the time axis an event after the last has no time of its own: the room is the same share of both axes.
+  const perEvent = room / (share * (events + 1))
+  return {
+    ...scale,
+    x1: end + room,
+    toAxis: (event) =>
+      event <= events ? scale.toAxis(event) : Math.min(end + room, end + (event - events) * perEvent),
+    toEvent: (x) => (x <= end ? scale.toEvent(x) : events + (x - end) / perEvent),
+  }
+}
+
 function extentOf(grid: Grid): { grid: Grid; x0: number; x1: number } {
   return { grid, x0: grid.origin, x1: grid.origin + grid.extent }
 }

@@ -3,7 +3,12 @@
 import type { Axis, DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { lowerBound } from '../../layout/sampling'
 import { RangeMax } from './range-max'
-import { type AxisScale, eventScale, timeScale } from './scale'
+import { type AxisScale, eventScale, timeScale, withRoom } from './scale'
+
+/** Where memory ran out in the last tenth of the trace, the axis goes on after it by this share of its length. */
+const ROOM = 0.07
+/** A failed request is shown whole unless that would press the stack under it flatter than this share of the height. */
+const FLATTEST = 1 / 2.5
 
 /** A moment worth a mark. */
 export interface Mark {
@@ -28,9 +33,11 @@ export class Scene {
 
   constructor(info: DeviceInfo) {
     this.info = info
-    this.events = eventScale(info)
+    this.events = this.roomy(eventScale(info))
     // A device without history has one position: there its peak says nothing.
     this.marks = info.allocations > 0 && info.events > 0 ? [peakMark(info)] : []
+    for (const { event, requested, figures } of info.ooms)
+      this.marks.push({ kind: 'oom', event, bytes: requested, free: figures?.deviceFree ?? NaN })
   }
 
   setData(data: DeviceData, stacks: Stacks): void {
@@ -41,9 +48,14 @@ export class Scene {
     const { other } = data
     for (let row = 0; row < other.event.length; row++) {
       const kind = this.info.actions[other.action[row]]
-      if (kind !== 'oom' && kind !== 'snapshot') continue
-      this.marks.push({ kind, event: other.event[row], bytes: other.size[row], free: other.free[row] })
+      if (kind === 'oom') this.freeAt(other.event[row], other.free[row])
+      if (kind === 'snapshot') this.marks.push({ kind, event: other.event[row], bytes: other.size[row], free: NaN })
     }
+  }
+
+  private freeAt(event: number, free: number): void {
+    const mark = this.marks.find((one) => one.kind === 'oom' && one.event === event)
+    if (mark) mark.free = free
   }
 
   get hasTimes(): boolean {
@@ -53,16 +65,31 @@ export class Scene {
   /** Null while the time axis waits for the columns or the times. */
   scale(axis: Axis): AxisScale | null {
     if (axis === 'event' || !this.hasTimes) return this.events
-    this.times ??= this.data && timeScale(this.data)
+    if (!this.times) {
+      const times = this.data && timeScale(this.data)
+      this.times = times && this.roomy(times)
+    }
     return this.times
   }
 
-  /** Top of the view that shows everything. Reserved counts unless it would press the allocations flat. */
+  /** Where the record ends on an axis; there may be room after it. */
+  end({ grid }: AxisScale): number {
+    return grid.origin + grid.extent
+  }
+
+  private roomy(scale: AxisScale): AxisScale {
+    const { events, ooms } = this.info
+    const last = ooms.length ? ooms[ooms.length - 1].event : -1
+    return last >= 0.9 * events && events > 1 ? withRoom(scale, events, ROOM) : scale
+  }
+
+  /** Top of the view that shows everything. Reserved and failed requests count unless they would press the stack flat. */
   get yTop(): number {
     const peak = this.info.peakBytes
     const reserved = this.info.stats.peak_reserved_bytes || 0
-    const top = Math.max(peak, reserved <= 2.5 * peak || peak === 0 ? reserved : 0)
-    return Math.max(1024, top * 1.08)
+    const top = Math.max(peak, reserved <= peak / FLATTEST || peak === 0 ? reserved : 0)
+    const failed = this.info.ooms.map(({ requested, figures }) => (figures ? figures.allocated + requested : 0))
+    return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
   }
 
   /** Positions [from, to) that a stretch of the axis stands for: what is in force at its start up to its last event. */

@@ -17,7 +17,8 @@ export interface XWindow {
 export function xWindowOf(data: DeviceData, state: State): XWindow {
   const scale = (state.axis === 'time' && timeScale(data)) || eventScale(data.info)
   const from = state.x ? scale.toAxis(state.x[0]) : scale.x0
-  const to = state.x ? scale.toAxis(state.x[1]) : scale.x1
+  // The timeline's window may reach beyond the last event.
+  const to = state.x ? Math.min(scale.x1, scale.toAxis(state.x[1])) : scale.x1
   return kept({ scale, x0: from, x1: to })
 }
 

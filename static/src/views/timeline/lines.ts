@@ -49,7 +49,9 @@ function stepsOf(frame: Frame, greatest: RangeMax, values: Float64Array): number
       push(xToPixel(frame, scale.toAxis(s - 1)), xToPixel(frame, scale.toAxis(s)), yToPixel(frame, values[s]))
     }
   } else {
-    for (let x = 0; x < plot.width; x++) {
+    // After the last event there may be room, in which nothing is known.
+    const end = Math.min(plot.width, xToPixel(frame, scene.end(scale)))
+    for (let x = 0; x < end; x++) {
       const [low, high] = scene.positions(scale.axis, pixelToX(frame, x), pixelToX(frame, x + 1))
       push(x, x + 1, yToPixel(frame, greatest.max(low, high)))
     }

@@ -3,12 +3,15 @@
 
 import { formatBytes, formatCount } from '../../layout/format'
 import { type Frame, xToPixel, yToPixel } from './frame'
-import type { Mark as SceneMark } from '../shared/scene'
+import { telling } from '../../data/own-frames'
+import { describeFrame, FRAMES_SHOWN, type Line } from '../shared/describe'
+import type { Mark as SceneMark, Scene } from '../shared/scene'
 
 /** Also the moment of the state, with what is allocated then. */
 export type Mark = Omit<SceneMark, 'kind'> & { kind: SceneMark['kind'] | 'moment' }
 
-const RANK: Record<Mark['kind'], number> = { moment: 0, peak: 1, oom: 2, snapshot: 3 }
+/** Whose labels are placed first; the label of a failure gives way to none. */
+const RANK: Record<Mark['kind'], number> = { oom: 0, moment: 1, peak: 2, snapshot: 3 }
 const INK = { moment: 'accent', peak: 'peak', oom: 'oom', snapshot: 'snapshot' } as const
 const DASH = 4
 const LABEL_Y = -14
@@ -21,6 +24,7 @@ function markX(frame: Frame, mark: Mark): number {
 function marksOf({ scene, moment }: Frame): Mark[] {
   if (moment === null || scene.info.events === 0) return scene.marks
   const event = Math.max(-1, Math.min(scene.info.events - 1, moment))
+  if (scene.marks.some((mark) => mark.kind === 'oom' && mark.event === event)) return scene.marks
   return [...scene.marks, { kind: 'moment', event, bytes: scene.data?.allocated[event + 1] ?? NaN, free: NaN }]
 }
 
@@ -37,7 +41,7 @@ export function drawMarks(frame: Frame): void {
   const visible = marksOf(frame)
     .map((mark) => ({ mark, x: markX(frame, mark) }))
     .filter(({ x }) => x >= -0.5 && x <= plot.width + 0.5)
-    .sort((a, b) => RANK[a.mark.kind] - RANK[b.mark.kind] || a.x - b.x)
+    .sort((a, b) => rankOf(frame, a.mark) - rankOf(frame, b.mark) || a.x - b.x)
   for (const { mark, x } of visible) {
     // Hundreds of marks side by side would hide the picture: one line per four pixels is enough to see that they are there.
     if (mark.kind === 'peak' || mark.kind === 'moment' || Math.abs(x - lastX) >= 4) {
@@ -52,6 +56,7 @@ export function drawMarks(frame: Frame): void {
       plot.width,
       taken,
       visible.map((other) => other.x),
+      mark.kind === 'oom' && taken.length === 0,
     )
     if (start === null) continue
     taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
@@ -60,13 +65,21 @@ export function drawMarks(frame: Frame): void {
   }
 }
 
-/** Left edge of a label beside its mark: to the right, or to the left where that is crowded; null when neither is free. */
+function rankOf({ moment }: Frame, { kind, event }: Mark): number {
+  return kind === 'oom' && event === moment ? -1 : RANK[kind]
+}
+
+/**
+ * Left edge of a label beside its mark: to the right, or to the left where that is crowded; null when neither is free. One
+ * that `must` be there lies where it fits.
+ */
 function placeLabel(
   x: number,
   width: number,
   limit: number,
   taken: [number, number][],
   marks: number[],
+  must: boolean,
 ): number | null {
   const free = [x + 7, x - 7 - width].filter(
     (start) =>
@@ -75,7 +88,7 @@ function placeLabel(
   const crossed = (start: number): number =>
     marks.filter((other) => other !== x && other > start - 6 && other < start + width + 6).length
   free.sort((a, b) => Number(crossed(a) > 0) - Number(crossed(b) > 0))
-  return free[0] ?? null
+  return free[0] ?? (must ? Math.max(-20, Math.min(limit + 14 - width, x - width / 2)) : null)
 }
 
 function drawMark(frame: Frame, mark: Mark, x: number): void {
@@ -129,18 +142,28 @@ export function markAt(frame: Frame, x: number, y: number): Mark | null {
 
 function labelOf(mark: Mark): string {
   if (mark.kind === 'peak') return `peak ${formatBytes(mark.bytes)}`
-  if (mark.kind === 'oom') return mark.bytes > 0 ? `OOM, asked ${formatBytes(mark.bytes)}` : 'OOM'
+  if (mark.kind === 'oom') return mark.bytes > 0 ? `OOM: ${formatBytes(mark.bytes)} requested` : 'OOM'
   return mark.kind
 }
 
-/** A mark in a sentence, for the tooltip. */
-export function describeMark(mark: Mark): string {
+/** A mark for the tooltip. */
+export function describeMark({ data, stacks }: Scene, mark: Mark): Line[] {
+  if (mark.kind !== 'oom') return [{ kind: 'plain', text: sentenceOf(mark) }]
+  const row = data ? data.other.event.indexOf(mark.event) : -1
+  const frames = stacks && row >= 0 ? telling(stacks, data!.other.stack[row], FRAMES_SHOWN) : []
+  const free = Number.isNaN(mark.free) ? '' : `, ${formatBytes(mark.free)} free on the device`
+  return [
+    { kind: 'title', text: `Out of memory: ${formatBytes(mark.bytes)} requested` },
+    ...frames.map((frame) => ({ kind: 'frame', text: describeFrame(frame) }) as const),
+    { kind: 'plain', text: `event ${formatCount(mark.event)}${free}` },
+    { kind: 'soft', text: 'Click for the whole stack and what held the memory' },
+  ]
+}
+
+function sentenceOf(mark: Mark): string {
   const at = mark.event < 0 ? 'before the first event' : `at event ${formatCount(mark.event)}`
   if (mark.kind === 'peak') return `Peak: ${formatBytes(mark.bytes)} allocated ${at}`
   if (mark.kind === 'snapshot') return `Snapshot taken ${at}`
-  if (mark.kind === 'moment')
-    return `Moment of the other views: ${at.replace('at ', '')}${Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`}. M or a click with Shift sets it`
-  const asked = mark.bytes > 0 ? `, ${formatBytes(mark.bytes)} asked for` : ''
-  const free = Number.isNaN(mark.free) ? '' : `, ${formatBytes(mark.free)} free on the device`
-  return `Out of memory ${at}${asked}${free}`
+  const allocated = Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`
+  return `Moment of the other views: ${at.replace('at ', '')}${allocated}. Press M or Shift-click to set it`
 }

@@ -138,15 +138,16 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   const y = (bytes: number): number => height - (bytes / top) * (height - 3)
   const column = (pixel: number): [number, number] =>
     scene.positions(scale.axis, scale.x0 + pixel * perPixel, scale.x0 + (pixel + 1) * perPixel)
+  const end = Math.min(width, Math.ceil((scene.end(scale) - scale.x0) / perPixel))
   ctx.fillStyle = inks['ink-soft'].css
   ctx.globalAlpha = 0.55
-  for (let pixel = 0; pixel < width; pixel++) {
+  for (let pixel = 0; pixel < end; pixel++) {
     const at = y(scene.allocatedMax.max(...column(pixel)))
     ctx.fillRect(pixel, at, 1, height - at)
   }
   ctx.globalAlpha = 1
   ctx.fillStyle = inks.reserved.css
-  for (let pixel = 0; pixel < width; pixel++) {
+  for (let pixel = 0; pixel < end; pixel++) {
     ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
   }
   for (const mark of scene.marks) {

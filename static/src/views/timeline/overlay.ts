@@ -6,6 +6,7 @@ import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
 import type { Hit } from '../shared/describe'
 import { FONT } from '../shared/font'
+import { drawFailedRequests, type FailedRequest, failedRequests, placeRequestLabel } from './failed-requests'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
 import { drawLines, reservedLabel } from './lines'
 import { drawMarks } from './marks'
@@ -27,6 +28,9 @@ export class Overlay {
   frame: Frame | null = null
   private readonly strips: Strips
   private readonly label = h('div', { class: 'line-label', 'aria-hidden': 'true', hidden: true })
+  private readonly requestLabel = h('div', { class: 'line-label request-label', 'aria-hidden': 'true', hidden: true })
+  /** What was drawn last, for the pointer. */
+  failed: readonly FailedRequest[] = []
   private readonly hoverOutline = new Outline()
   private readonly selectOutline = new Outline()
 
@@ -34,7 +38,7 @@ export class Overlay {
     const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) =>
       h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }),
     )
-    this.elements = [left, top, bottom, this.label]
+    this.elements = [left, top, bottom, this.label, this.requestLabel]
     const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
     this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
   }
@@ -54,6 +58,8 @@ export class Overlay {
     this.frame = frame
     drawAxes(frame)
     drawLines(frame)
+    this.failed = failedRequests(frame)
+    drawFailedRequests(frame, this.failed)
     drawMarks(frame)
     frame.rects.endFixed()
     const { hover, select, level, box } = pointed
@@ -65,6 +71,7 @@ export class Overlay {
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
     if (box) drawBox(frame, box)
     this.placeLabel(frame)
+    placeRequestLabel(this.requestLabel, frame, this.failed)
   }
 
   /** Where reserved leaves the window at the top, say so: a line that is not there tells nothing. */

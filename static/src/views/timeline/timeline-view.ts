@@ -15,7 +15,8 @@ import { BandColours } from './band-colours'
 import { type Column, columnAt } from '../shared/column'
 import { describeHit, type Hit } from '../shared/describe'
 import { type Frame, type Inks, layOut, pixelToX, pixelToY, readInks } from './frame'
-import { describeMark, markAt } from './marks'
+import { failedRequestAt } from './failed-requests'
+import { describeMark, type Mark, markAt } from './marks'
 import { Minimap } from './minimap'
 import { Navigator } from './navigator'
 import { Overlay } from './overlay'
@@ -236,13 +237,27 @@ export class TimelineView {
       this.setMoment(frame, x)
       return
     }
-    const mark = markAt(frame, x, y)
+    const mark = this.markUnder(frame, x, y)
+    if (mark?.kind === 'oom') {
+      this.store.set({ oom: mark.event, at: mark.event })
+      return
+    }
     if (mark) {
       this.navigator.centreOn(mark.event)
       return
     }
     const hit = this.hitAt(frame, x, y)
-    if (hit) this.store.set({ select: hit.id >= 0 ? hit.id : null })
+    if (!hit) return
+    if (hit.id >= 0) this.store.set({ select: hit.id })
+    else this.store.close()
+  }
+
+  /** The mark whose arrow is at a place, or the failure whose hatched block is. */
+  private markUnder(frame: Frame, x: number, y: number): Mark | null {
+    const failed = failedRequestAt(this.overlay.failed, x, y)
+    return failed
+      ? (frame.scene.marks.find(({ kind, event }) => kind === 'oom' && event === failed.event) ?? null)
+      : markAt(frame, x, y)
   }
 
   /** Makes what the column under the pointer shows, or in the middle of the window, the moment of the other views; that again: the peak. */
@@ -351,9 +366,9 @@ export class TimelineView {
   private showTooltip(frame: Frame, hit: Hit | null): void {
     const { at } = this
     const { left, top } = frame.plot
-    const mark = at && markAt(frame, at.x, at.y)
+    const mark = at && this.markUnder(frame, at.x, at.y)
     this.plotElement.classList.toggle('over-mark', Boolean(mark))
-    if (at && mark) this.tooltip.show([{ kind: 'plain', text: describeMark(mark) }], at.x + left, at.y + top, null)
+    if (at && mark) this.tooltip.show(describeMark(frame.scene, mark), at.x + left, at.y + top, null)
     else if (at && hit) this.tooltip.show(describeHit(frame.scene, hit), at.x + left, at.y + top, this.colourOf(hit.id))
     else this.tooltip.hide()
   }

@@ -1,0 +1,136 @@
+// The details of an out-of-memory event: whose request it was, how large, what was free, and what held the memory.
+
+import { heldByCategory, heldByLine } from '../data/held-memory'
+import type { DeviceData, OomEvent, OomFigures, Stacks } from '../data/model'
+import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
+import { h } from '../ui/dom'
+import { formatShare } from '../ui/format'
+import { quoted } from '../views/colours/keys'
+import { describeFrame } from '../views/shared/describe'
+import type { Scene } from '../views/shared/scene'
+import { factsList, momentLink, type Row } from './details-rows'
+import { type DetailsParts, stackPart } from './details-stack'
+
+/** Rows of a breakdown; all of them are in the table. */
+const MOST = 6
+
+export function oomTitle({ requested }: OomEvent): string {
+  return `Out of memory: ${formatBytes(requested)} requested`
+}
+
+export function oomDetails(
+  parts: DetailsParts,
+  scene: Scene,
+  data: DeviceData,
+  stacks: Stacks,
+  { event, requested, figures }: OomEvent,
+): Node[] {
+  const row = data.other.event.indexOf(event)
+  const stack = row < 0 ? 0 : data.other.stack[row]
+  const rows: Row[] = [['Requested', formatBytesExact(requested)], ...(figures ? figureRows(figures) : [])]
+  rows.push(['At', momentLink(scene, event, parts.links)])
+  return [
+    ...(figures ? [h('p', { class: 'verdict' }, verdictSentence(figures))] : []),
+    ...stackPart(parts, stacks, stack, 'Stack trace of the request'),
+    ...(stacks.frames(stack).length ? [] : lastStackPart(parts, data, stacks, event)),
+    factsList(rows),
+    ...(figures
+      ? []
+      : [h('p', { class: 'soft' }, 'What was free is worked out for the first 32 failures of a device.')]),
+    ...heldPart(parts, data, stacks, event),
+  ]
+}
+
+/** Why it failed, in a sentence; see snapreport/findings/oom.py for what each verdict means. */
+export function verdictSentence(figures: OomFigures): string {
+  const { verdict, shortfall, largestUsable, usable, otherStream, otherPool, otherSize, deviceFree } = figures
+  const locked = otherStream + otherPool + otherSize
+  switch (verdict) {
+    case 'demand':
+      return `Not enough memory: the request was ${formatBytes(shortfall)} larger than all free, cached and pending memory.`
+    case 'fragmentation':
+      return `Fragmentation: ${formatBytes(usable)} cached for it, but the largest free block was ${formatBytes(largestUsable)}.`
+    case 'pool-locked':
+      return `${formatBytes(locked)} were cached, but for other streams, private pools or requests of another size.`
+    case 'mixed':
+      return `${formatBytes(usable + locked)} were cached, but in pieces or where this request could not use them.`
+    case 'limit':
+      return `${formatBytes(deviceFree ?? 0)} were free on the device: the process had a limit, or the driver refused.`
+    case 'unclear':
+      return `A free block of ${formatBytes(largestUsable)} was cached: the recording does not show why it was not used.`
+  }
+}
+
+/** Parts of less than 1% of reserved memory explain nothing and are left out. */
+function figureRows(figures: OomFigures): Row[] {
+  const { segment, deviceFree, usable, largestUsable, otherStream, otherPool, otherSize, pending, reserved } = figures
+  const some = (bytes: number): string | null => (bytes >= reserved / 100 && bytes > 0 ? formatBytes(bytes) : null)
+  return [
+    ['Segment needed', segment === null ? null : formatBytes(segment)],
+    ['Free on the device', deviceFree === null ? 'not recorded' : formatBytes(deviceFree)],
+    ['Cached and usable', formatBytes(usable)],
+    ['Largest free block', usable > 0 ? formatBytes(largestUsable) : null],
+    ['Cached, other streams', some(otherStream)],
+    ['Cached, other pools', some(otherPool)],
+    ['Cached, other sizes', some(otherSize)],
+    ['Pending free', some(pending)],
+    ['Shortfall', figures.shortfall > 0 ? formatBytes(figures.shortfall) : 'none in total'],
+    ['Allocated', `${formatBytes(figures.allocated)} of ${formatBytes(reserved)} reserved`],
+    ['Rounding', some(figures.rounding)],
+  ]
+}
+
+/** Where the request has no stack: the last one before it that has, which is mostly near it in the program. */
+function lastStackPart(parts: DetailsParts, data: DeviceData, stacks: Stacks, event: number): Node[] {
+  let last = -1
+  // In birth order no start is before that of an older one.
+  for (let id = 0; id < data.N && data.start[id] <= event; id++) if (data.stack[id] > 0) last = id
+  if (last < 0 || data.start[last] === 0) return []
+  const title = `Last allocation before it, event ${formatCount(data.start[last] - 1)}`
+  return stackPart(parts, stacks, data.stack[last], title)
+}
+
+function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, event: number): Node[] {
+  const position = event + 1
+  const total = data.allocated[position]
+  if (total <= 0) return []
+  const { info } = data
+  const button = (name: string, bytes: number, title: string, run: () => void): HTMLElement =>
+    h(
+      'li',
+      {},
+      h(
+        'button',
+        { type: 'button', class: 'held', title, onclick: run },
+        h('span', { class: 'held-name' }, name),
+        h('span', { class: 'held-bytes' }, `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
+      ),
+    )
+  const categories = heldByCategory(data, position).slice(0, MOST)
+  const lines = heldByLine(data, stacks, position)
+  return [
+    h('div', { class: 'stack-head' }, h('h3', {}, `What held ${formatBytes(total)}, by category`)),
+    h(
+      'ol',
+      { class: 'held-list', 'data-held': 'category' },
+      ...categories.map(({ category, bytes }) => {
+        const name = info.categories[category]
+        const query = `live:${event} category:${quoted(name)}`
+        return button(name, bytes, `Search for ${query}`, () => store.set({ query }))
+      }),
+    ),
+    h('div', { class: 'stack-head' }, h('h3', {}, 'By function')),
+    h(
+      'ol',
+      { class: 'held-list', 'data-held': 'function' },
+      ...lines
+        .slice(0, MOST)
+        .map(({ frame, bytes, stack }) =>
+          button(frame ? describeFrame(frame) : 'no stack trace recorded', bytes, 'Show its largest stack trace', () =>
+            store.set({ stack }),
+          ),
+        ),
+    ),
+    ...(lines.length > MOST ? [h('p', { class: 'soft' }, `${formatCount(lines.length - MOST)} more functions`)] : []),
+  ]
+}

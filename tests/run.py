@@ -1,9 +1,11 @@
 """Runs every test on a machine that has only Python 3.11 or newer: ``python3 tests/run.py [pytest arguments]``.
 
 Installs the package as a reader would (a wheel with the front end in it, not the checkout) into a virtual environment
-with what the tests need, finds or installs a Chromium, runs the front end's own tests where npm is there, then pytest.
-Its last line is pytest's; its exit code is the first that is not 0. Standard library only.
+with what the tests need, runs the static checks (ruff, mypy, and with npm biome and tsc), finds or installs a Chromium,
+runs the front end's own tests where npm is there, then pytest. Its last line is pytest's; its exit code is the first
+that is not 0. Standard library only.
 
+``--quick`` is for the loop at the desk: static checks and the fast Python tests, on the checkout, without a browser.
 ``--venv DIR`` uses that environment (made when missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
 """
 
@@ -20,6 +22,11 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
+# Tests of --quick: every room of the package below the report, in some twenty seconds together.
+QUICK = (
+    "test_activity.py", "test_dominant.py", "test_findings_fragmentation.py", "test_findings_oom.py",
+    "test_findings_words.py", "test_noise.py", "test_packaging.py", "test_source_lines.py",
+)  # fmt: skip
 # A fresh clone beside an old one must not run the other's tools.
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
@@ -69,34 +76,60 @@ def browser(python: Path) -> None:
         run(python, "-m", "playwright", "install", "chromium")
 
 
-def front_end() -> int:
-    """Type check and test the front end with npm; 0 where there is none (pytest still tests the built page)."""
+def static_checks(python: Path, static: Path | None) -> int:
+    """Linters, formatters and type checkers, all of them; the exit code of the first that finds something.
+
+    ``static``: a copy of the front end with its packages installed; None where there is no npm.
+    """
+    say("static checks: ruff, mypy" + (", biome, tsc" if static else " (no npm here: biome and tsc are left out)"))
+    tools = python.parent
+    codes = [
+        run(tools / "ruff", "check", "--quiet", "."),
+        run(tools / "ruff", "format", "--check", "--quiet", "."),
+        run(tools / "mypy", "--python-executable", python, "--no-error-summary"),
+    ]
+    if static:
+        codes += [
+            run("npm", "run", "--silent", "lint", cwd=static),
+            run("npm", "run", "--silent", "check", cwd=static),
+        ]
+    return next(filter(None, codes), 0)
+
+
+def front_end(scratch: Path) -> Path | None:
+    """A copy of the front end with its npm packages; None where there is no npm (pytest still tests the built page)."""
     if not shutil.which("npm"):
-        say("front end: no npm here, so its unit tests and type check are left out")
-        return 0
-    say("front end: type check and unit tests")
-    with tempfile.TemporaryDirectory() as scratch:
-        # Away from the checkout: installing there would leave a node_modules behind.
-        copy = Path(scratch) / "static"
-        shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
-        return (
-            run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
-            or run("npm", "run", "--silent", "check", cwd=copy)
-            or run("npm", "test", "--silent", cwd=copy)
-        )
+        return None
+    # Away from the checkout: installing there would leave a node_modules behind.
+    copy = scratch / "static"
+    shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
+    return copy
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv-test")
     parser.add_argument("--no-install", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     options, rest = parser.parse_known_args()
     if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever python3 there is
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     folder = options.venv.resolve()
-    python = environment(folder, not options.no_install)
-    browser(python)
-    first = front_end()
+    python = environment(folder, not (options.no_install or (options.quick and folder.exists())))
+    with tempfile.TemporaryDirectory() as scratch:
+        static = front_end(Path(scratch))
+        first = static_checks(python, static)
+        if options.quick:
+            say("pytest: the fast tests, on the checkout")
+            # -m puts the checkout before the wheel that is installed.
+            tests = rest or [TESTS / name for name in QUICK]
+            code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", *tests)
+            return first or code
+        browser(python)
+        if static:
+            say("the front end's unit tests")
+            first = first or run("npm", "test", "--silent", cwd=static)
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
     # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two

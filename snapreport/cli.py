@@ -27,6 +27,11 @@ _LAZY_COMMANDS = {
     "diff": ("snapreport.commands.diff", "diff", "Compare two snapshots, or follow a series."),
     "check": ("snapreport.commands.check", "check", "Fail when a snapshot breaks a rule, for continuous integration."),
     "record": ("snapreport.commands.record", "record", "Run a command and record the CUDA memory of its processes."),
+    "whatif": (
+        "snapreport.commands.whatif",
+        "whatif",
+        "Replay a trace under other allocator settings, or on a smaller device.",
+    ),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 

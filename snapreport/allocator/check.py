@@ -47,8 +47,8 @@ def self_check(trace: Trace, start: State) -> Check:
     if refused:
         return Check(False, trace.settings, int(trace.born.sum()), 0, 0, 0, 1.0, refused)
     # Retries are taken from the recording first: it need not say how much memory the device had. Which of two equal
-    # free blocks is used depends on the version of PyTorch, which no snapshot names; a key of 2.12 says "new".
-    is_new = "trace_alloc_max_entries" in trace.timeline.recording.settings
+    # free blocks is used depends on the version of PyTorch, which no snapshot names; events with a pool say "new".
+    is_new = bool(trace.timeline.events["pool"].is_not_null().any())
     best: Check | None = None
     for recorded_retries in (True, False):
         if not recorded_retries and trace.capacity.bytes is None:

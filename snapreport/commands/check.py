@@ -66,6 +66,12 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     "--max-peak", metavar="SIZE", type=SizeType(), help="The most that may be allocated at any moment, e.g. 30GiB."
 )
 @click.option("--max-reserved", metavar="SIZE", type=SizeType(), help="The most that may be reserved at any moment.")
+@click.option(
+    "--fits",
+    metavar="SIZE",
+    type=SizeType(),
+    help="Memory for the allocator on which the run must not run out of memory, replayed, e.g. 23GiB.",
+)
 @click.option("--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with.")
 @click.option(
     "--max-growth",
@@ -94,6 +100,7 @@ def check(
     snaps: tuple[str, ...],
     max_peak: int | None,
     max_reserved: int | None,
+    fits: int | None,
     baseline: str | None,
     max_growth: Growth | None,
     fail_on: tuple[str, ...] | None,
@@ -110,9 +117,9 @@ def check(
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text
 
     _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])
-    limits = Rules(max_peak, max_reserved, max_growth, fail_on or ())
+    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
     if not limits:
-        raise click.UsageError("no rule given: --max-peak, --max-reserved, --max-growth or --fail-on")
+        raise click.UsageError("no rule given: --max-peak, --max-reserved, --fits, --max-growth or --fail-on")
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
     compared = load_all([baseline], rules)[0] if baseline else None

@@ -8,11 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from snapreport.allocator.minimum import least_memory
+from snapreport.allocator.whatif import WhatIf
 from snapreport.errors import SnapshotError
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
-from snapreport.number_format import bytes_text, device_name, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 
@@ -38,16 +40,19 @@ class Growth:
 
 @dataclass(frozen=True)
 class Rules:
-    """``max_peak``, ``max_reserved``: bytes. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``."""
+    """``max_peak``, ``max_reserved``: bytes. ``fits``: bytes for the allocator on which the traces have to
+    run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
+    """
 
     max_peak: int | None = None
     max_reserved: int | None = None
     max_growth: Growth | None = None
     fail_on: tuple[str, ...] = ()
+    fits: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.fail_on) or any(
-            rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth)
+            rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth, self.fits)
         )
 
 
@@ -83,6 +88,8 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
         if rules.max_reserved is not None:
             reserved = int(timeline.reserved.max())
             checks.append(_at_most(snapshot, timeline, "max-reserved", "reserved", reserved, rules.max_reserved))
+    if rules.fits is not None:
+        checks += [_fits(snapshot, timeline, rules.fits) for timeline in timelines if timeline.kind == "cuda"]
     if rules.max_growth is not None:
         if baseline is None:
             raise SnapshotError("max-growth needs a baseline")
@@ -106,6 +113,31 @@ def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str,
     message = f"{name}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
     evidence = [] if passed else _top(snapshot, timeline)
     return Check(rule, snapshot.recording.name, name, passed, message, value, limit, evidence)
+
+
+def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
+    """Whether the trace runs on a device with so many bytes for the allocator; one that cannot be replayed fails."""
+    name = device_name(timeline.kind, timeline.device)
+    whatif = WhatIf(timeline, capacity=memory)
+    rule, file = "fits", snapshot.recording.name
+    if not len(timeline.events) or not whatif.trace.born.any():
+        value = int(timeline.reserved.max())
+        message = f"{name}: {bytes_text(value)} reserved, and no trace to replay"
+        return Check(rule, file, name, value <= memory, message, value, memory)
+    if not whatif.check.exact:
+        message = f"{name}: cannot be replayed: {whatif.check.reason}"
+        return Check(rule, file, name, False, message, whatif.trace.peak_reserved, memory)
+    done = whatif.replay(whatif.own)
+    failed = done.oom_event if done.oom_event is not None else done.failed[0] if done.failed else None
+    if failed is None:
+        tail = f" (num_alloc_retries: {count_text(done.retries)})" if done.retries else ""
+        message = f"{name}: runs on {bytes_text(memory)} for the allocator, replayed{tail}"
+        return Check(rule, file, name, True, message, done.peak_reserved, memory)
+    least = least_memory(whatif, whatif.own)
+    needs = "" if least.memory is None else f"; it needs {least.memory >> 20:,} MiB"
+    where = "at its start" if failed < 0 else f"at event {count_text(failed)}"
+    message = f"{name}: runs out of memory {where} with {bytes_text(memory)} for the allocator, replayed{needs}"
+    return Check(rule, file, name, False, message, least.memory or least.unlimited, memory)
 
 
 def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:

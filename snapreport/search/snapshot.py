@@ -5,9 +5,11 @@ one.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from snapreport.reading.open import open_recording
@@ -16,6 +18,7 @@ from snapreport.timeline import build
 from snapreport.timeline.categories import Rules, load_rules
 
 if TYPE_CHECKING:
+    from snapreport.allocator.document import Answer
     from snapreport.search.evaluate import Searcher
     from snapreport.search.texts import StackTexts
 
@@ -63,6 +66,42 @@ class Snapshot(build.Snapshot):
             {**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]
         ]
         return {**file, "devices": devices}
+
+    def whatif(
+        self,
+        device: int | None = None,
+        *,
+        settings: Sequence[str] = (),
+        without: Sequence[str] = (),
+        scale: Sequence[tuple[str, float]] = (),
+        memory: int | None = None,
+        start: str = "fresh",
+        cards: bool = True,
+    ) -> dict[str, Any]:
+        """What the recorded traces would have reserved under other settings: the document of ``snapreport whatif``.
+
+        settings: PYTORCH_CUDA_ALLOC_CONF's syntax; without: queries whose allocations never happen; scale: (query,
+        factor) of sizes; memory: bytes for the allocator; start: ``fresh`` or ``recorded``; cards: whether to search
+        the least memory on which the trace runs. Raises :class:`SettingsError` and :class:`QueryError`.
+        """
+        from snapreport.allocator.document import SCHEMA
+
+        answers = self.whatif_answers(
+            device, settings=settings, without=without, scale=scale, memory=memory, start=start, cards=cards
+        )
+        return {"schema": SCHEMA, "file": self.recording.path, "devices": [answer.to_json() for answer in answers]}
+
+    def whatif_answers(self, device: int | None = None, **question: Any) -> list[Answer]:
+        """As :meth:`whatif`, with the curves; devices without events are left out."""
+        from snapreport.allocator.document import Question, answer
+
+        devices = self.devices if device is None else [device]
+        timelines = [timeline for number in devices if len((timeline := self.timeline(number)).events)]
+
+        def mask(number: int, text: str) -> np.ndarray:
+            return self.searcher(number).find(text).mask
+
+        return [answer(timeline, Question(**question), mask) for timeline in timelines]
 
     def searcher(self, device: int) -> Searcher:
         from snapreport.search.evaluate import Searcher

@@ -1,0 +1,178 @@
+"""The answer to a what-if as a document: schema ``snapreport-whatif/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from snapreport.allocator.cards import CARDS
+from snapreport.allocator.minimum import Minimum, fits, least_memory
+from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.whatif import FRESH, RECORDED, Change, Run, WhatIf, scaled
+from snapreport.timeline.build import DeviceTimeline
+
+SCHEMA = "snapreport-whatif/1"
+Masks = Callable[[int, str], np.ndarray]
+"""(device, query) → Boolean by allocation id."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be different.
+
+    settings: in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones; empty: those that everybody tries.
+    without: queries whose allocations never happen. scale: (query, factor) of sizes. memory: bytes for the allocator,
+    None for what the trace says. start: ``fresh`` or ``recorded``. cards: whether to search the least memory.
+    """
+
+    settings: Sequence[str] = ()
+    without: Sequence[str] = ()
+    scale: Sequence[tuple[str, float]] = ()
+    memory: int | None = None
+    start: str = FRESH
+    cards: bool = True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One device's answer. ``least``: own settings first, then expandable segments; empty where it was not searched."""
+
+    whatif: WhatIf
+    question: Question
+    runs: list[Run]
+    least: list[Minimum]
+    cards: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The device's entry in the document."""
+        whatif, check, trace = self.whatif, self.whatif.check, self.whatif.trace
+        own = self.least[0] if self.least else None
+        return {
+            "device": whatif.timeline.device,
+            "check": {
+                "exact": check.exact,
+                "allocations": check.allocations,
+                "same_allocations": check.same_allocations,
+                "segment_events": check.segment_events,
+                "same_segment_events": check.same_segment_events,
+                "curve_error": check.curve_error,
+                "reason": check.reason or None,
+            },
+            "start": RECORDED if trace.starts_empty else whatif.start,
+            "settings": check.settings.text(),
+            "recorded_peak_reserved_bytes": trace.peak_reserved,
+            "capacity_bytes": whatif.capacity,
+            "placements": whatif.placements,
+            "limits": limits(whatif),
+            "runs": [run_json(run) for run in self.runs],
+            "minimum_memory_bytes": own.memory if own else None,
+            "minimum_retries": own.retries if own and own.memory is not None else None,
+            "minimums": [
+                {
+                    "settings": least.settings.text(),
+                    "memory_bytes": least.memory,
+                    "retries": least.retries,
+                    "monotone": least.monotone,
+                    "unlimited_peak_reserved_bytes": least.unlimited,
+                }
+                for least in self.least
+            ],
+            "cards": self.cards,
+        }
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run's entry in the document."""
+    return {
+        "name": run.name,
+        "settings": run.settings.text(),
+        "without": run.change.without_text,
+        "scale": run.change.scale_text,
+        "peak_reserved_bytes": run.peak_reserved,
+        "low_bytes": run.low,
+        "high_bytes": run.high,
+        "peak_allocated_bytes": run.peak_allocated,
+        "retries": run.retries,
+        "oom_event": run.oom_event,
+        "avoided_oom_events": list(run.avoided),
+        "note": run.note or None,
+    }
+
+
+def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer:
+    """Replays one device. Raises :class:`SettingsError` and :class:`QueryError` for what is malformed."""
+    whatif = WhatIf(timeline, capacity=question.memory, start=question.start)
+    for text in question.settings:
+        parse_settings([text], whatif.trace.settings)  # malformed settings are an error even where nothing is replayed
+    change = _change(whatif, question, masks)
+    if not whatif.check.exact:
+        return Answer(whatif, question, [], [], [])
+    changed = change.without is not None or change.sizes is not None
+    runs = [whatif.baseline]
+    if changed:
+        runs.append(whatif.run(whatif.own, change, "recorded settings"))
+    if question.settings:
+        runs.append(whatif.run(parse_settings(question.settings, whatif.own), change))
+    else:
+        runs += whatif.standard(change)
+    least: list[Minimum] = []
+    cards: list[dict[str, Any]] = []
+    if question.cards:
+        chosen = parse_settings(question.settings, whatif.own)
+        grown = replace(chosen, expandable_segments=True)
+        least = [least_memory(whatif, settings, change) for settings in dict.fromkeys((chosen, grown))]
+        cards = [
+            {
+                "card": card.name,
+                "example": card.example,
+                "usable_bytes": card.usable,
+                "source": card.source,
+                "fits": _fits(whatif, found, card.usable, change),
+                "spare_bytes": None if found.memory is None else card.usable - found.memory,
+                "settings": found.settings.text(),
+            }
+            for found in least
+            for card in CARDS
+        ]
+    return Answer(whatif, question, runs, least, cards)
+
+
+def _fits(whatif: WhatIf, least: Minimum, usable: int, change: Change) -> bool:
+    """Behind the least memory all sizes run where the search found it so; else each is replayed."""
+    if least.memory is None or usable < least.memory:
+        return False
+    return usable >= least.unlimited or fits(whatif, least.settings, usable, change) is not None
+
+
+def _change(whatif: WhatIf, question: Question, masks: Masks) -> Change:
+    device = whatif.timeline.device
+    without = [masks(device, query) for query in question.without]
+    parts = [(masks(device, query), factor) for query, factor in question.scale]
+    return Change(
+        np.logical_or.reduce(without) if without else None,
+        scaled(whatif.trace, parts) if parts else None,
+        " OR ".join(question.without) or None,
+        ", ".join(f"{query}:{factor:g}" for query, factor in question.scale) or None,
+    )
+
+
+def limits(whatif: WhatIf) -> list[str]:
+    """What the replay of this trace does not know, a sentence each."""
+    trace, found = whatif.trace, []
+    if not trace.starts_empty:
+        if whatif.start == FRESH:
+            found.append("What was live at the start of the trace is allocated first, in order of address.")
+        else:
+            found.append("What was cached at the start of the trace stays cached, which hides what a setting saves.")
+    if len(trace.pools) > 1:
+        found.append("The trace does not record when private pools are released: they keep their segments.")
+    requested = trace.timeline.allocations["free_requested_event"].to_numpy()
+    completed = trace.timeline.allocations["free_event"].to_numpy()
+    if bool((completed > requested + 1)[requested >= 0].any()):
+        found.append("Frees that waited for another stream complete where they did in the recording.")
+    if trace.timeline.oom_events:
+        found.append("What the program did after its out-of-memory error is replayed as recorded.")
+    return found

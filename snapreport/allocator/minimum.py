@@ -1,0 +1,82 @@
+"""The least memory on which a trace still runs, and what that costs in retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from snapreport.allocator.placement import Ascending
+from snapreport.allocator.settings import AllocatorSettings
+from snapreport.allocator.whatif import FRESH, Change, WhatIf
+
+STEP = 2 << 20
+"""Memory is tried in steps of 2 MiB: segments are multiples of it."""
+AROUND = 8
+"""Steps below and above the result that are tried as well: with more memory a trace may, rarely, fail again."""
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """memory: bytes, None where the trace does not even run on unlimited memory. retries: at that size. monotone:
+    whether the steps around the result behaved: all below fail, all above run. unlimited: bytes that it reserves where
+    nothing limits it.
+    """
+
+    settings: AllocatorSettings
+    memory: int | None
+    retries: int
+    monotone: bool
+    unlimited: int
+
+
+def least_memory(
+    whatif: WhatIf,
+    settings: AllocatorSettings,
+    change: Change | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Minimum:
+    """Searches the least memory by bisection and tries its surroundings.
+
+    The start is fresh: on another card the program would run from its beginning. Requests that failed in the recording
+    have to succeed.
+    """
+
+    def retries(memory: int | None) -> int | None:
+        """Retries on so much memory, None where a request fails."""
+        if progress is not None:
+            progress()
+        done = whatif.replay(settings, change, memory=Ascending(memory), start=FRESH)
+        return None if done.oom_event is not None or done.failed else done.retries
+
+    free = whatif.replay(settings, change, memory=Ascending(None), start=FRESH)
+    if free.oom_event is not None or free.failed:
+        return Minimum(settings, None, 0, True, free.peak_reserved)
+    high = -(-free.peak_reserved // STEP)
+    low = whatif.peak_allocated(change or Change()) // STEP - 1
+    tried: dict[int, int | None] = {high: retries(high * STEP)}
+    while high - low > 1:
+        middle = (high + low) // 2
+        tried[middle] = retries(middle * STEP)
+        if tried[middle] is not None:
+            high = middle
+        else:
+            low = middle
+    monotone = True
+    at = high - 1
+    while at > 0 and at >= high - AROUND:
+        if at not in tried:
+            tried[at] = retries(at * STEP)
+        if tried[at] is not None:
+            monotone, high = False, at
+        at -= 1
+    for above in range(high + 1, high + AROUND + 1):
+        if above not in tried:
+            tried[above] = retries(above * STEP)
+        monotone = monotone and tried[above] is not None
+    return Minimum(settings, high * STEP, tried[high] or 0, monotone, free.peak_reserved)
+
+
+def fits(whatif: WhatIf, settings: AllocatorSettings, memory: int, change: Change | None = None) -> int | None:
+    """Retries of the trace on ``memory`` bytes for the allocator, None where it runs out of memory."""
+    done = whatif.replay(settings, change, memory=Ascending(memory), start=FRESH)
+    return None if done.oom_event is not None or done.failed else done.retries

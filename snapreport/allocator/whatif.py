@@ -1,0 +1,199 @@
+"""What a recorded trace would have reserved under other settings, on another device, or without some allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from snapreport.allocator.check import Check, self_check
+from snapreport.allocator.placement import Ascending, placements
+from snapreport.allocator.replay import Replayed, replay
+from snapreport.allocator.settings import AllocatorSettings, parse_settings
+from snapreport.allocator.start import start_state
+from snapreport.allocator.trace import Trace, trace_of
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.curves import allocated_curve
+from snapreport.timeline.state import State
+
+STANDARD = (
+    "expandable_segments:True",
+    "max_split_size_mb:128",
+    "max_split_size_mb:512",
+    "roundup_power2_divisions:4",
+    "garbage_collection_threshold:0.8",
+)
+"""The settings that are tried where the user names none."""
+PLACEMENTS = 5
+MANY_OPERATIONS = 300_000
+"""From so many operations on, three placements of new segments are tried instead of five: each takes a second."""
+RECORDED, FRESH = "recorded", "fresh"
+NEEDS_FRACTION = "does nothing without a memory fraction; give --memory to replay it with one"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different from the recording: ``without`` Boolean by allocation id, ``sizes`` Int64 bytes by id (None: as
+    recorded), and the texts that named them.
+    """
+
+    without: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    without_text: str | None = None
+    scale_text: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One replay under one combination of settings.
+
+    peak_reserved, low, high: bytes, None where a request failed that did not fail in the recording: nothing is known
+    behind it. low and high are the error bar. peak_allocated: requested bytes. oom_event: the first event whose request
+    fails. avoided: recorded ``oom`` events whose request succeeds. note: why there is no result, where there is none.
+    """
+
+    name: str
+    settings: AllocatorSettings
+    change: Change
+    peak_reserved: int | None
+    low: int | None
+    high: int | None
+    peak_allocated: int
+    retries: int
+    oom_event: int | None
+    avoided: tuple[int, ...] = ()
+    note: str = ""
+    replayed: Replayed | None = field(default=None, repr=False)
+
+
+class WhatIf:
+    """The replays of one device. ``capacity``: bytes for the allocator, None for what the trace says.
+
+    start: ``fresh`` allocates what was live at the start of the trace first, in order of address; ``recorded`` goes on
+    from the recorded state, whose cached memory then stays cached. Where the trace starts empty both are the same.
+    """
+
+    def __init__(self, timeline: DeviceTimeline, *, capacity: int | None = None, start: str = FRESH) -> None:
+        self.timeline = timeline
+        self.start = start
+        self._capacity = capacity
+
+    @cached_property
+    def trace(self) -> Trace:
+        return trace_of(self.timeline)
+
+    @cached_property
+    def state(self) -> State:
+        return start_state(self.trace)
+
+    @cached_property
+    def check(self) -> Check:
+        return self_check(self.trace, self.state)
+
+    @cached_property
+    def own(self) -> AllocatorSettings:
+        """The settings of the recording."""
+        return self.check.settings
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes for the allocator; None: unlimited."""
+        return self._capacity if self._capacity is not None else self.trace.capacity.bytes
+
+    @property
+    def placements(self) -> int:
+        """How many placements of new segments are tried."""
+        return PLACEMENTS if len(self.trace.kind) <= MANY_OPERATIONS else 3
+
+    def replay(
+        self,
+        settings: AllocatorSettings,
+        change: Change | None = None,
+        *,
+        memory: Ascending | None = None,
+        start: str | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> Replayed:
+        """One replay. ``memory``: in place of the device's."""
+        change = change or Change()
+        state = self.state if (start or self.start) == RECORDED else None
+        memory = memory or Ascending(self.capacity)
+        return replay(
+            self.trace, settings, memory, start=state, without=change.without, sizes=change.sizes, progress=progress
+        )
+
+    @cached_property
+    def baseline(self) -> Run:
+        """The recorded settings, replayed: what other runs are compared with."""
+        return self._spread("recorded settings", self.own, Change(), residual=0)
+
+    @cached_property
+    def residual(self) -> int:
+        """How far the replay of the recorded settings, with new segments at places of its own, is from the recording,
+        in bytes of peak reserved memory; 0 for a fresh start of a trace that does not start empty, which nothing
+        recorded can be compared with.
+        """
+        if self.start == FRESH and not self.trace.starts_empty:
+            return 0
+        if self._capacity is not None:
+            done = self.replay(self.own, memory=Ascending(self.trace.capacity.bytes))
+            return abs(done.peak_reserved - self.trace.peak_reserved)
+        return abs((self.baseline.peak_reserved or 0) - self.trace.peak_reserved)
+
+    def run(self, settings: AllocatorSettings, change: Change | None = None, name: str | None = None) -> Run:
+        """A run with its error bar: the larger of the residual and the spread over several placements."""
+        change = change or Change()
+        if settings.garbage_collection_threshold and settings.memory_fraction is None:
+            if self.capacity is None:
+                allocated = self.peak_allocated(change)
+                return Run(
+                    name or settings.text(), settings, change, None, None, None, allocated, 0, None, (), NEEDS_FRACTION
+                )
+            settings = replace(settings, memory_fraction=1.0)
+            name = settings.text() if name is None else f"{name},per_process_memory_fraction:1"
+        return self._spread(name or settings.text(), settings, change, self.residual)
+
+    def standard(self, change: Change | None = None) -> list[Run]:
+        """The settings that everybody tries, each on top of the recorded ones."""
+        wanted = [parse_settings([text], self.own) for text in STANDARD]
+        return [
+            self.run(settings, change, text)
+            for text, settings in zip(STANDARD, wanted, strict=True)
+            if settings != self.own
+        ]
+
+    def peak_allocated(self, change: Change) -> int:
+        """Requested bytes at most; the recorded curve without, or with other sizes of, the allocations that change."""
+        if change.without is None and change.sizes is None:
+            return self.timeline.peak_bytes
+        allocations = self.timeline.allocations
+        sizes = self.trace.size if change.sizes is None else change.sizes
+        if change.without is not None:
+            sizes = np.where(change.without, 0, sizes)
+        alloc, free = (allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+        return int(allocated_curve(alloc, free, sizes, len(self.timeline.events)).max())
+
+    def _spread(self, name: str, settings: AllocatorSettings, change: Change, residual: int) -> Run:
+        done = [self.replay(settings, change, memory=memory) for memory in placements(self.capacity, self.placements)]
+        first = done[0]
+        failed = [one for one in done if one.oom_event is not None]
+        oom = first.oom_event if first.oom_event is not None else (first.failed[0] if first.failed else None)
+        allocated = self.peak_allocated(change)
+        avoided = tuple(first.avoided)
+        if first.oom_event is not None:
+            return Run(name, settings, change, None, None, None, allocated, first.retries, oom, avoided, "", first)
+        peaks = [one.peak_reserved for one in done if one.oom_event is None]
+        peak = first.peak_reserved
+        note = f"out of memory in {len(failed)} of {len(done)} placements of new segments" if failed else ""
+        low, high = min(*peaks, peak - residual), max(*peaks, peak + residual)
+        return Run(name, settings, change, peak, low, high, allocated, first.retries, oom, avoided, note, first)
+
+
+def scaled(trace: Trace, parts: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
+    """Int64 bytes by allocation id, with each part's allocations multiplied; at least one byte each."""
+    sizes = trace.size.astype(np.int64)
+    for mask, factor in parts:
+        sizes = np.where(mask, np.maximum(np.rint(sizes * factor), 1), sizes).astype(np.int64)
+    return sizes

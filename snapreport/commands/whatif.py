@@ -1,0 +1,123 @@
+"""The command ``snapreport whatif``: a trace replayed under other settings, on another device, without some
+allocations.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from snapreport import progress
+from snapreport.commands.shared import SizeType, load_all, pipe_safe
+
+MANY_EVENTS = 200_000
+"""The least memory takes some 25 replays: from so many events on it is searched only with --cards."""
+
+
+class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """``QUERY:FACTOR``, e.g. ``file:attention.py:0.5``."""
+
+    name = "scale"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value
+        query, _, text = value.rpartition(":")
+        try:
+            factor = float(text)
+        except ValueError:
+            factor = -1.0
+        if not query.strip() or not 0 < factor <= 1000:
+            self.fail(f"{value!r} is not QUERY:FACTOR; try file:attention.py:0.5", param, ctx)
+        return query, factor
+
+
+@click.command()
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY:VALUE",
+    multiple=True,
+    help="A setting in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones (may be given several times).",
+)
+@click.option(
+    "--without",
+    metavar="QUERY",
+    multiple=True,
+    help="Leave out the allocations that match, e.g. 'func:attention'.",
+)
+@click.option(
+    "--scale",
+    metavar="QUERY:FACTOR",
+    multiple=True,
+    type=ScaleType(),
+    help="Change the size of the allocations that match, e.g. 'category:activation:0.5'.",
+)
+@click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB.")
+@click.option(
+    "--start",
+    type=click.Choice(["fresh", "recorded"]),
+    default="fresh",
+    help="Start a trace whose beginning was not recorded afresh, or from the recorded state.  [default: fresh]",
+)
+@click.option(
+    "--cards/--no-cards",
+    default=None,
+    help="Search the least memory on which the trace runs. Default: for traces of up to 200,000 events.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-whatif/1).")
+def whatif(
+    snaps: tuple[str, ...],
+    settings: tuple[str, ...],
+    without: tuple[str, ...],
+    scale: tuple[tuple[str, float], ...],
+    memory: int | None,
+    start: str,
+    cards: bool | None,
+    as_json: bool,
+) -> None:
+    """Replay the same requests and frees, in the same order, with PyTorch's allocator under other settings.
+
+    Without options the settings that everybody tries are compared, and the least memory is searched on which the trace
+    still runs. A trace whose replay under its own settings is not exact is not replayed under others.
+    """
+    _refuse_malformed(settings, without, scale)
+    with progress.shown():
+        snapshots = load_all(snaps)
+        from snapreport.allocator.document import SCHEMA
+        from snapreport.report.whatif_text import whatif_text
+
+        documents, texts = [], []
+        for snapshot in snapshots:
+            longest = max((len(snapshot.timeline(device).events) for device in snapshot.devices), default=0)
+            answers = snapshot.whatif_answers(
+                settings=settings,
+                without=without,
+                scale=scale,
+                memory=memory,
+                start=start,
+                cards=longest <= MANY_EVENTS if cards is None else cards,
+            )
+            documents.append({"file": snapshot.recording.path, "devices": [answer.to_json() for answer in answers]})
+            texts.append(whatif_text(snapshot.recording.name, answers))
+    if as_json:
+        # One file has its devices at the top, several a list of files.
+        document = documents[0] if len(documents) == 1 else {"snapshots": documents}
+        pipe_safe(lambda: click.echo(json.dumps({"schema": SCHEMA, **document}, indent=1)))
+    else:
+        pipe_safe(lambda: click.echo("\n\n".join(texts)))
+
+
+def _refuse_malformed(
+    settings: tuple[str, ...], without: tuple[str, ...], scale: tuple[tuple[str, float], ...]
+) -> None:
+    """Malformed settings and queries are refused before a file is read."""
+    from snapreport.allocator.settings import AllocatorSettings, parse_settings
+    from snapreport.search.grammar import parse
+
+    parse_settings(settings, AllocatorSettings())
+    for query in (*without, *(query for query, _ in scale)):
+        parse(query)

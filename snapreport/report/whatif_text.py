@@ -1,0 +1,128 @@
+"""The answer to a what-if as text: a table of runs, the least memory, the cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snapreport.allocator.cards import CARDS
+from snapreport.allocator.document import Answer, limits
+from snapreport.allocator.minimum import Minimum
+from snapreport.allocator.whatif import FRESH, Run
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+
+_HEADER = ("settings", "peak reserved", "change", "error bar", "peak allocated", "retries", "out of memory")
+
+
+def whatif_text(name: str, answers: Sequence[Answer]) -> str:
+    """One file's answers."""
+    parts = [_device(answer) for answer in answers]
+    return "\n\n".join([name, *parts]) if parts else f"{name}: no events on any device: nothing to replay"
+
+
+def _device(answer: Answer) -> str:
+    whatif, check = answer.whatif, answer.whatif.check
+    timeline = whatif.timeline
+    title = device_name(timeline.kind, timeline.device)
+    if not check.exact:
+        return f"{title}: not replayed. The replay under the recorded settings is not exact: {check.reason}."
+    capacity = whatif.capacity
+    room = "unlimited memory" if capacity is None else f"{bytes_text(capacity)} for the allocator"
+    start = "" if whatif.trace.starts_empty else "fresh start, " if whatif.start == FRESH else "recorded start, "
+    compared = f"{plural(check.allocations, 'allocation')}, {plural(check.segment_events, 'segment event')}"
+    head = (
+        f"{title}: the same requests and frees in the same order, {start}{room}. "
+        f"The replay under the recorded settings is exact: {compared}."
+    )
+    lines = [head, "", *_table(answer)]
+    least = [_least(found) for found in answer.least]
+    if least:
+        lines += ["", *least]
+        lines += [line for found in answer.least[:1] for line in _cards(answer, found)]
+    known = limits(whatif)
+    if known:
+        lines += ["", *known]
+    return "\n".join(lines)
+
+
+def _table(answer: Answer) -> list[str]:
+    whatif, runs = answer.whatif, answer.runs
+    trace = whatif.trace
+    recorded_oom = f"event {count_text(whatif.timeline.oom_events[0])}" if whatif.timeline.oom_events else "no"
+    first = (
+        "recorded",
+        bytes_text(trace.peak_reserved),
+        "",
+        "",
+        bytes_text(whatif.timeline.peak_bytes),
+        "",
+        recorded_oom,
+    )
+    rows: list[tuple[str, ...]] = [_HEADER, first]
+    base = runs[0].peak_reserved
+    rows += [_row(run, base, index > 0) for index, run in enumerate(runs)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADER))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    notes = [f"{run.name}: {run.note}." for run in runs if run.note]
+    return lines + (["", *notes] if notes else [])
+
+
+def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
+    name = run.name
+    if run.change.without_text:
+        name += f", without {run.change.without_text}"
+    if run.change.scale_text:
+        name += f", scale {run.change.scale_text}"
+    allocated = bytes_text(run.peak_allocated)
+    oom = "no" if run.oom_event is None else f"event {count_text(run.oom_event)}"
+    if run.peak_reserved is None:
+        return (name, "-", "", "", allocated, "-" if run.note else count_text(run.retries), "-" if run.note else oom)
+    change = _change(run.peak_reserved, base) if compared and base is not None else ""
+    assert run.low is not None
+    assert run.high is not None
+    bar = "exact" if run.low == run.high else f"{bytes_text(run.low)} to {bytes_text(run.high)}"
+    return (name, bytes_text(run.peak_reserved), change, bar, allocated, count_text(run.retries), oom)
+
+
+def _change(value: int, base: int) -> str:
+    if value == base:
+        return "none"
+    sign = "-" if value < base else "+"
+    return f"{sign}{bytes_text(abs(value - base))} ({sign}{share_text(abs(value - base), base)})"
+
+
+def _least(found: Minimum) -> str:
+    settings = "the recorded settings" if found.settings.text() == "default" else found.settings.text()
+    if found.memory is None:
+        return f"Under {settings} the trace fails on any device."
+    tail = "" if found.monotone else " More memory than that may fail again: the limit is not sharp."
+    return (
+        f"Least memory under {settings}: {_exact(found.memory)} for the allocator, with "
+        f"{_retries(found.retries)}.{tail}"
+    )
+
+
+def _exact(memory: int) -> str:
+    """A multiple of 2 MiB, which three digits of GiB would hide."""
+    return f"{memory >> 20:,} MiB" if memory < 1 << 30 else f"{bytes_text(memory)} ({memory >> 20:,} MiB)"
+
+
+def _retries(count: int) -> str:
+    return "no retry" if not count else "1 retry" if count == 1 else f"{count_text(count)} retries"
+
+
+def _cards(answer: Answer, found: Minimum) -> list[str]:
+    """The smallest card that is large enough, and the one below."""
+    cards = [card for card in answer.cards if card["settings"] == found.settings.text()]
+    fitting = next((card for card in cards if card["fits"]), None)
+    if fitting is None:
+        return [f"It fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
+    text = (
+        f"It fits on a {fitting['card']} card ({fitting['example']}) with {bytes_text(fitting['spare_bytes'])} to spare"
+    )
+    smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
+    if smaller is not None:
+        text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"
+    return [f"{text}."]

@@ -1,0 +1,275 @@
+"""``snapreport whatif``, ``snapshot.whatif`` and ``check --fits``: what they say is what the model replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import corpus
+import numpy as np
+import pytest
+from cli import in_process
+
+import snapreport
+from snapreport import samples
+from snapreport.allocator.minimum import STEP, least_memory
+from snapreport.allocator.placement import Ascending
+from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.whatif import Change, WhatIf
+
+MIB = 1 << 20
+RECORDED = corpus.REAL.parent / "recorded"
+
+
+@pytest.fixture(scope="module")
+def fragmented() -> Path:
+    """A sample that runs out of memory by fragmentation alone."""
+    return corpus.path_of("fragmentation")
+
+
+def test_the_document(fragmented: Path) -> None:
+    run = in_process("whatif", fragmented, "--json")
+    assert run.code == 0
+    assert not run.err
+    document = run.json
+    assert document["schema"] == "snapreport-whatif/1"
+    (device,) = document["devices"]
+    assert device["check"]["exact"] and device["check"]["reason"] is None
+    assert device["capacity_bytes"] > 0
+    names = [one["name"] for one in device["runs"]]
+    assert names[:5] == [
+        "recorded settings", "expandable_segments:True", "max_split_size_mb:128", "max_split_size_mb:512",
+        "roundup_power2_divisions:4",
+    ]  # fmt: skip
+    keys = {
+        "settings", "without", "peak_reserved_bytes", "low_bytes", "high_bytes", "peak_allocated_bytes", "retries",
+        "oom_event",
+    }  # fmt: skip
+    for one in device["runs"]:
+        assert keys <= one.keys()
+        if one["peak_reserved_bytes"] is not None:
+            assert one["low_bytes"] <= one["peak_reserved_bytes"] <= one["high_bytes"]
+            assert one["peak_reserved_bytes"] <= device["capacity_bytes"]
+    assert snapreport.load(fragmented).whatif()["devices"] == document["devices"]
+
+
+def test_planted_fragmentation_is_cured_by_expandable_segments(fragmented: Path) -> None:
+    document = snapreport.load(fragmented).whatif(cards=False)
+    runs = {run["name"]: run for run in document["devices"][0]["runs"]}
+    own, cured = runs["recorded settings"], runs["expandable_segments:True"]
+    assert own["oom_event"] is not None and not own["avoided_oom_events"]
+    assert cured["oom_event"] is None
+    assert cured["avoided_oom_events"] == [own["oom_event"]]
+    for other in ("max_split_size_mb:128", "max_split_size_mb:512", "roundup_power2_divisions:4"):
+        assert runs[other]["oom_event"] <= own["oom_event"]
+
+
+def test_the_text(fragmented: Path) -> None:
+    run = in_process("whatif", fragmented)
+    assert run.code == 0
+    assert "is exact" in run.out and "expandable_segments:True" in run.out and "Least memory under" in run.out
+    two = in_process("whatif", fragmented, "--set", "max_split_size_mb:64", "--memory", "80GiB", "--no-cards")
+    assert "max_split_size_mb:64" in two.out and "80.0 GiB for the allocator" in two.out and "card" not in two.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--set", "max_split_size_mb:2"), "must be greater than 20"),
+        (("--set", "expandable_segment:True"), "no setting that can be replayed"),
+        (("--without", "size>x"), "the query is bad"),
+        (("--scale", "0.5"), "QUERY:FACTOR"),
+        (("--scale", "size>1MiB:-1"), "QUERY:FACTOR"),
+        (("--memory", "big"), "not a size"),
+    ],
+)
+def test_bad_usage_is_one_line(fragmented: Path, arguments: tuple[str, ...], said: str) -> None:
+    run = in_process("whatif", fragmented, *arguments)
+    assert run.code == 2
+    assert not run.out
+    assert said in run.err and run.err.count("\n") == 1
+
+
+def test_contradictory_traces_are_not_replayed() -> None:
+    path = corpus.path_of("overlap")
+    raw = corpus.raw(path)
+    trace = next(t for t in raw["device_traces"] if t)
+    moved = [dict(e) for e in trace]
+    largest = max((e for e in moved if e["action"] == "alloc"), key=lambda e: e["size"])
+    largest["size"] += 30 * MIB
+    broken = corpus.scratch() / "moved.pickle"
+    broken.write_bytes(pickle.dumps({**raw, "device_traces": [moved]}, 4))
+    device = snapreport.load(broken).whatif()["devices"][0]
+    assert not device["check"]["exact"] and device["check"]["reason"] and device["runs"] == []
+    assert device["minimum_memory_bytes"] is None
+    assert "not replayed" in in_process("whatif", broken).out
+
+
+def test_without_and_scale_change_the_peak_allocated_as_a_sum_says(fragmented: Path) -> None:
+    snapshot = snapreport.load(fragmented)
+    runs = snapshot.whatif(without=["size>64MiB"], cards=False)["devices"][0]["runs"]
+    halved = snapshot.whatif(scale=[("size>64MiB", 0.5)], cards=False)["devices"][0]["runs"]
+    table = snapshot.allocations(0)
+    events = len(snapshot.events(0))
+
+    def peak(size_of: Any) -> int:
+        delta = [0] * (events + 2)
+        for size, born, freed in table.select("size", "alloc_event", "free_event").iter_rows():
+            delta[born + 1] += size_of(size)
+            if freed >= 0:
+                delta[freed + 1] -= size_of(size)
+        best = now = 0
+        for change in delta[: events + 1]:
+            now += change
+            best = max(best, now)
+        return best
+
+    assert runs[1]["peak_allocated_bytes"] == peak(lambda size: 0 if size > 64 * MIB else size)
+    assert halved[1]["peak_allocated_bytes"] == peak(lambda size: round(size * 0.5) if size > 64 * MIB else size)
+    assert runs[1]["without"] == "size>64MiB"
+
+
+def test_what_is_left_out_never_happens() -> None:
+    """A trace without some allocations reserves what a trace that never had them reserves."""
+    raw = samples.make("small", seed=5)
+    trace = next(t for t in raw["device_traces"] if t)
+    path = corpus.scratch() / "whole.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    timeline = snapreport.load(path).timeline(0)
+    whatif = WhatIf(timeline)
+    sizes = whatif.trace.size
+    left_out = sizes > 8 * MIB
+    done = whatif.replay(whatif.own, Change(left_out), memory=Ascending(None))
+    ids = np.flatnonzero(left_out)
+    gone = set(timeline.allocations["alloc_event"].to_numpy()[ids].tolist())
+    gone |= set(timeline.allocations["free_event"].to_numpy()[ids].tolist())
+    keep = [e for at, e in enumerate(trace) if at not in gone and not e["action"].startswith("segment")]
+    from slow_allocator import SlowAllocator
+
+    addresses = Ascending(None)
+    slow = SlowAllocator(
+        lambda size: addresses.reserve(size, True), 1 << 62, 1 << 40, expandable=False, max_split=None,
+        rounding=20 * MIB, divisions=[0] * 16, threshold=0, limit=None, oldest_first=whatif.own.oldest_first,
+    )  # fmt: skip
+    assert whatif.trace.starts_empty
+    live: dict[int, int] = {}
+    for e in keep:
+        if e["action"] == "alloc":
+            live[e["addr"]] = slow.malloc(e["size"], e["stream"], None) or 0
+        elif e["action"] == "free_completed" and e["addr"] in live:
+            slow.free(live.pop(e["addr"]))
+    assert done.peak_reserved == slow.peak
+
+
+def test_fits_is_a_gate(fragmented: Path) -> None:
+    whatif = WhatIf(snapreport.load(fragmented).timeline(0))
+    least = least_memory(whatif, whatif.own)
+    assert least.memory is not None
+    runs = in_process("check", fragmented, "--fits", str(least.memory))
+    fails = in_process("check", fragmented, "--fits", str(least.memory - STEP), "--json")
+    assert runs.code == 0 and fails.code == 1
+    (one,) = [check for check in fails.json["checks"] if check["rule"] == "fits"]
+    assert f"it needs {least.memory // MIB:,} MiB" in one["message"] and one["value"] == least.memory
+
+
+def test_a_long_trace_starts_fresh_or_from_the_recorded_state() -> None:
+    path = corpus.path_of("layout-2.1")
+    fresh, recorded = (
+        snapreport.load(path).whatif(start=start, cards=False)["devices"][0] for start in ("fresh", "recorded")
+    )
+    assert fresh["start"] == "fresh" and recorded["start"] == "recorded"
+    assert recorded["runs"][0]["peak_reserved_bytes"] == recorded["recorded_peak_reserved_bytes"]
+    assert fresh["limits"] != recorded["limits"]
+
+
+CUDA_PYTHON = os.environ.get("SNAPREPORT_CUDA_PYTHON")
+PROGRAM = r"""
+import sys, torch
+torch.cuda.memory._record_memory_history(max_entries=1000000)
+torch.manual_seed(0)
+net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(12)]).cuda()
+adam = torch.optim.AdamW(net.parameters())
+def extra(x):
+    return x.repeat(1, 3).square()
+def step(rows):
+    x = torch.randn(rows, 1024, device="cuda")
+    y = net(x)
+    if LEFT_OUT:
+        loss = y.sum()
+    else:
+        z = extra(x)
+        loss = y.sum()
+        del z
+    loss.backward(); adam.step(); adam.zero_grad()
+if FRACTION: torch.cuda.set_per_process_memory_fraction(FRACTION)
+for rows in (900, 4000, 1500, 7000, 300, 9000, 5200, 8100): step(rows)
+stats = torch.cuda.memory_stats()
+torch.cuda.memory._dump_snapshot(OUT)
+print("RESULT", stats["reserved_bytes.all.peak"], stats["num_alloc_retries"])
+"""
+
+
+def really(
+    out: Path, conf: str = "", mib: int = 20 << 10, left_out: bool = False, fraction: float = 0
+) -> list[int] | None:
+    """(peak reserved, retries) of a run by PyTorch's CUDA build on a device of that size; None: out of memory."""
+    assert CUDA_PYTHON
+    head = f"LEFT_OUT = {left_out}; FRACTION = {fraction}; OUT = {str(out)!r}\n"
+    environment = {
+        **os.environ,
+        "PYTORCH_CUDA_ALLOC_CONF": conf,
+        "FAKE_GPU_GIB": repr(mib / 1024),
+        "FAKE_GPU_CONTEXT_MIB": "0",
+    }
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [CUDA_PYTHON, "-c", head + PROGRAM], env=environment, capture_output=True, text=True, check=False
+    )
+    if "OutOfMemoryError" in done.stderr:
+        return None
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    return [int(word) for word in line.split()[1:]]
+
+
+@pytest.mark.skipif(CUDA_PYTHON is None, reason="SNAPREPORT_CUDA_PYTHON names no Python with PyTorch's CUDA build")
+@pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
+def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path: Path) -> None:
+    """PyTorch itself runs the program on devices of the predicted size and of 2 MiB less."""
+    really(tmp_path / "snap.pickle")
+    whatif = WhatIf(snapreport.load(tmp_path / "snap.pickle").timeline(0))
+    least = least_memory(whatif, parse_settings([conf] if conf else [], whatif.own))
+    assert least.memory is not None
+    run = really(tmp_path / "small.pickle", conf, least.memory // MIB)
+    assert run is not None and run[1] == least.retries
+    assert really(tmp_path / "less.pickle", conf, least.memory // MIB - 2) is None
+
+
+@pytest.mark.skipif(CUDA_PYTHON is None, reason="SNAPREPORT_CUDA_PYTHON names no Python with PyTorch's CUDA build")
+def test_real_runs_under_other_settings_and_without_a_function(tmp_path: Path) -> None:
+    really(tmp_path / "snap.pickle")
+    snapshot = snapreport.load(tmp_path / "snap.pickle")
+    whatif = WhatIf(snapshot.timeline(0))
+    for conf in ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4"):
+        real = really(tmp_path / "other.pickle", conf)
+        assert real is not None
+        assert whatif.run(parse_settings([conf], whatif.own)).peak_reserved == real[0], conf
+    real = really(tmp_path / "gc.pickle", "garbage_collection_threshold:0.5", 1536, fraction=0.9)
+    wanted = parse_settings(["garbage_collection_threshold:0.5,per_process_memory_fraction:0.9"], whatif.own)
+    small = WhatIf(snapshot.timeline(0), capacity=1536 * MIB)
+    assert real is not None
+    done = small.replay(wanted)
+    assert [done.peak_reserved, done.retries] == real
+    without = really(tmp_path / "without.pickle", left_out=True)
+    assert without is not None
+    answer = snapshot.whatif(without=["func:extra"], cards=False)["devices"][0]["runs"][1]
+    assert answer["peak_reserved_bytes"] == without[0]
+
+
+def test_json_of_several_files(fragmented: Path) -> None:
+    run = in_process("whatif", fragmented, corpus.path_of("small"), "--no-cards", "--json")
+    document = json.loads(run.out)
+    assert [len(one["devices"]) for one in document["snapshots"]] == [1, 1]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from xml.etree import ElementTree
 
+import corpus
 import pytest
 from cli import in_process as run
 from planted import path_of, planted, rewritten
+from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.gate import Growth, Rules, check
@@ -16,6 +19,7 @@ from snapreport.report.gate_output import check_junit, check_markdown
 from snapreport.report.markdown import code_cell, escape
 
 GIB = 1 << 30
+LOG = (("/app/metrics.py", "log"), ("/app/train.py", "main"))
 
 
 def leak(**changes: object) -> str:
@@ -26,7 +30,7 @@ def test_rules_that_hold_pass() -> None:
     done = run("check", leak(), "--max-peak", "8GiB", "--max-reserved", "8 GiB", "--fail-on", "oom,fragmentation")
     assert (done.code, done.err) == (0, "")
     assert "FAIL" not in done.out
-    assert "all 4 checks passed" in done.out
+    assert "4 checks passed" in done.out
 
 
 def test_a_limit_is_exact_to_the_byte() -> None:
@@ -113,6 +117,8 @@ def test_escaping() -> None:
     [
         ((), "no rule given"),
         (("--max-peak", "lots"), "is not a size"),
+        (("--max-peak", "30"), "'30' has no unit; try 30GiB or 30MiB"),
+        (("--max-reserved", "12.5"), "has no unit"),
         (("--max-peak", "-3GiB"), "is not a size"),
         (("--max-growth", "5%"), "given together"),
         (("--baseline", "SNAP"), "given together"),
@@ -134,8 +140,6 @@ def test_bad_usage_is_one_line(arguments: tuple[str, ...], told: str) -> None:
 
 
 def test_nothing_to_check_is_bad_input(tmp_path: Path) -> None:
-    import pickle
-
     (tmp_path / "empty.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
     done = run("check", str(tmp_path / "empty.pickle"), "--max-peak", "1GiB")
     assert done.code == 2
@@ -150,6 +154,67 @@ def test_diff_on_a_terminal_and_as_json() -> None:
     document = run("diff", before, after, "--json").json
     assert document["schema"] == "snapreport-diff/1"
     assert json.loads(run("diff", before, before, "--json").out)["devices"][0]["moments"][0]["delta"] == 0
+
+
+def test_every_line_names_the_file() -> None:
+    done = run("check", leak(), "--max-peak", "1GiB", "--max-reserved", "8GiB", "--fail-on", "leak,oom")
+    lines = [line for line in done.out.splitlines() if line.startswith(("ok", "FAIL"))]
+    assert len(lines) == 4 and all(path_of("leak").name in line for line in lines)
+
+
+def test_too_few_steps_are_no_pass() -> None:
+    """A file that cannot show a leak exits 2, says why, and is no failure of the program that it recorded."""
+    path = path_of("training", steps=2)
+    done = run("check", str(path), "--fail-on", "leak")
+    assert done.code == 2 and done.out.startswith(f"UNKNOWN  {path.name}  fail-on leak  cuda:0: Too few steps")
+    assert done.err == (
+        f"snapreport: {path.name}: cuda:0: cannot decide fail-on leak: "
+        "Too few steps to detect a leak: record at least four.\n"
+    )
+    document = run("check", str(path), "--fail-on", "leak", "--json").json
+    assert document["passed"] is False and document["status"] == "unknown"
+    assert [(c["passed"], c["status"]) for c in document["checks"]] == [(False, "unknown")]
+    suite = ElementTree.fromstring(run("check", str(path), "--fail-on", "leak", "--junit", "-").out).find("testsuite")
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1") and suite.find("testcase/error") is not None
+
+
+def test_what_is_broken_is_broken_whatever_else_is_unknown() -> None:
+    done = run("check", str(path_of("training", steps=2)), "--fail-on", "leak", "--max-peak", "1MiB")
+    assert done.code == 1 and done.err == ""
+    assert "1 of 2 checks failed; 1 of 2 checks cannot be decided" in done.out
+
+
+def test_start_and_end_equal_is_a_pass() -> None:
+    """One step is enough where nothing is left of it."""
+    path = corpus.scratch() / "equal.pickle"
+    script = Script()
+    for size in (3, 5, 8):
+        script.free(script.alloc(f"work {size}", size * MIB, *LOG), *LOG)
+    path.write_bytes(pickle.dumps(script.raw(), 4))
+    done = run("check", str(path), "--fail-on", "leak")
+    assert done.code == 0 and "Start and end are equal: nothing grew." in done.out
+
+
+def test_a_lost_past_is_no_pass() -> None:
+    """Where the recorder lost events an earlier peak may have been higher; what is broken all the same fails."""
+    path = str(path_of("truncated"))
+    passed, failed = (run("check", path, "--max-peak", limit) for limit in ("100GiB", "1MiB"))
+    assert (passed.code, failed.code) == (2, 1)
+    assert "within the limit" in passed.out and passed.err.count("\n") == 1
+
+
+def test_a_series_is_one_leak_check() -> None:
+    """Each file has too few steps to show it; together they do, whatever order they are given in."""
+    growing = [str(path_of("leak", steps=steps, leak=20 * MIB)) for steps in (3, 1, 2)]
+    done = run("check", *growing, "--fail-on", "leak", "--json")
+    (check_of_all,) = done.json["checks"]
+    assert done.code == 1 and check_of_all["file"].endswith("(3 files)")
+    assert "log_step metrics.py:31 leaks 20.0 MiB a snapshot" in check_of_all["message"]
+    steady = [str(path_of("leak", leak=0, steps=steps)) for steps in (3, 1, 2)]
+    done = run("check", *steady, "--fail-on", "leak")
+    assert done.code == 0 and done.out.count("fail-on leak") == 1 and "no stack grows over 3 snapshots" in done.out
+    two = run("check", *growing[1:], "--fail-on", "leak")
+    assert two.code == 2 and "give at least three" in two.err
 
 
 def test_a_series_tells_the_growth() -> None:

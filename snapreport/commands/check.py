@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import SizeType, check_output, load_all, parse_size, pipe_safe
+from snapreport.commands.shared import LimitType, check_output, load_all, parse_size, pipe_safe
 from snapreport.errors import SnapshotError
 
 if TYPE_CHECKING:
     from snapreport.findings.gate import Growth
 
-FAILED = 1
+FAILED, UNKNOWN = 1, 2
 # As findings/gate.py has them; loading that module for --help would cost half a second.
 KINDS = ("oom", "leak", "fragmentation", "churn")
 
@@ -63,13 +63,13 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option(
-    "--max-peak", metavar="SIZE", type=SizeType(), help="The most that may be allocated at any moment, e.g. 30GiB."
+    "--max-peak", metavar="SIZE", type=LimitType(), help="The most that may be allocated at any moment, e.g. 30GiB."
 )
-@click.option("--max-reserved", metavar="SIZE", type=SizeType(), help="The most that may be reserved at any moment.")
+@click.option("--max-reserved", metavar="SIZE", type=LimitType(), help="The most that may be reserved at any moment.")
 @click.option(
     "--fits",
     metavar="SIZE",
-    type=SizeType(),
+    type=LimitType(),
     help="Memory for the allocator on which the run must not run out of memory, replayed, e.g. 23GiB.",
 )
 @click.option("--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with.")
@@ -109,12 +109,15 @@ def check(
     as_json: bool,
     rules: str | None,
 ) -> int:
-    """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 for bad usage or input."""
+    """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
+    one holds, and for bad usage or input.
+
+    Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file.
+    """
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
-    from snapreport.findings.gate import Rules
-    from snapreport.findings.gate import check as run_check
-    from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text
+    from snapreport.findings.gate import Rules, check_all
+    from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text, overall
 
     _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
@@ -123,7 +126,7 @@ def check(
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
     compared = load_all([baseline], rules)[0] if baseline else None
-    checks = [result for snapshot in load_all(snaps, rules) for result in run_check(snapshot, limits, compared)]
+    checks = check_all(load_all(snaps, rules), limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.
     for path, render in ((summary_md, check_markdown), (junit, check_junit)):
         if path:
@@ -131,7 +134,12 @@ def check(
     if "-" not in (summary_md, junit):
         text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
         pipe_safe(lambda: click.echo(text))
-    return 0 if all(result.passed for result in checks) else FAILED
+    status = overall(checks)
+    if status == "unknown":
+        first = next(result for result in checks if result.unknown)
+        click.echo(f"snapreport: {first.file}: {first.device}: cannot decide {first.rule}: {first.unknown}", err=True)
+        return UNKNOWN
+    return FAILED if status == "failed" else 0
 
 
 def _refuse_outputs(summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import click
 
@@ -10,39 +12,70 @@ from snapreport import progress
 from snapreport.commands.shared import check_output, load_all, pipe_safe
 
 
+class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """Device numbers, one for each snapshot or one for all: ``0:3``, ``2``; -1 is pinned host memory."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"-?[0-9]{1,9}(:-?[0-9]{1,9})*", value):
+            self.fail(f"{value!r} names no devices; try 0:3 for device 0 before and 3 after", param, ctx)
+        return tuple(int(part) for part in value.split(":"))
+
+
 @click.command()
 @click.argument("snaps", metavar="BEFORE AFTER...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the comparison as an HTML report.")
 @click.option("--title", metavar="TEXT", help="Title of the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON (schema snapreport-diff/1).")
-def diff(snaps: tuple[str, ...], output: str | None, title: str | None, as_json: bool) -> None:
+@click.option(
+    "--device",
+    "devices",
+    metavar="N[:N...]",
+    type=DevicesType(),
+    help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
+)
+def diff(
+    snaps: tuple[str, ...], output: str | None, title: str | None, as_json: bool, devices: tuple[int, ...] | None
+) -> None:
     """Compare two snapshots: what appeared, vanished, grew and shrank, at their peaks, at their ends and step by step.
 
-    More than two are a series in the order given: each is compared with the first, and their peaks are listed.
+    More than two are a series, ordered by the times that they recorded, else by name with 2 before 10. Every stack is
+    followed through all of them to find leaks; the first and the last are compared.
     """
     if len(snaps) < 2:
         raise click.UsageError("two snapshots are needed: BEFORE and AFTER")
     if output:
         check_output(output, snaps)
     with progress.shown():
-        snapshots = load_all(snaps)
+        loaded = load_all(snaps)
+        from snapreport.findings.comparable import in_order, paired_devices
         from snapreport.findings.diff import diff as compare
         from snapreport.findings.diff import diff_json
-        from snapreport.findings.snapshot_series import series
+        from snapreport.findings.snapshot_series import follow, series_json
         from snapreport.report.diff_text import diff_text, series_text
 
-        results = [compare(snapshots[0], other) for other in snapshots[1:]]
+        snapshots, order = in_order(loaded)
+        if devices is not None and len(devices) == len(loaded):
+            # The numbers are given in the order of the files.
+            given = {id(snapshot): number for snapshot, number in zip(loaded, devices, strict=True)}
+            devices = tuple(given[id(snapshot)] for snapshot in snapshots)
+        pairs = paired_devices(snapshots, devices)
+        result = compare(snapshots[0], snapshots[-1], [(numbers[0], numbers[-1]) for numbers in pairs])
+        series = follow(snapshots, order, pairs) if len(snapshots) > 2 else None
         if output:
             from snapreport.report.build import write_diff
 
-            pipe_safe(lambda: write_diff(results, output, title=title))
+            pipe_safe(lambda: write_diff([result], output, title=title, series=series))
     if as_json:
-        document = diff_json(results[-1])
-        if len(results) > 1:
-            document["series"] = series(snapshots)
+        document = diff_json(result)
+        if series:
+            document["series"] = series_json(series)
         pipe_safe(lambda: click.echo(json.dumps(document, indent=1)))
     elif output != "-":
-        text = diff_text(results[-1])
-        if len(results) > 1:
-            text = f"{series_text(series(snapshots))}\n\n{text}"
+        text = diff_text(result)
+        if series:
+            text = f"{series_text(series)}\n\nThe first and the last: {text}"
         pipe_safe(lambda: click.echo(text))

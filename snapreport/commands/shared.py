@@ -32,6 +32,8 @@ _SIZE_UNITS = {
     "ti": 1024**4,
 }
 
+_LEAST_BARE = 1 << 20
+
 
 class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
@@ -44,6 +46,16 @@ class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer r
         size = parse_size(value)
         if not size:
             self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
+        return size
+
+
+class LimitType(SizeType):
+    """A number of bytes with its unit. A bare number is taken for bytes only where nobody can mean anything else."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        size = super().convert(value, param, ctx)
+        if isinstance(value, str) and size < _LEAST_BARE and not re.search("[a-z]", value, re.IGNORECASE):
+            self.fail(f"{value!r} has no unit; try {value.strip()}GiB or {value.strip()}MiB", param, ctx)
         return size
 
 

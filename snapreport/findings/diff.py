@@ -58,20 +58,24 @@ class SnapshotDiff:
     only_after: list[int]
 
 
-def diff(before: Snapshot, after: Snapshot) -> SnapshotDiff:
+def diff(before: Snapshot, after: Snapshot, devices: Sequence[tuple[int, int]] | None = None) -> SnapshotDiff:
     """Compare two snapshots, device by device: at their peaks, at their ends, and step by step where both recorded
     steps.
+
+    ``devices``: numbers before and after that belong together; the same numbers where none are given.
     """
     matching = same_stacks(before.recording, after.recording)
-    here, there = (_with_data(snapshot) for snapshot in (before, after))
+    here, there = (devices_with_data(snapshot) for snapshot in (before, after))
+    if devices is None:
+        devices = [(device, device) for device in here if device in there]
     functions = _Functions(own_functions(before.recording), own_functions(after.recording))
     return SnapshotDiff(
         before,
         after,
         matching,
-        [_device(before, after, device, matching, functions) for device in here if device in there],
-        [device for device in here if device not in there],
-        [device for device in there if device not in here],
+        [_device(before, after, pair, matching, functions) for pair in devices],
+        [device for device in here if device not in [pair[0] for pair in devices]],
+        [device for device in there if device not in [pair[1] for pair in devices]],
     )
 
 
@@ -90,7 +94,8 @@ class _Functions:
         return theirs.zip_with(theirs.is_not_null(), ours).alias("function")
 
 
-def _with_data(snapshot: Snapshot) -> list[int]:
+def devices_with_data(snapshot: Snapshot) -> list[int]:
+    """Numbers of the devices with events, allocations or segments."""
     return [
         d
         for d in snapshot.devices
@@ -98,9 +103,11 @@ def _with_data(snapshot: Snapshot) -> list[int]:
     ]
 
 
-def _device(before: Snapshot, after: Snapshot, device: int, matching: Matching, functions: _Functions) -> DeviceDiff:
-    one, two = before.timeline(device), after.timeline(device)
-    moments = _moments(before, after, device)
+def _device(
+    before: Snapshot, after: Snapshot, pair: tuple[int, int], matching: Matching, functions: _Functions
+) -> DeviceDiff:
+    one, two = before.timeline(pair[0]), after.timeline(pair[1])
+    moments = _moments(one, two)
     stacks, categories, by_function = [], [], []
     for moment in moments:
         rows = stack_rows(
@@ -117,7 +124,9 @@ def _device(before: Snapshot, after: Snapshot, device: int, matching: Matching, 
                 "name",
             )
         )  # fmt: skip
-    return DeviceDiff(one, two, moments, stacks, categories, by_function, _segments(before, after, device))
+    return DeviceDiff(
+        one, two, moments, stacks, categories, by_function, _segments(before.segments(pair[0]), after.segments(pair[1]))
+    )
 
 
 def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) -> pl.DataFrame:
@@ -179,15 +188,13 @@ def _by_category(allocations: pl.DataFrame, event: int, side: str) -> pl.DataFra
     )
 
 
-def _moments(before: Snapshot, after: Snapshot, device: int) -> list[Moment]:
-    one, two = before.timeline(device), after.timeline(device)
+def _moments(one: DeviceTimeline, two: DeviceTimeline) -> list[Moment]:
     moments = [
         _moment("peak", one, two, one.peak_event, two.peak_event),
         _moment("end", one, two, len(one.events) - 1, len(two.events) - 1),
     ]
     return moments + [
-        _moment(f"step {number}", one, two, ours, theirs)
-        for number, ours, theirs in _common_steps(before, after, device)
+        _moment(f"step {number}", one, two, ours, theirs) for number, ours, theirs in _common_steps(one, two)
     ]
 
 
@@ -195,11 +202,10 @@ def _moment(name: str, one: DeviceTimeline, two: DeviceTimeline, before: int, af
     return Moment(name, before, after, int(one.allocated[before + 1]), int(two.allocated[after + 1]))
 
 
-def _common_steps(before: Snapshot, after: Snapshot, device: int) -> Sequence[tuple[int, int, int]]:
+def _common_steps(one: DeviceTimeline, two: DeviceTimeline) -> Sequence[tuple[int, int, int]]:
     """(number, event of the step's own peak before, after) of the steps that both sides have, by number."""
     peaks = []
-    for snapshot in (before, after):
-        timeline = snapshot.timeline(device)
+    for timeline in (one, two):
         found = {}
         for number, first, last in (
             timeline.steps.filter(pl.col("first_event") <= pl.col("last_event"))
@@ -211,11 +217,10 @@ def _common_steps(before: Snapshot, after: Snapshot, device: int) -> Sequence[tu
     return [(number, event, peaks[1][number]) for number, event in peaks[0].items() if number in peaks[1]]
 
 
-def _segments(before: Snapshot, after: Snapshot, device: int) -> pl.DataFrame:
+def _segments(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     key = ["segment_type", "pool", "stream", "size"]
     sides: list[pl.DataFrame] = []
-    here, there = before.segments(device), after.segments(device)
-    for name, table, other in (("before", here, there), ("after", there, here)):
+    for name, table, other in (("before", before, after), ("after", after, before)):
         sides.append(
             table.with_columns(size=pl.col("total_size"), alone=~pl.col("address").is_in(other["address"].implode()))
             .with_columns(pl.col("segment_type", "pool").cast(pl.String).fill_null(""))
@@ -279,6 +284,7 @@ def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str
     differs = (pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)
     return {
         "device": device.before.device,
+        "device_after": device.after.device,
         "kind": device.before.kind,
         "before": _totals(device.before),
         "after": _totals(device.after),

@@ -1,22 +1,32 @@
-"""Rules that a snapshot has to keep, for continuous integration: what ``snapreport check`` decides."""
+"""Rules for snapshots in continuous integration: what ``snapreport check`` decides.
+
+A rule that is broken is broken, whatever the recording lacks. A rule holds only where the recording is complete enough
+to show it; else the result is unknown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
 
 import polars as pl
 
 from snapreport.allocator.minimum import least_memory
 from snapreport.allocator.whatif import WhatIf
 from snapreport.errors import SnapshotError
+from snapreport.findings.comparable import in_order, paired_devices
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
+from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.findings.snapshot_series import FEWEST as SERIES_FEWEST
+from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, follow
 from snapreport.number_format import bytes_text, count_text, device_name, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
+from snapreport.timeline.recording_gaps import has_history
 
 # What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
@@ -58,9 +68,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class Check:
-    """What came of one rule on one device. ``message``: one sentence; ``evidence``: what it rests on, a line each.
+    """The result of one rule on one device. ``message``: one sentence; ``evidence``: the reasons, a line each.
 
-    ``value``, ``limit``: bytes, or for ``fail_on`` rules the number of findings and 0.
+    ``file``: of a series, all of them. ``value``, ``limit``: bytes, or for ``fail_on`` rules the number of findings and
+    0. ``unknown``: why the recording cannot show whether the rule holds, "" where it can; then ``passed`` is false.
     """
 
     rule: str
@@ -71,9 +82,24 @@ class Check:
     value: int
     limit: int
     evidence: list[str] = field(default_factory=list)
+    unknown: str = ""
+
+    @property
+    def status(self) -> Literal["passed", "failed", "unknown"]:
+        return "unknown" if self.unknown else "passed" if self.passed else "failed"
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "status": self.status}
+
+
+def check_all(snapshots: Sequence[Snapshot], rules: Rules, baseline: Snapshot | None = None) -> list[Check]:
+    """Try every rule on every snapshot. Several snapshots are a series for the leak rule: one check of all of them."""
+    each = replace(rules, fail_on=tuple(kind for kind in rules.fail_on if kind != "leak"))
+    alone = rules if len(snapshots) == 1 else each
+    checks = [result for snapshot in snapshots for result in check(snapshot, alone, baseline)]
+    if len(snapshots) > 1 and "leak" in rules.fail_on:
+        checks += series_leak_checks(snapshots)
+    return checks
 
 
 def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) -> list[Check]:
@@ -81,7 +107,7 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
     timelines = [timeline for device in snapshot.devices if _has_data(timeline := snapshot.timeline(device))]
     if not timelines:
         raise SnapshotError(f"{snapshot.recording.path}: no events and no memory on any device: nothing to check")
-    checks = []
+    checks: list[Check] = []
     for timeline in timelines:
         if rules.max_peak is not None:
             checks.append(_at_most(snapshot, timeline, "max-peak", "allocated", timeline.peak_bytes, rules.max_peak))
@@ -96,7 +122,9 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
         checks += _growth(snapshot, baseline, rules.max_growth)
     if rules.fail_on:
         found = findings(snapshot)
-        checks += [_findings(snapshot, timeline, kind, found) for kind in rules.fail_on for timeline in timelines]
+        for kind in rules.fail_on:
+            one = leak_check if kind == "leak" else partial(_findings, kind=kind, found=found)
+            checks += [one(snapshot, timeline) for timeline in timelines]
     return checks
 
 
@@ -111,8 +139,22 @@ def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str,
     passed = value <= limit
     compared = "within" if passed else f"{bytes_text(value - limit)} over"
     message = f"{name}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
+    unknown = missing_history(snapshot, timeline, earlier=True) if passed else ""
     evidence = [] if passed else _top(snapshot, timeline)
-    return Check(rule, snapshot.recording.name, name, passed, message, value, limit, evidence)
+    return Check(rule, snapshot.recording.name, name, passed and not unknown, message, value, limit, evidence, unknown)
+
+
+def missing_history(snapshot: Snapshot, timeline: DeviceTimeline, *, earlier: bool = False) -> str:
+    """Why the record cannot show everything that the device did, "" where it can.
+
+    ``earlier``: whether what came before the recording counts. A device without events did nothing where another one of
+    its kind has some.
+    """
+    others = [snapshot.timeline(device) for device in snapshot.devices if device != timeline.device]
+    if not has_history(timeline) and any(has_history(other) for other in others if other.kind == timeline.kind):
+        return ""
+    gaps = [gap for gap in timeline.recording_gaps if earlier or gap.key != "earlier peak"]
+    return gaps[0].sentence if gaps else ""
 
 
 def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
@@ -169,7 +211,10 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
             f"{growth} more is allowed"
         )
         evidence = [] if passed else _grown(device)
-        checks.append(Check("max-growth", snapshot.recording.name, name, passed, message, after, limit, evidence))
+        unknown = missing_history(snapshot, device.after, earlier=True) if passed else ""
+        sure = passed and not unknown
+        file = snapshot.recording.name
+        checks.append(Check("max-growth", file, name, sure, message, after, limit, evidence, unknown))
     if not checks:
         raise SnapshotError(
             f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}"
@@ -217,6 +262,75 @@ def _grown(device: DeviceDiff) -> list[str]:
 def _findings(snapshot: Snapshot, timeline: DeviceTimeline, kind: str, found: Sequence[Finding]) -> Check:
     name = device_name(timeline.kind, timeline.device)
     hits = [f for f in found if f.kind == kind and f.device == timeline.device and f.severity in ("error", "warning")]
+    unknown = "" if hits else missing_history(snapshot, timeline)
     message = f"{name}: {hits[0].title}" if hits else f"{name}: no {kind} found"
-    evidence = [f.title for f in hits[1:EVIDENCE_ROWS]] + (list(hits[0].detail) if hits else [])
-    return Check(f"fail-on {kind}", snapshot.recording.name, name, not hits, message, len(hits), 0, evidence)
+    return Check(
+        f"fail-on {kind}",
+        snapshot.recording.name,
+        name,
+        not hits and not unknown,
+        message,
+        len(hits),
+        0,
+        finding_evidence(hits),
+        unknown,
+    )
+
+
+def finding_evidence(hits: Sequence[Finding]) -> list[str]:
+    """The titles of the other findings, then the sentences of the first."""
+    return [f.title for f in hits[1:EVIDENCE_ROWS]] + (list(hits[0].detail) if hits else [])
+
+
+def leak_check(snapshot: Snapshot, timeline: DeviceTimeline) -> Check:
+    """The leak rule on one device of one snapshot."""
+    name = device_name(timeline.kind, timeline.device)
+    found, verdict, _ = leaks_of(snapshot, timeline)
+    hits = [finding for finding in found if finding.severity != "info"]
+    return Check(
+        "fail-on leak",
+        snapshot.recording.name,
+        name,
+        verdict.status == "none",
+        f"{name}: {verdict.reason}",
+        len(hits),
+        0,
+        finding_evidence(hits),
+        verdict.reason if verdict.status == "unknown" else "",
+    )
+
+
+def series_leak_checks(snapshots: Sequence[Snapshot]) -> list[Check]:
+    """The leak rule on several snapshots of one program: a check per device, of all files together.
+
+    It fails where a stack grows from snapshot to snapshot, or from step to step within one of them.
+    """
+    ordered, order = in_order(snapshots)
+    series = follow(ordered, order, paired_devices(ordered))
+    return [_series_leak(series, device) for device in series.devices]
+
+
+def _series_leak(series: SnapshotSeries, device: DeviceSeries) -> Check:
+    files, name = series.files, device_name(device.kind, device.devices[-1])
+    within = [
+        leak_check(snapshot, snapshot.timeline(number))
+        for snapshot, number in zip(series.snapshots, device.devices, strict=True)
+    ]
+    failed = [result for result in within if result.status == "failed"]
+    evidence = [f"{row.place} leaks {bytes_text(row.slope)} a snapshot" for row in device.leaks[:EVIDENCE_ROWS]]
+    evidence += [f"{r.file}: {r.message.removeprefix(f'{r.device}: ')}" for r in failed[:EVIDENCE_ROWS]]
+    grew = device.totals["end_allocated_bytes"][-1] - device.totals["end_allocated_bytes"][0]
+    unknown = ""
+    if evidence:
+        message = f"{name}: {evidence[0]}"
+    elif len(files) >= SERIES_FEWEST or all(result.passed for result in within):
+        message = f"{name}: no stack grows over {len(files)} snapshots"
+    elif grew <= 0:
+        message = f"{name}: no more is allocated at the end of {files[-1]} than of {files[0]}"
+    else:
+        unknown = "Two snapshots cannot show whether memory grows: give at least three."
+        message = f"{name}: {bytes_text(grew)} more at the end of {files[-1]} than of {files[0]}"
+    leaks = len(device.leaks) + len(failed)
+    passed = not evidence and not unknown
+    file = f"{files[0]} … {files[-1]} ({len(files)} files)"
+    return Check("fail-on leak", file, name, passed, message, leaks, 0, evidence[1:], unknown)

@@ -12,7 +12,7 @@ import polars as pl
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, least_growth
 from snapreport.findings.basis import basis_of
 from snapreport.findings.least_live import least_live
-from snapreport.findings.live import Names, by_category
+from snapreport.findings.live import Names, by_category, told
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
@@ -152,8 +152,14 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, 
     if not evidence["replaced"]:
         lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, none of them freed.")
     if len(evidence["stacks"]) > 1:
-        rows = [f"{row['place']} ({bytes_text(row['bytes_per_step'])})" for row in evidence["stacks"][:_LISTED]]
-        lines.append(f"Each {unit}: {', '.join(rows)}{', …' if len(evidence['stacks']) > _LISTED else ''}.")
+        places: dict[str, int] = {}
+        for row in evidence["stacks"]:
+            places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
+        rows = sorted(places.items(), key=lambda item: -item[1])
+        parts = [f"{place} ({bytes_text(size)})" for place, size in rows[:_LISTED]]
+        if len(rows) > _LISTED:
+            parts.append(plural(len(rows) - _LISTED, "other line"))
+        lines.append(f"Each {unit}: {told(parts)}.")
     lines.append(
         f"The lowest live bytes rose from {bytes_text(stairs[1])} in the second {unit} to {bytes_text(stairs[-1])} in "
         "the last."

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapreport.errors import SnapshotError
+from snapreport.findings.comparable import paired_devices
 from snapreport.findings.diff import SnapshotDiff
+from snapreport.findings.snapshot_series import SnapshotSeries, follow
 from snapreport.number_format import size_text
 from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
@@ -83,13 +85,22 @@ def write_fitting(
     return Written(len(document), left_out.sentence)
 
 
-def write_diff(results: Sequence[SnapshotDiff], path: str | os.PathLike[str], *, title: str | None = None) -> int:
+def write_diff(
+    results: Sequence[SnapshotDiff],
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    series: SnapshotSeries | None = None,
+) -> int:
     """Write a report that compares snapshots, and return its size in bytes.
 
-    ``results``: of ``findings.diff.diff``, the first snapshot against each of the others; the last one is shown, and
-    with more than one the growth over the series. ``path`` and errors: as for :func:`write_report`.
+    ``results``: of ``findings.diff.diff``; the last one is shown. ``series``: all snapshots, where there are more than
+    two; without it, those of several ``results`` in their order. ``path`` and errors: as for :func:`write_report`.
     """
-    comparison = Comparison(results)
+    if series is None and len(results) > 1:
+        snapshots = [results[0].before, *(result.after for result in results)]
+        series = follow(snapshots, "given", paired_devices(snapshots))
+    comparison = Comparison(results[-1], series)
     document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison)
     _write(path, document)
     return len(document)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.findings.diff import SnapshotDiff
-from snapreport.findings.snapshot_series import series
-from snapreport.number_format import bytes_text, device_name
+from snapreport.findings.diff import DeviceDiff, SnapshotDiff
+from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, series_json
+from snapreport.number_format import bytes_text
 from snapreport.packing.columns import Column
-from snapreport.report.diff_text import signed
+from snapreport.report.diff_text import device_names, leak_sentences, series_order, signed
 from snapreport.timeline.build import Snapshot
 
 ROWS = 12
@@ -29,18 +29,19 @@ class DiffTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``results``: the first snapshot against each of the others, in order; the last is the one that is shown."""
+    """``result``: the first snapshot against the last; ``series``: all in order, where there are more than two."""
 
-    results: Sequence[SnapshotDiff]
+    result: SnapshotDiff
+    series: SnapshotSeries | None = None
 
     @property
     def snapshots(self) -> list[Snapshot]:
         """In the order of the report."""
-        return [self.results[0].before, *(result.after for result in self.results)]
+        return self.series.snapshots if self.series else [self.result.before, self.result.after]
 
     @property
     def title(self) -> str:
-        return f"{self.results[-1].before.recording.name} → {self.results[-1].after.recording.name}"
+        return f"{self.result.before.recording.name} → {self.result.after.recording.name}"
 
     def columns(self, base: Sequence[int], stacks: int) -> list[Column]:
         """``identity`` u32 per stack of the report plus one: equal for stacks that are the same code; 0 for those of
@@ -49,8 +50,8 @@ class Comparison:
         ``base``: number of each snapshot's first stack; ``stacks``: of all snapshots together.
         """
         identity = np.zeros(stacks, np.int64)
-        matching = self.results[-1].matching
-        last = len(self.results)
+        matching = self.result.matching
+        last = len(self.snapshots) - 1
         identity[base[0] : base[0] + len(matching.before)] = matching.before + 1
         identity[base[last] : base[last] + len(matching.after)] = matching.after + 1
         return [Column("identity", identity, "u32")]
@@ -58,55 +59,70 @@ class Comparison:
     @property
     def manifest(self) -> dict[str, object]:
         """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are
-        the page's.
+        the page's. ``series``: of ``series_json``, the frames left out.
         """
-        result = self.results[-1]
+        result = self.result
         first = sum(len(snapshot.devices) for snapshot in self.snapshots[:-1])
         here, there = result.before.devices, result.after.devices
         return {
             "before": 0,
-            "after": len(self.results),
+            "after": len(self.snapshots) - 1,
             "devices": [
                 [
                     device.before.device,
                     here.index(device.before.device),
-                    first + there.index(device.before.device),
+                    first + there.index(device.after.device),
                     [[moment.name, moment.before_event, moment.after_event] for moment in device.moments],
                 ]
                 for device in result.devices
             ],
             "only_before": result.only_before,
             "only_after": result.only_after,
-            "series": series(self.snapshots) if len(self.results) > 1 else [],
+            "series": self._series,
         }
 
     @property
+    def _series(self) -> list[dict[str, object]]:
+        if self.series is None:
+            return []
+        rows = series_json(self.series)
+        for row in rows:
+            row["stacks"] = [{key: value for key, value in stack.items() if key != "frames"} for stack in row["stacks"]]
+        return rows
+
+    @property
     def headline(self) -> list[str]:
-        """A sentence per device: its peaks, and what grew most; which devices are of one side alone; of a series also
-        how much from one to the next.
+        """What leaks over a series; then a sentence per device: its peaks, and what grew most; which devices are of one
+        side alone.
         """
-        result = self.results[-1]
-        lines = [] if result.devices else ["The two snapshots have no device in common."]
+        result = self.result
+        lines = self._growth
+        lines += [] if result.devices else ["The two snapshots have no device in common."]
         for side, devices in (("earlier", result.only_before), ("later", result.only_after)):
             if devices:
                 lines.append(f"Only the {side} snapshot has device {', '.join(map(str, devices))}.")
         for device in result.devices:
             peak, functions = device.moments[0], device.functions[0]
-            text = (
-                f"{device_name(device.before.kind, device.before.device)}: the peak went from "
-                f"{bytes_text(peak.before_bytes)} to "
-            )
+            text = f"{_name(device)}: the peak went from {bytes_text(peak.before_bytes)} to "
             text += f"{bytes_text(peak.after_bytes)} ({signed(peak.after_bytes - peak.before_bytes)})."
             top = next((row for row in functions.head(1).rows(named=True) if row["delta"]), None)
             if top:
                 text += f" {signed(top['delta'])} of it in {top['name'] or 'allocations without frames'}."
             lines.append(text)
-        if len(self.results) > 1:
-            lines += [
-                f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one of the "
-                f"{len(row['files'])} snapshots to the next (median, allocated at the end)."
-                for row in series(self.snapshots)
-            ]
+        return lines
+
+    @property
+    def _growth(self) -> list[str]:
+        if self.series is None:
+            return []
+        lines = [f"{series_order(self.series)}."]
+        for device in self.series.devices:
+            name = device_names(device.kind, device.devices)
+            lines += [f"{name}: {sentence}" for sentence in leak_sentences(self.series, device)[:ROWS]]
+            lines.append(
+                f"{name}: {signed(device.slope)} from one of the {len(self.series.files)} snapshots to the next "
+                "(median slope, allocated at the end)."
+            )
         return lines
 
     @property
@@ -114,9 +130,9 @@ class Comparison:
         """For the static summary: per device what changed at the peaks, by category and by function, and the
         segments.
         """
-        tables = []
-        for device in self.results[-1].devices:
-            name = device_name(device.before.kind, device.before.device)
+        tables = [_leak_table(self.series, device) for device in self.series.devices] if self.series else []
+        for device in self.result.devices:
+            name = _name(device)
             for what, frame in (("category", device.categories[0]), ("function", device.functions[0])):
                 rows = [
                     (
@@ -143,3 +159,16 @@ class Comparison:
             ][:ROWS]
             tables.append(DiffTable(f"{name}, segments of the final states", segments))
         return tables
+
+
+def _name(device: DeviceDiff) -> str:
+    return device_names(device.before.kind, (device.before.device, device.after.device))
+
+
+def _leak_table(series: SnapshotSeries, device: DeviceSeries) -> DiffTable:
+    rows = [
+        (bytes_text(row.bytes[0]), bytes_text(row.bytes[-1]), f"{signed(row.slope)} a snapshot", "grows", row.place)
+        for row in device.leaks
+    ]
+    name = device_names(device.kind, device.devices)
+    return DiffTable(f"{name}, stacks that grow over {len(series.files)} snapshots", rows[:ROWS])

@@ -1,16 +1,16 @@
-"""A comparison as text for a terminal."""
+"""A comparison of two snapshots or of a series as text for a terminal."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from snapreport.findings.diff import DeviceDiff, Moment, SnapshotDiff
-from snapreport.number_format import bytes_text, device_name, share_text
+from snapreport.findings.live import names_of
+from snapreport.findings.snapshot_series import FEWEST, DeviceSeries, SnapshotSeries
+from snapreport.number_format import bytes_text, device_name, plural, share_text
 
 ROWS = 10
+_ORDERS = {"given": "in the order given", "time": "by recording time", "name": "by name"}
 
 
 def diff_text(result: SnapshotDiff) -> str:
@@ -22,7 +22,7 @@ def diff_text(result: SnapshotDiff) -> str:
     if not result.devices:
         lines.append("no device in common")
     for device in result.devices:
-        lines += ["", device_name(device.before.kind, device.before.device)]
+        lines += ["", device_names(device.before.kind, (device.before.device, device.after.device))]
         lines += [f"  {_moment(moment)}" for moment in device.moments[:2]]
         steps = device.moments[2:]
         if steps:
@@ -66,39 +66,56 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
     changed = device.stacks[0].filter(pl.col("change") != "same").head(ROWS)
     if not len(changed):
         return []
-    lines = ["  at the peak, by stack (innermost frames first):"]
+    lines = ["  at the peak, by stack:"]
     for row in changed.rows(named=True):
-        recording, stack = (
-            (result.after.recording, row["stack_after"])
+        snapshot, stack = (
+            (result.after, row["stack_after"])
             if row["stack_after"] is not None
-            else (result.before.recording, row["stack_before"])
+            else (result.before, row["stack_before"])
         )
-        frames = recording.frames[recording.stack(stack)].select("name", "filename", "line").rows()
-        words = (
-            " ← ".join(f"{name} {filename.rsplit('/', 1)[-1]}:{line}" for name, filename, line in frames[:3])
-            or "no frames"
-        )
-        lines.append(f"    {signed(row['delta']):>11}  {row['change']:<8}  {words}")
+        lines.append(f"    {signed(row['delta']):>11}  {row['change']:<8}  {names_of(snapshot).place(stack)}")
     return lines
 
 
-def series_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A line per snapshot of the series, and the growth from one to the next."""
-    lines = []
-    for row in rows:
-        lines.append(
-            f"{device_name(row['kind'], row['device'])}: {signed(row['growth'])} from one snapshot to the next "
-            "(median, allocated at the end)"
-        )
-        width = max(map(len, row["files"]))
+def device_names(kind: str, numbers: tuple[int, ...]) -> str:
+    """``cuda:0``; where the files number it differently ``cuda:0 → cuda:3``."""
+    names = dict.fromkeys(device_name(kind, number) for number in numbers)
+    return " → ".join(device_name(kind, number) for number in numbers) if len(names) > 1 else next(iter(names))
+
+
+def series_order(series: SnapshotSeries) -> str:
+    """The files in order, and what they are ordered by."""
+    return f"{len(series.files)} snapshots {_ORDERS[series.order]}: {' → '.join(series.files)}"
+
+
+def leak_sentences(series: SnapshotSeries, device: DeviceSeries) -> list[str]:
+    """What grows from snapshot to snapshot on one device, the fastest stack first."""
+    if not device.leaks:
+        return [f"No stack grows from snapshot to snapshot over {plural(len(series.files), 'snapshot')}."]
+    return [
+        f"{row.place} leaks {bytes_text(row.slope)} a snapshot, from {bytes_text(row.bytes[0])} to "
+        f"{bytes_text(row.bytes[-1])}."
+        for row in device.leaks
+    ]
+
+
+def series_text(series: SnapshotSeries) -> str:
+    """The order of the files; for each device what leaks, and a line for each snapshot."""
+    lines = [series_order(series)]
+    if len(series.files) < FEWEST:
+        return lines[0]
+    width = max(map(len, series.files))
+    for device in series.devices:
+        lines += ["", device_names(device.kind, device.devices)]
+        lines += [f"  {sentence}" for sentence in leak_sentences(series, device)]
+        lines.append(f"  {signed(device.slope)} from one snapshot to the next, allocated at the end (median slope)")
         lines += [
-            f"  {name:<{width}}  peak {bytes_text(peak):>10}  end {bytes_text(end):>10}  reserved "
-            f"{bytes_text(reserved):>10}"
-            for name, peak, end, reserved in zip(
-                row["files"],
-                row["peak_allocated_bytes"],
-                row["end_allocated_bytes"],
-                row["end_reserved_bytes"],
+            f"  {name:<{width}}  peak {bytes_text(peak):>9}  end {bytes_text(end):>9}  reserved {bytes_text(held):>9}"
+            for name, peak, end, held in zip(
+                series.files,
+                device.totals["peak_allocated_bytes"],
+                device.totals["end_allocated_bytes"],
+                device.totals["end_reserved_bytes"],
                 strict=True,
             )
         ]

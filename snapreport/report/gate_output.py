@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from snapreport.findings.gate import Check
+from snapreport.number_format import plural
 from snapreport.report.markdown import code_cell, escape
 
 SCHEMA = "snapreport-check/1"
@@ -14,49 +15,74 @@ SCHEMA = "snapreport-check/1"
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535, *range(55296, 57344)))
 
 
+_MARKS = {"passed": "ok     ", "failed": "FAIL   ", "unknown": "UNKNOWN"}
+_EMOJI = {"passed": "✅", "failed": "❌", "unknown": "❔"}
+
+
+def overall(checks: Sequence[Check]) -> str:
+    """The status of all checks together: failed where one is, else unknown where one is."""
+    found = {check.status for check in checks}
+    return next(status for status in ("failed", "unknown", "passed") if status in found or status == "passed")
+
+
+def _verdict(checks: Sequence[Check], noun: str) -> str:
+    """``1 of 3 checks failed``, ``1 of 3 checks cannot be decided``, ``3 checks passed``."""
+    counted = plural(len(checks), noun)
+    parts = [
+        f"{count} of {counted} {words}"
+        for status, words in (("failed", "failed"), ("unknown", "cannot be decided"))
+        if (count := sum(check.status == status for check in checks))
+    ]
+    return "; ".join(parts) or f"{counted} passed"
+
+
 def check_json(checks: Sequence[Check]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "passed": all(check.passed for check in checks),
+        "status": overall(checks),
         "checks": [check.to_json() for check in checks],
     }
 
 
 def check_text(checks: Sequence[Check]) -> str:
-    """A line per check, and under each that failed what it rests on."""
+    """A line per check, and under each the reasons of what failed or is unknown."""
     lines = []
     for check in checks:
-        lines.append(f"{'ok  ' if check.passed else 'FAIL'}  {check.rule}  {check.message}")
-        lines += [f"        {line}" for line in check.evidence]
-    failed = sum(not check.passed for check in checks)
-    lines.append(f"{failed} of {len(checks)} checks failed" if failed else f"all {len(checks)} checks passed")
-    return "\n".join(lines)
+        lines.append(f"{_MARKS[check.status]}  {check.file}  {check.rule}  {check.message}")
+        lines += [f"           {line}" for line in _reasons(check)]
+    return "\n".join([*lines, _verdict(checks, "check")])
+
+
+def _reasons(check: Check) -> list[str]:
+    """What a check rests on; a message may be the reason itself."""
+    return [line for line in (check.unknown, *check.evidence) if line and line not in check.message]
 
 
 def check_markdown(checks: Sequence[Check]) -> str:
-    """A section for a job's summary page: a verdict, a row per check, and the evidence of those that failed."""
-    failed = [check for check in checks if not check.passed]
-    verdict = (
-        f"{len(failed)} of {len(checks)} memory checks failed" if failed else f"All {len(checks)} memory checks passed"
-    )
-    lines = [f"## {verdict}", "", "| | Rule | File | What was found |", "|---|---|---|---|"]
+    """A section for a job's summary page: a verdict, a row per check, and the reasons of those that did not pass."""
+    lines = [f"## {_verdict(checks, 'memory check')}", "", "| | Rule | File | Result |", "|---|---|---|---|"]
     lines += [
-        f"| {'✅' if check.passed else '❌'} | {code_cell(check.rule)} | {code_cell(check.file)} | "
-        f"{escape(check.message)} |"
+        f"| {_EMOJI[check.status]} | {code_cell(check.rule)} | {code_cell(check.file)} | {escape(check.message)} |"
         for check in checks
     ]
-    for check in failed:
-        if check.evidence:
-            lines += ["", f"**{escape(check.rule)}**, {escape(check.device)}:", ""]
-            lines += [f"- {escape(line)}" for line in check.evidence]
+    for check in checks:
+        if not check.passed and _reasons(check):
+            lines += ["", f"**{escape(check.rule)}**, {escape(check.file)}, {escape(check.device)}:", ""]
+            lines += [f"- {escape(line)}" for line in _reasons(check)]
     return "\n".join(lines) + "\n"
 
 
 def check_junit(checks: Sequence[Check]) -> str:
-    """JUnit XML: a test case per check, in one suite."""
-    failed = sum(not check.passed for check in checks)
+    """JUnit XML: a test case per check, in one suite. What cannot be decided is an error, not a failure."""
+    failed, unknown = (sum(check.status == status for check in checks) for status in ("failed", "unknown"))
     suite = ElementTree.Element(
-        "testsuite", name="snapreport", tests=str(len(checks)), failures=str(failed), errors="0", skipped="0"
+        "testsuite",
+        name="snapreport",
+        tests=str(len(checks)),
+        failures=str(failed),
+        errors=str(unknown),
+        skipped="0",
     )
     for check in checks:
         case = ElementTree.SubElement(
@@ -67,10 +93,9 @@ def check_junit(checks: Sequence[Check]) -> str:
             time="0",
         )
         if not check.passed:
-            failure = ElementTree.SubElement(
-                case, "failure", message=_xml(check.message), type=_xml(check.rule.split()[0])
-            )
-            failure.text = _xml("\n".join([check.message, *check.evidence]))
+            tag, message = ("error", check.unknown) if check.unknown else ("failure", check.message)
+            entry = ElementTree.SubElement(case, tag, message=_xml(message), type=_xml(check.rule.split()[0]))
+            entry.text = _xml("\n".join([check.message, *_reasons(check)]))
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "load", "record", "write_report"]
 
+# ``pytest -p snapreport`` switches the plugin on; imported by pytest alone.
+pytest_plugins = ("snapreport.pytest_plugin",)
+
 _LAZY = {
     "Snapshot": "snapreport.search.snapshot",
     "load": "snapreport.search.snapshot",

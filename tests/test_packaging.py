@@ -18,13 +18,13 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"errors", "number_format", "once", "ordering", "progress", "recorder", "scalars"},
-    {"reading", "packing"},
+    {"errors", "number_format", "once", "ordering", "progress", "scalars"},
+    {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},
     {"findings", "mesh", "search"},
     {"report"},
-    {"samples", "commands"},
+    {"samples", "commands", "pytest_plugin"},
     {"cli"},
     {"__main__"},
 ]

@@ -21,6 +21,7 @@ _SOURCES = {
     "annotation": "annotations",
     "metadata": "user metadata",
     "optimizer": "annotated optimizer steps",
+    "recorder": "the recorder's step marks",
     "stack": "the optimizer's own allocations",
 }
 _COLUMNS = 8192

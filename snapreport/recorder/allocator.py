@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from snapreport.number_format import bytes_text
 from snapreport.recorder.options import Options
 
 _observers: list[Callable[[int, int, int, int], None]] = []  # the one that is attached, as long as the process lives
@@ -63,9 +64,10 @@ class CudaRecorder:
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be thrown away.
         arguments["context"] = self._options.context if mode == "all" else "state"
-        if self._options.annotations and "global_record_annotations" in inspect.signature(record).parameters:
-            arguments["global_record_annotations"] = True
-        record(mode, **arguments)
+        # Without a history, the latest event stays in the trace and would open the next one.
+        wanted = {"clear_history": mode == "all", "global_record_annotations": self._options.annotations}
+        known = inspect.signature(record).parameters  # PyTorch 2.6 has neither
+        record(mode, **arguments, **{name: True for name, on in wanted.items() if on and name in known})
 
     def snapshot(self) -> dict[str, Any]:
         """PyTorch's snapshot, with the garbage collector paused: it would look at every one of a million dicts."""
@@ -83,18 +85,9 @@ class CudaRecorder:
         torch = sys.modules["torch"]
         allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
         return (
-            f"out of memory on cuda:{device}: a {size_text(requested)} request failed with {size_text(allocated)} "
-            f"allocated, {size_text(reserved - allocated)} cached, {size_text(free)} free on the device"
+            f"out of memory on cuda:{device}: a {bytes_text(requested)} request failed with {bytes_text(allocated)} "
+            f"allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on the device"
         )
-
-
-def size_text(size: int) -> str:
-    """Binary units, three digits: ``63.5 GiB``."""
-    value, unit = float(size), 0
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    while value >= 1000 and unit < len(units) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {units[unit]}" if unit == 0 or value >= 100 else f"{value:.3g} {units[unit]}"
 
 
 def _attach(on_oom: Callable[[int, int, int, int], None]) -> None:

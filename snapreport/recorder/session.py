@@ -122,9 +122,12 @@ class Recorder(ContextDecorator):
         self.stop()
 
     def step(self) -> None:
-        """Marks the end of a training step. From the first call on, optimizers no longer mark steps."""
+        """Marks the end of a training step. The first call starts the count again: optimizers no longer mark steps."""
         recorder = self._outer or self
-        recorder._steps_by_hand = True
+        if not recorder._steps_by_hand:
+            recorder._steps_by_hand = True
+            recorder.step_number = 0
+            recorder._steps.clear()
         recorder._step_ended()
 
     def watch(self, *models: Any) -> None:
@@ -238,7 +241,7 @@ class Recorder(ContextDecorator):
         except TimeLimitError:
             say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
         except (OSError, RuntimeError, MemoryError, ValueError, AttributeError, TypeError) as error:
-            say(f"no {reason} snapshot: {error or type(error).__name__}")
+            say(f"no {reason} snapshot: {str(error) or type(error).__name__}")
         else:
             self.files.append(path)
             self._retention.add(reason, path)

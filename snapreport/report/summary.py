@@ -19,6 +19,7 @@ from snapreport.report.attribution import Breakdown, breakdowns, in_words
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
+from snapreport.report.recorder_facts import Fact, device_use, recorder_facts
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import LIBRARY
@@ -78,6 +79,7 @@ class Summary:
     empty_devices: list[str] = field(default_factory=list)
     settings: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    recorder: list[Fact] = field(default_factory=list)
 
 
 def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
@@ -92,6 +94,9 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             (key, str(value)) for key, value in recording.settings.items() if _worth_telling(key, value)
         ]
         summary.notes += _notes(recording.notes)
+        if recording.recorder is not None:
+            file_name = [Fact("Snapshot", recording.name)] if len(snapshots) > 1 else []
+            summary.recorder += [*file_name, *recorder_facts(recording.recorder)]
         flags = recorded_flags(recording)
         frames = recording.frames.select("name", "filename", "line").rows()
         found = findings(snapshot)
@@ -279,6 +284,9 @@ def _trust(timeline: DeviceTimeline) -> tuple[list[str], list[str], list[str]]:
     what = activity_text(timeline.activity)
     if what:
         trust.insert(0, what)
+    use = device_use(timeline.recording.recorder, timeline)
+    if use:
+        trust.append(use)
     broken = broken_sentence(timeline.annotated.broken)
     if broken:
         unknown.append(broken)

@@ -1,0 +1,119 @@
+"""What the recorder says of the run, as rows of "About this recording"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from snapreport.number_format import bytes_text, count_text
+from snapreport.reading.recorder_metadata import Git, RecorderMetadata
+from snapreport.timeline.build import DeviceTimeline
+
+_REASONS = {
+    "oom": "when memory ran out",
+    "every": "as a periodic snapshot",
+    "steps": "after the chosen steps",
+    "signal": "on a signal",
+    "exit": "when the program ended",
+    "call": "when the program called for it",
+    "test": "when a test failed",
+}
+# https and ssh remotes of any forge; anything else gets no link.
+_REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[:/]([\w./~-]+?)(?:\.git)?/?\Z", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
+_LONGEST = 400  # characters of a command line
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row: ``label``, ``text``, and ``url`` where the text is a link."""
+
+    label: str
+    text: str
+    url: str = ""
+
+
+def recorder_facts(metadata: RecorderMetadata) -> list[Fact]:
+    """The rows for one snapshot; nothing that is not known."""
+    facts = [Fact("Written", _written(metadata)), Fact("Process", _process(metadata))]
+    command = " ".join(metadata.command)
+    facts.append(Fact("Command", command if len(command) <= _LONGEST else f"{command[: _LONGEST - 1]}…"))
+    facts.append(Fact("Versions", _versions(metadata.versions)))
+    if metadata.git:
+        facts.append(Fact("Git commit", _commit(metadata.git), commit_url(metadata.git)))
+    for number, device in metadata.devices.items():
+        facts.append(Fact(f"cuda:{number}", f"{device.name}, {bytes_text(device.total_bytes)} {device.uuid}".strip()))
+    settings = {**metadata.allocator, **{k: v for k, v in metadata.options.items() if k in _SHOWN_OPTIONS}}
+    facts.append(Fact("Recorded with", ", ".join(f"{key}={value}" for key, value in settings.items())))
+    return [fact for fact in facts if fact.text]
+
+
+_SHOWN_OPTIONS = ("stacks", "context", "max_entries", "steps", "every")
+
+
+def device_use(metadata: RecorderMetadata | None, timeline: DeviceTimeline) -> str:
+    """How the device's memory was used when the snapshot was written, with what PyTorch's allocator does not see; empty
+    where the recorder does not say.
+    """
+    if metadata is None or timeline.device not in metadata.memory_at_dump:
+        return ""
+    free, total = metadata.memory_at_dump[timeline.device]
+    allocated, reserved = int(timeline.allocated[-1]), int(timeline.reserved[-1])
+    outside = total - free - reserved
+    if outside < 0:  # an allocator that reserves less than it maps, or a device that others resized
+        return ""
+    return (
+        f"Of {bytes_text(total)} on the device at the end, {bytes_text(allocated)} were allocated, "
+        f"{bytes_text(reserved - allocated)} reserved but not allocated, {bytes_text(free)} free. "
+        f"{bytes_text(outside)} were outside PyTorch's allocator: CUDA context, NCCL, other processes."
+    )
+
+
+def commit_url(git: Git) -> str:
+    """The web page of a commit; empty where the remote is of no known form."""
+    base = repository_url(git)
+    return f"{base}/commit/{git.commit}" if base else ""
+
+
+def repository_url(git: Git) -> str:
+    """``https://host/owner/project`` of the remote, or nothing. Never another scheme: the remote is a file's word."""
+    found = _REMOTE.match(git.remote or "")
+    return f"https://{found[1]}/{found[2]}" if found and _COMMIT.match(git.commit) else ""
+
+
+def _written(metadata: RecorderMetadata) -> str:
+    parts = [_REASONS.get(metadata.reason, "")]
+    if metadata.step is not None:
+        parts.append(f"in step {count_text(metadata.step)}")
+    if metadata.started_us is not None and metadata.dumped_us is not None:
+        seconds = (metadata.dumped_us - metadata.started_us) / 1e6
+        if 0 <= seconds < 1e9:
+            parts.append(f"{seconds:,.1f} s after recording began")
+    return " ".join(filter(None, parts)).capitalize()
+
+
+def _process(metadata: RecorderMetadata) -> str:
+    given = metadata.distributed
+    parts = []
+    if "RANK" in given:
+        parts.append(f"rank {given['RANK']}" + (f" of {given['WORLD_SIZE']}" if "WORLD_SIZE" in given else ""))
+    for name, word in (("LOCAL_RANK", "local rank"), ("GROUP_RANK", "node"), ("TORCHELASTIC_RESTART_COUNT", "restart")):
+        if given.get(name, "0") != "0":
+            parts.append(f"{word} {given[name]}")
+    if "host" in metadata.process:
+        parts.append(f"on {metadata.process['host']}")
+    if "pid" in metadata.process:
+        parts.append(f"process {metadata.process['pid']}")
+    if given.get("TORCHELASTIC_RUN_ID", "none") != "none":
+        parts.append(f"run {given['TORCHELASTIC_RUN_ID']}")
+    return ", ".join(parts)
+
+
+def _versions(versions: dict[str, str]) -> str:
+    names = (("torch", "PyTorch"), ("cuda", "CUDA"), ("hip", "HIP"), ("python", "Python"), ("platform", "on"))
+    return ", ".join(f"{word} {versions[key]}" for key, word in names if versions.get(key))
+
+
+def _commit(git: Git) -> str:
+    state = {True: " with uncommitted changes", False: "", None: ""}[git.dirty]
+    return f"{git.commit[:12]}{state}"

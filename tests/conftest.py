@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import fake_torch
 import hypothesis
 import pytest
 import spread
@@ -84,6 +85,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     found = len(corpus.real_names())
     told = f"real snapshots tested: {found} from {corpus.REAL}" if found else f"NOTICE: {corpus.NO_REAL}"
     terminalreporter.write_line(told, yellow=not found, bold=not found)
+    if not fake_torch.FOLDERS:
+        terminalreporter.write_line(f"NOTICE: {fake_torch.NONE}", yellow=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,16 @@ that is not 0. Standard library only.
 
 ``--quick`` is for the loop at the desk: static checks and the fast Python tests, on the checkout, without a browser.
 ``--venv DIR`` uses that environment (made when missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
+
+The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
+once into that environment's folder; ``--all-torch`` takes the oldest that is supported, two more and the newest, and
+what Lightning and transformers need. Where none can be built, the last lines say so and the other tests still count.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -27,6 +32,9 @@ QUICK = (
     "test_activity.py", "test_dominant.py", "test_findings_fragmentation.py", "test_findings_oom.py",
     "test_findings_words.py", "test_noise.py", "test_packaging.py", "test_source_lines.py",
 )  # fmt: skip
+FAKE_TORCH = ["2.9.1"]
+ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.0", "newest"]
+FRAMEWORKS = ["lightning", "transformers", "accelerate"]
 # A fresh clone beside an old one must not run the other's tools.
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
@@ -107,11 +115,35 @@ def front_end(scratch: Path) -> Path | None:
     return copy
 
 
+def fake_torch(folder: Path, versions: list[str], packages: list[str]) -> tuple[list[Path], list[str]]:
+    """Environments with PyTorch over the fake driver, in ``folder``; and a line for each that could not be built."""
+    built, missing = [], []
+    source = TESTS / "fakecuda"
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in [source / "build.py", source / "fakecuda.c"]))
+    stamp = f"{digest.hexdigest()} {' '.join(packages)}"
+    for version in versions:
+        target = folder / f"torch-{version}"
+        if (target / "built").exists() and (target / "built").read_text() == stamp:
+            built.append(target)
+            continue
+        say(f"PyTorch {version} over a driver that needs no GPU, once (about 1 GB is downloaded)")
+        shutil.rmtree(target, ignore_errors=True)
+        command = [sys.executable, str(source / "build.py"), "--torch", version, "--dest", str(target)]
+        if run(*command, "--with", "pytest", "pytest-xdist", *packages):
+            shutil.rmtree(target, ignore_errors=True)
+            missing.append(f"PyTorch {version} could not be built over the fake CUDA driver: not tested with it")
+        else:
+            (target / "built").write_text(stamp)
+            built.append(target)
+    return built, missing
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv-test")
     parser.add_argument("--no-install", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--all-torch", action="store_true")
     options, rest = parser.parse_known_args()
     if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever python3 there is
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
@@ -130,12 +162,17 @@ def main() -> int:
         if static:
             say("the front end's unit tests")
             first = first or run("npm", "test", "--silent", cwd=static)
+    versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
+    environments, missing = fake_torch(folder / "fakecuda", versions, packages)
+    CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
     # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two
     # browsers keep two cores busy.
     side_by_side = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
+    for line in missing:
+        say(line)
     return first or code
 
 

@@ -88,7 +88,7 @@ def test_limits(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert outcomes(done) == "3 failed, 6 passed", done.out + done.err
     assert "test_beyond allocated 33.0 MiB of CUDA memory at its peak, more than 32.0 MiB" in done.out
     assert "test_leak left 3.00 MiB of CUDA memory allocated, more than 1.00 MiB" in done.out
-    table = done.out.partition(" CUDA memory ")[2].splitlines()
+    table = done.out.rpartition(" CUDA memory =")[2].splitlines()
     assert table[1].split()[:2] == ["200", "MiB"] and table[1].endswith("::test_without_marker")
     assert table[2].split()[:2] == ["33.0", "MiB"] and table[2].endswith("::test_beyond")
 
@@ -111,7 +111,7 @@ def test_several_workers(torch_cuda: FakeTorch, tmp_path: Path) -> None:
         pytest.skip("no pytest-xdist beside this PyTorch")
     done = run(torch_cuda, tmp_path, "-p", "snapreport", "--cuda-memory", "-n", "2", "--dist", "loadfile")
     assert outcomes(done) == "3 failed, 6 passed", done.out + done.err
-    assert "200 MiB" in done.out.partition(" CUDA memory ")[2]
+    assert "200 MiB" in done.out.rpartition(" CUDA memory =")[2]
 
 
 def test_a_bad_limit(torch_cuda: FakeTorch, tmp_path: Path) -> None:

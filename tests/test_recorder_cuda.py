@@ -173,6 +173,22 @@ def test_ranks(torch_cuda: FakeTorch, tmp_path: Path) -> None:
         assert distributed["TORCHELASTIC_RUN_ID"] and distributed["GROUP_RANK"] == "0"
 
 
+@pytest.mark.parametrize(("kind", "first"), [("ddp", "module.0.weight"), ("fsdp", "0.weight")])
+def test_parallel_training(torch_cuda: FakeTorch, tmp_path: Path, kind: str, first: str) -> None:
+    """DDP and FSDP2 over two processes: each rank its file, its device, and its own shard of a parameter by name."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, PROGRAMS / "parallel.py", kind]
+    done = torch_cuda.record("-o", tmp_path, command=launch, FAKE_GPU_COUNT=2, FAKE_CUDA_SHADOW=1)
+    assert done.code == 0, done.err
+    assert len(snapshots(tmp_path)) == 2
+    for rank, name in enumerate(snapshots(tmp_path)):
+        assert name.startswith(f"rank_0000{rank}_step_00000002")
+        loaded = snapreport.load(tmp_path / name)
+        table = loaded.allocations(rank)
+        weight = table.filter(table["user_metadata"].str.starts_with(first) & (table["category"] == "parameter"))
+        assert weight["size"].to_list() == [128 * 128 * 4 // (2 if kind == "fsdp" else 1)]
+        assert (weight["stack"] > 0).all() and loaded.recording.recorder.distributed["LOCAL_RANK"] == str(rank)
+
+
 def test_two_programs_of_one_command(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """Two processes without a rank that are alive together do not write to one file."""
     program = (

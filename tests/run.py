@@ -27,10 +27,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-# Tests of --quick: every room of the package below the report, in some twenty seconds together.
+# Tests of --quick: files that take two to six seconds each, over reading, timeline, findings, mesh and packaging.
 QUICK = (
-    "test_activity.py", "test_dominant.py", "test_findings_fragmentation.py", "test_findings_oom.py",
-    "test_findings_words.py", "test_noise.py", "test_packaging.py", "test_source_lines.py",
+    "test_activity.py", "test_dominant.py", "test_noise.py", "test_number_format.py", "test_packaging.py",
+    "test_source_lines.py",
 )  # fmt: skip
 FAKE_TORCH = ["2.9.1"]
 ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.0", "newest"]

@@ -21,6 +21,9 @@ from snapreport.report.build import write_diff
 Columns = tuple[int, int, int, int, int, str]
 SOURCES = ("bytes_before", "bytes_after", "count_before", "count_after", "delta", "change")
 
+MIB = 1 << 20
+SERIES_STEPS = (4, 6, 8)
+
 
 def moved(frame: dict[str, Any]) -> None:
     if frame["filename"].endswith("model.py"):
@@ -35,7 +38,7 @@ def pair(name: str) -> tuple[Path, ...]:
     if name == "moved":
         return small, rewritten(path_of("small", regression=1.5), "moved-lines.pickle", moved)
     if name == "series":
-        return tuple(path_of("leak", steps=steps) for steps in (4, 6, 8))
+        return tuple(path_of("leak", steps=steps, leak=10 * MIB) for steps in SERIES_STEPS)
     if name == "devices":
         few = {"steps": 2, "layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "vocabulary": 4096, "oom": "none"}
         return path_of("training", **few, devices=2), path_of("training", **few, devices=3, regression=1.5)
@@ -194,13 +197,59 @@ def test_a_series_is_a_table(compared: Callable[..., tuple[Any, SnapshotDiff]]) 
     opened, _ = compared("series")
     table = opened.page.locator(".diff-series")
     timelines = [snapreport.load(path).timeline(0) for path in pair("series")]
-    assert table.locator("summary").inner_text().startswith("3 snapshots: +6.00 MiB from one to the next")
+    assert table.locator("summary").inner_text().startswith("3 snapshots: +20.0 MiB from one to the next")
     cells = table.locator("tbody tr").nth(0).locator("td").all_inner_texts()
     for cell, timeline in zip(cells, timelines, strict=True):
         number, unit = cell.split()
         scale = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
         assert float(number) * scale == pytest.approx(timeline.peak_bytes, rel=0.006)
     assert "snapshots to the next" in opened.page.locator("#top").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_series_is_a_chart(compared: Callable[..., tuple[Any, SnapshotDiff]], scheme: str) -> None:
+    """A line for the total and one for the planted leak, at the heights that a plain count of the files gives."""
+    opened, _ = compared("series", color_scheme=scheme)
+    figure = opened.page.locator("figure.growth")
+    assert figure.locator("figcaption").inner_text() == "log_step metrics.py:31 leaks 20.0 MiB a snapshot."
+    leaked = [sum(e["size"] for e in events_in(path, "log_step")) for path in pair("series")]
+    assert leaked == [steps * 10 * MIB for steps in SERIES_STEPS]
+    points = figure.locator("polyline.growth-1").get_attribute("points").split()
+    heights = [float(point.split(",")[1]) for point in points]
+    assert len(points) == 3 and heights[0] > heights[1] > heights[2]
+    assert heights[0] - heights[2] == pytest.approx(2 * (heights[0] - heights[1]), rel=1e-6)
+    inks = opened.js(
+        """() => [...document.querySelectorAll('.growth-line')].map((e) => getComputedStyle(e).stroke)
+        .concat(getComputedStyle(document.querySelector('#app .diff')).color)"""
+    )
+    assert len(set(inks[:2])) == 2 and "none" not in inks[:2]
+
+
+def test_the_chart_by_keyboard_and_for_screen_readers(compared: Callable[..., tuple[Any, SnapshotDiff]]) -> None:
+    opened, _ = compared("series")
+    chart = opened.page.get_by_role("group", name=re.compile("leaks 20.0 MiB a snapshot"))
+    chart.focus()
+    words = opened.page.locator(".growth-words")
+    names = [path.name for path in pair("series")]
+    assert words.inner_text() == f"log_step metrics.py:31, {names[2]}: 80.0 MiB, +40.0 MiB since the first."
+    opened.page.keyboard.press("ArrowLeft")
+    assert words.inner_text() == f"log_step metrics.py:31, {names[1]}: 60.0 MiB, +20.0 MiB since the first."
+    opened.page.keyboard.press("Home")
+    assert words.inner_text().endswith(f"{names[0]}: 40.0 MiB, ±0 B since the first.")
+    opened.page.keyboard.press("ArrowUp")
+    assert words.inner_text().startswith(f"Allocated at the end, {names[0]}: ")
+    opened.until(
+        "[...document.querySelectorAll('[aria-live]')].some((e) => e.textContent.includes('Allocated at the end'))"
+    )
+    opened.page.get_by_role("button", name=re.compile("log_step metrics.py:31")).click()
+    opened.until("snapreport.getView().view === 'timeline'")
+    found = opened.js("async q => await snapreport.search(snapreport.getView().device, q)", opened.view()["query"])
+    assert (found["count"], found["bytes"]) == (8, 80 * MIB)
+
+
+def events_in(path: Path, function: str) -> list[dict[str, Any]]:
+    (trace,) = corpus.raw(path)["device_traces"]
+    return [e for e in trace if e["action"] == "alloc" and any(f["name"] == function for f in e["frames"])]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -59,7 +59,8 @@ class Comparison:
     @property
     def manifest(self) -> dict[str, object]:
         """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are
-        the page's. ``series``: of ``series_json``, the frames left out.
+        the page's. ``series``: of ``series_json``, without frames and with
+        the page's numbers of stacks.
         """
         result = self.result
         first = sum(len(snapshot.devices) for snapshot in self.snapshots[:-1])
@@ -86,8 +87,12 @@ class Comparison:
         if self.series is None:
             return []
         rows = series_json(self.series)
+        base = sum(len(snapshot.recording.stack_offsets) - 1 for snapshot in self.snapshots[:-1])
         for row in rows:
-            row["stacks"] = [{key: value for key, value in stack.items() if key != "frames"} for stack in row["stacks"]]
+            row["stacks"] = [
+                {key: value for key, value in stack.items() if key != "frames"} | {"stack": base + stack["stack"]}
+                for stack in row["stacks"]
+            ]
         return rows
 
     @property

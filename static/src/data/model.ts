@@ -87,6 +87,7 @@ export interface DiffDevice {
   moments: { name: string; before: number; after: number }[]
 }
 
+/** One device of a series of snapshots; every list has an entry for each snapshot. */
 export interface SeriesRow {
   device: number
   kind: string
@@ -96,6 +97,20 @@ export interface SeriesRow {
   peak_reserved_bytes: number[]
   end_reserved_bytes: number[]
   growth: number
+  /** Bytes a snapshot of what is allocated at the end (Theil–Sen). */
+  slope: number
+  /** Growing stacks first, the fastest first. */
+  stacks: SeriesStack[]
+}
+
+/** A stack through a series. stack: the page's number of it in the last snapshot. */
+export interface SeriesStack {
+  place: string
+  bytes: number[]
+  counts: number[]
+  bytes_per_snapshot: number
+  grows: boolean
+  stack: number
 }
 
 /** An out-of-memory event. */

@@ -13,6 +13,7 @@ import type { Baseline } from './baseline'
 import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed } from './compare'
 import { paintCurves } from './curves'
 import { bothStacks, hasMoved } from './pane'
+import { growthChart } from './growth-chart'
 import { seriesTable } from './series'
 
 const GROUP_NAMES: Record<Group, string> = {
@@ -180,7 +181,10 @@ export class DiffView implements View {
     this.series.hidden = !row
     if (row && this.series.dataset.device !== String(row.device)) {
       this.series.dataset.device = String(row.device)
-      fill(this.series, seriesTable(row))
+      const { announce, store } = this.parts
+      const showStack = (stack: number): void =>
+        store.set({ view: 'timeline', device: baseline.pair.after, query: `stack:${stack}` })
+      fill(this.series, growthChart(row, { announce, showStack }), seriesTable(row))
     }
   }
 

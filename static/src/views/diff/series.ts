@@ -1,4 +1,4 @@
-// A series of snapshots as a table: what each held, and how much it grew from one to the next.
+// A series of snapshots as a table: the totals of each, the bytes of each growing stack, and the growth of all of them.
 
 import { formatBytes } from '../../layout/format'
 import type { SeriesRow } from '../../data/model'
@@ -37,6 +37,9 @@ export function seriesTable(row: SeriesRow): HTMLElement {
           h('tr', {}, h('th', { scope: 'row' }, 'Peak allocated'), ...cells(row.peak_allocated_bytes)),
           h('tr', {}, h('th', { scope: 'row' }, 'Allocated at the end'), ...cells(row.end_allocated_bytes)),
           h('tr', {}, h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes)),
+          ...row.stacks
+            .filter(({ grows }) => grows)
+            .map(({ place, bytes }) => h('tr', {}, h('th', { scope: 'row', title: place }, place), ...cells(bytes))),
         ),
       ),
     ),

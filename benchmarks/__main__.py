@@ -1,5 +1,5 @@
-"""``python -m benchmarks [sizes|peers|switches|growth|findings]``: times, memory and sizes of the installed package, as
-tables.
+"""``python -m benchmarks [sizes|peers|switches|growth|findings|recording]``: times, memory and sizes of the installed
+package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
 the
@@ -11,6 +11,9 @@ switches
 growth  10 thousand to 3 million events in two families: time, memory and bytes per event
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them
+recording
+        what recording costs a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
+        per step, host memory per million events, snapshots written by pickle.dump and streamed
 
 Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
 """
@@ -27,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import findings, growth, peers, sizes, switches
+from benchmarks import findings, growth, peers, recording, sizes, switches
 from benchmarks.inputs import ROOT, generated, real
 from benchmarks.measure import empty_report
 
@@ -67,7 +70,7 @@ def main() -> None:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings"), default="sizes"
+        "what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings", "recording"), default="sizes"
     )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
     parser.add_argument(
@@ -87,11 +90,14 @@ def main() -> None:
         chromium(not options.no_browser and options.what in ("sizes", "peers", "switches")) as browser,
     ):
         folder = Path(scratch)
-        empty = empty_report(folder) if options.what != "findings" else 0
+        empty = empty_report(folder) if options.what not in ("findings", "recording") else 0
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
         if options.what == "findings":
             document |= findings.measure(folder)
             print(findings.table(document))
+        elif options.what == "recording":
+            document["rows"] = recording.measure()
+            print(recording.table(document["rows"]))
         elif options.what == "growth":
             document["rows"] = growth.grow(folder, empty, options.most)
             print(growth.table(document["rows"]))

@@ -34,7 +34,11 @@ QUICK = (
 )  # fmt: skip
 FAKE_TORCH = ["2.9.1"]
 ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.0", "newest"]
-FRAMEWORKS = ["lightning", "transformers", "accelerate"]
+# Without their dependencies ("!"), of which torch is one, and those of them that are needed.
+FRAMEWORKS = [
+    "lightning!", "pytorch-lightning!", "torchmetrics!", "transformers!", "accelerate!", "lightning-utilities",
+    "pyyaml", "tqdm", "huggingface-hub", "tokenizers", "safetensors", "regex", "requests", "psutil", "typer",
+]  # fmt: skip
 # A fresh clone beside an old one must not run the other's tools.
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 

@@ -51,7 +51,10 @@ def unpack(wheel: Path, folder: Path, part: str = "") -> None:
 
 
 def install_torch(version: str, folder: Path, work: Path, packages: list[str]) -> None:
-    """A virtual environment with PyTorch's CUDA wheel, what it needs of Python packages, and ``packages``."""
+    """A virtual environment with PyTorch's CUDA wheel, what it needs of Python packages, and ``packages``.
+
+    A package written ``name!`` is installed without its dependencies: those that require torch would bring NVIDIA's.
+    """
     run(sys.executable, "-m", "venv", folder)
     site = site_packages(folder)
     download(work, f"torch=={version}" if version != "newest" else "torch")
@@ -59,7 +62,11 @@ def install_torch(version: str, folder: Path, work: Path, packages: list[str]) -
     unpack(wheel, site)
     wheel.unlink()
     plain = [name for name in requirements(site) if not LEFT_OUT.match(name)]
-    run(folder / "bin/pip", "install", "-q", *plain, "numpy", "setuptools", *packages)
+    bare = [name.removesuffix("!") for name in packages if name.endswith("!")]
+    plain += [name for name in packages if not name.endswith("!")]
+    run(folder / "bin/pip", "install", "-q", *plain, "numpy", "setuptools")
+    if bare:
+        run(folder / "bin/pip", "install", "-q", "--no-deps", *bare)
 
 
 def site_packages(folder: Path) -> Path:

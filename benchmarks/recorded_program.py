@@ -1,0 +1,99 @@
+"""What ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
+
+``steps off|state|all COUNT``: seconds of each training step. ``dump KIND EVENTS``: a trace of that many events, and
+what it takes to write it; KIND is ``pickle.dump``, or a compression of snapreport's recorder.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from snapreport.recorder.allocator import CudaRecorder
+from snapreport.recorder.dump import SUFFIXES, write_snapshot
+from snapreport.recorder.options import Options
+
+WARMUP = 5
+
+
+def resident() -> int:
+    """Bytes of host memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def steps(mode: str, count: int) -> dict[str, Any]:
+    if mode != "off":
+        torch.cuda.memory._record_memory_history(mode, context=mode, stacks="python", max_entries=1_000_000)
+    layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    taken = []
+    for _ in range(WARMUP + count):
+        began = time.perf_counter()
+        model(torch.randn(4, 64, 128, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.cuda.synchronize()
+        taken.append(time.perf_counter() - began)
+    return {
+        "seconds": taken[WARMUP:],
+        "allocations": torch.cuda.memory_stats()["allocation.all.allocated"],
+        "steps": count + WARMUP,
+    }
+
+
+def nested(depth: int, action: Any) -> None:
+    """Runs ``action`` under so many frames."""
+    if depth:
+        nested(depth - 1, action)
+    else:
+        action()
+
+
+def dump(kind: str, events: int) -> dict[str, Any]:
+    torch.cuda.init()
+    torch.empty(1, device="cuda")
+    options = Options("unused", max_entries=events)
+    recorder = CudaRecorder(options)
+    recorder.begin(lambda *_: None)
+    before = resident()
+    recorder.step(0)
+    # An alloc, a request to free and a completed free each; ten different stacks of 12 to 30 frames.
+    for number in range(events // 30):
+        for depth in range(10):
+            nested(10 + 2 * depth, lambda number=number: torch.empty(512 * (1 + number % 64), device="cuda"))
+    recorded = resident() - before
+    began = time.perf_counter()
+    snapshot = recorder.snapshot()
+    took = time.perf_counter() - began
+    count = sum(map(len, snapshot["device_traces"]))
+    held = resident()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"snapshot{SUFFIXES.get(kind, '.pickle')}"
+        began = time.perf_counter()
+        if kind == "pickle.dump":
+            with path.open("wb") as file:
+                pickle.dump(snapshot, file, 4)
+        else:
+            write_snapshot(snapshot, path, kind)
+        written = time.perf_counter() - began
+        size = path.stat().st_size
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "events": count, "recorded": recorded, "snapshot_seconds": took, "write_seconds": written, "bytes": size,
+        "more_memory": max(0, peak - held),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    kind, *arguments = sys.argv[1:]
+    measure = {"steps": steps, "dump": dump}[kind]
+    print(json.dumps(measure(arguments[0], int(arguments[1]))))

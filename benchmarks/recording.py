@@ -1,0 +1,74 @@
+"""What recording costs: time per step, host memory per million events, and dumps, streamed and by ``pickle.dump``."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import snapreport
+from snapreport.recorder.dump import zstd_available
+
+STEPS, ROUNDS, EVENTS = 60, 3, 300_000
+PROGRAM = Path(__file__).with_name("recorded_program.py")
+
+
+def pythons() -> list[str]:
+    """Pythons with CUDA: those of tests/fakecuda where the environment names some, else this one."""
+    folders = [folder for folder in os.environ.get("SNAPREPORT_FAKE_TORCH", "").split(os.pathsep) if folder]
+    return [str(Path(folder) / "bin/python") for folder in folders] or [sys.executable]
+
+
+def measured(python: str, *arguments: object) -> Any:
+    variables = {**os.environ, "PYTHONPATH": str(Path(snapreport.__file__).parent.parent)}
+    command = [python, str(PROGRAM), *map(str, arguments)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def measure() -> list[dict[str, Any]]:
+    """For each Python: ``step_seconds`` and ``allocations`` of a step, ``ratios`` with recording, ``dumps``."""
+    return [_measure(python) for python in pythons()]
+
+
+def _measure(python: str) -> dict[str, Any]:
+    modes = ("off", "state", "all")
+    # In turns, so that a machine that gets slower slows all of them.
+    rounds = [{mode: measured(python, "steps", mode, STEPS) for mode in modes} for _ in range(ROUNDS)]
+    seconds = {mode: [statistics.median(one[mode]["seconds"]) for one in rounds] for mode in modes}
+    ratios = {
+        mode: statistics.median(on / off for on, off in zip(seconds[mode], seconds["off"], strict=True))
+        for mode in modes[1:]
+    }
+    kinds = ["pickle.dump", "none", "gzip", *(["zstd"] if zstd_available() else [])]
+    return {
+        "name": python,
+        "step_seconds": statistics.median(seconds["off"]),
+        "allocations": rounds[0]["all"]["allocations"] / rounds[0]["all"]["steps"],
+        "ratios": ratios,
+        "dumps": [{"name": kind, **measured(python, "dump", kind, EVENTS)} for kind in kinds],
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        step = f"{row['step_seconds'] * 1e3:.1f} ms and {row['allocations']:.0f} allocations a step without recording"
+        lines += ["", row["name"], step]
+        lines += [f"  recording {mode}: {ratio:.2f} times that" for mode, ratio in row["ratios"].items()]
+        lines.append(
+            f"{'dump':<12}{'events':>9}{'recording':>14}{'snapshot':>11}{'write':>9}{'file':>11}{'more memory':>13}"
+        )
+        for dump in row["dumps"]:
+            million = dump["recorded"] / dump["events"] * 1e6 / 2**20
+            lines.append(
+                f"{dump['name']:<12}{dump['events']:>9,}{million:>8.0f} MiB/M{dump['snapshot_seconds']:>9.2f} s"
+                f"{dump['write_seconds']:>7.2f} s{dump['bytes'] / 2**20:>7.1f} MiB{dump['more_memory'] / 2**20:>9.0f} MiB"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,38 @@
+"""Recording as a callback of Lightning: ``Trainer(callbacks=[MemoryRecorder("run/")])``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snapreport.recorder.api import record
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    from pytorch_lightning import Callback
+
+
+class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not installed where types are checked
+    """Records from before the model moves to the device until training ends; a step is an optimizer step.
+
+    The arguments are those of :func:`snapreport.record`. With Lightning, a batch of gradient accumulation is no step.
+    """
+
+    def __init__(self, directory: str = "memory", **options: Any) -> None:
+        self.recorder = record(directory, **options)
+        self._steps = 0
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Before the strategy moves the module to its device."""
+        self.recorder.start()
+        self.recorder.watch(pl_module)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """After a batch; a step where the optimizer stepped."""
+        if trainer.global_step > self._steps:
+            self._steps = trainer.global_step
+            self.recorder.step()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """After training, also where it failed."""
+        self.recorder.stop()

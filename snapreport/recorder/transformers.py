@@ -1,0 +1,32 @@
+"""Recording as a callback of Hugging Face's Trainer: ``Trainer(..., callbacks=[MemoryRecorder("run/")])``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback
+
+from snapreport.recorder.api import record
+
+
+class MemoryRecorder(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Records from its creation, so that parameters have stack traces, until training ends; a step is the Trainer's.
+
+    The arguments are those of :func:`snapreport.record`. Create it before the Trainer, which moves the model.
+    """
+
+    def __init__(self, directory: str = "memory", **options: Any) -> None:
+        self.recorder = record(directory, **options).start()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
+        """The model is on its device, as the Trainer wraps it."""
+        if inputs.get("model") is not None:
+            self.recorder.watch(inputs["model"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
+        """After an optimizer step."""
+        self.recorder.step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
+        """After training; where it fails, the out-of-memory snapshot is written already."""
+        self.recorder.stop()

@@ -1,0 +1,28 @@
+"""Lightning with the callback: ``lightning_fit.py FOLDER``."""
+
+import sys
+
+import lightning
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from snapreport.recorder.lightning import MemoryRecorder
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = torch.nn.Linear(64, 256), torch.nn.Linear(256, 1)
+
+    def training_step(self, batch, index):
+        return self.head(self.encoder(batch[0]).relu()).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+
+trainer = lightning.Trainer(
+    accelerator="gpu", devices=1, max_steps=3, accumulate_grad_batches=2, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False, callbacks=[MemoryRecorder(sys.argv[1])],
+)  # fmt: skip
+trainer.fit(Module(), DataLoader(TensorDataset(torch.randn(64, 64)), batch_size=8))

@@ -69,6 +69,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             million = dump["recorded"] / dump["events"] * 1e6 / 2**20
             lines.append(
                 f"{dump['name']:<12}{dump['events']:>9,}{million:>8.0f} MiB/M{dump['snapshot_seconds']:>9.2f} s"
-                f"{dump['write_seconds']:>7.2f} s{dump['bytes'] / 2**20:>7.1f} MiB{dump['more_memory'] / 2**20:>9.0f} MiB"
+                f"{dump['write_seconds']:>7.2f} s{dump['bytes'] / 2**20:>7.1f} MiB"
+                f"{dump['more_memory'] / 2**20:>9.0f} MiB"
             )
     return "\n".join(lines)

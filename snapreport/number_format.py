@@ -45,6 +45,17 @@ def plural(value: int, noun: str) -> str:
     return f"{count_text(value)} {noun}{'' if value == 1 else 's'}"
 
 
+def with_article(text: str) -> str:
+    """``a 12.0 MiB``, ``an 8.00 GiB``, ``an 11.7 MiB``."""
+    is_vowel = text.startswith("8") or text.split(".")[0].split(" ")[0] in ("11", "18")
+    return f"{'an' if is_vowel else 'a'} {text}"
+
+
+def upper_first(text: str) -> str:
+    """``text`` with a capital first letter and the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def device_name(kind: str, device: int) -> str:
     """``cuda:0``; what is pinned on the host has no number."""
     return "pinned host memory" if kind == "host" else f"{kind}:{device}"

@@ -48,6 +48,7 @@ def peak(device: oracle.Device) -> Row:
             {**row, **(peak_without(device, row["stack"]) if n < 12 else {})} for n, row in enumerate(by_stack(live))
         ],
         "functions": rows(live, "function", lambda a: function(a.stack)),
+        "places": rows(live, "place", lambda a: place(a.stack)),
         "modules": rows(modules, "module", lambda a: module_path(a.stack)),
         "module_bytes": sum(a.size for a in modules),
         "last_stretch": {

@@ -209,9 +209,14 @@ def in_pieces(asked: int, taken: int, device_free: int, reach: Row, pending: int
     """Whether the request would have fitted into one hole of all that was free for it, alone or with the rest."""
     if device_free >= max(asked, taken) or reach["largest_own"] >= asked:
         return False
-    if reach["own"] + device_free >= asked:
+    segment = max(asked, taken)
+
+    def fits(cached: int) -> bool:
+        return cached >= asked or cached + device_free >= segment
+
+    if fits(reach["own"]):
         return True
-    return locked_of(reach) + device_free < asked <= reach["own"] + locked_of(reach) + pending + device_free
+    return not fits(locked_of(reach)) and fits(reach["own"] + locked_of(reach) + pending)
 
 
 def oom(room: Room, group: list[int]) -> Row:
@@ -230,6 +235,7 @@ def oom(room: Room, group: list[int]) -> Row:
         "asked_bytes": asked,
         "device_free_bytes": free,
         "device_piece_bytes": piece(asked, bool(expandable)),
+        "segment_bytes": piece(asked, False),
         "reserved_bytes": sum(s.end - s.start for s, _ in moment.segments),
         "allocated_bytes": sum(a.size for a in live),
         "unused_bytes": own + locked + moment.rounding,

@@ -109,7 +109,9 @@ def test_fragmentation_names_who_pins(tmp_path: Path) -> None:
     pin = finding.evidence["pinning_stacks"][0]
     assert pin["function"] == "keep_prediction evaluate.py" and pin["free_bytes"] == pin["segments"] * 46 * MIB
     assert pin["held_bytes"] == pin["segments"] * 50 * MIB and finding.evidence["largest_own_hole_bytes"] == 46 * MIB
-    assert "46.0 MiB: fragmentation" in finding.title and "asked for 96.0 MiB" in finding.title
+    assert finding.title == "Out of memory on cuda:0: fragmentation"
+    assert finding.detail[0].startswith("A 96.0 MiB request failed with ")
+    assert finding.detail[0].endswith(": the largest free block that it could use was 46.0 MiB.")
 
 
 @pytest.mark.parametrize("name", ["training", "small", "churn", "leak", "expandable"])

@@ -65,18 +65,22 @@ def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
         (
             "tiny_expandable_2gpu.pickle",
             "guess",
-            "No allocation or free was recorded: an earlier peak would not be seen.",
+            "Recorded without history: only the final state is known.",
         ),
         (
             "torch20_history_blocks.pickle",
             "guess",
-            "No allocation or free was recorded: an earlier peak would not be seen.",
+            "Recorded without history: only the final state is known.",
         ),
-        ("trimmed_inconsistent.pickle", "likely", "The replay differs from the final blocks by 384 MiB."),
+        (
+            "trimmed_inconsistent.pickle",
+            "likely",
+            "The replay ends with 384 MiB more than the final blocks: events are missing.",
+        ),
         (
             "synthetic_overlapping.pickle",
             "likely",
-            "More is allocated than reserved at some positions: the record contradicts itself.",
+            "At some events more is allocated than reserved, which is impossible: the record contradicts itself.",
         ),
     ],
 )

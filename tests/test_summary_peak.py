@@ -19,10 +19,10 @@ from test_findings_words import share_words, size_words
 import snapreport
 from snapreport.report.summary import Card, summarise
 
-HONEST = "A module stands as the file and line of its forward: frames hold no names of modules."
+HONEST = "Modules are named by the file and line of their forward(): a stack trace does not hold their names."
 KEYS = {
     "category": held_oracle.category,
-    "function": lambda a: held_oracle.function(a.stack),
+    "place": lambda a: held_oracle.place(a.stack),
     "module": lambda a: held_oracle.module_path(a.stack),
 }
 
@@ -43,11 +43,11 @@ def all_of(device: oracle.Device, key: str) -> dict[str, int]:
     """Bytes at the peak by what the summary calls it; what lies in no module left out."""
     sums = held_oracle.sums(held_oracle.live_at(device, device.peak_event), KEYS[key])
     rest = {str(name): row["bytes"] for name, row in sums.items() if name or key != "module"}
-    return {cut(name) if key == "module" else name or "no frames": size for name, size in rest.items()}
+    return {cut(name) if key == "module" else name: size for name, size in rest.items()}
 
 
 def test_every_row(snapshot_path: Path) -> None:
-    """Five of the greatest and the rest, which add up; one row that has everything is told in words."""
+    """Five of the largest of at least 1% and the rest, which add up; one row that has everything is a sentence."""
     for number, card in cards(snapshot_path).items():
         device = corpus.replayed(snapshot_path)[number]
         if not device.peak_bytes:
@@ -59,15 +59,16 @@ def test_every_row(snapshot_path: Path) -> None:
             greatest, total = sorted(held.values(), reverse=True), sum(held.values())
             if not greatest or greatest[0] == device.peak_bytes:
                 assert key not in parts
-                assert "All of it is " in " ".join(card.peak)
+                assert ("All of it is " in " ".join(card.peak)) or not greatest
                 continue
             rows = parts[key].rows
             named = [row for row in rows if row[2] != "others"]
-            want = [*greatest[:5], *[total - sum(greatest[:5])] * (total > sum(greatest[:5]))]
+            large = [size for size in greatest[:5] if size >= 0.01 * device.peak_bytes]
+            want = [*large, *[total - sum(large)] * (total > sum(large))]
             assert [(size, share) for size, share, _ in rows] == [
                 (size_words(s), share_words(s, device.peak_bytes)) for s in want
             ]
-            assert len(named) == min(5, len(greatest))
+            assert len(named) == len(large)
             for size, _, name in named:
                 assert size_words(held[name]) == size
             if key == "module":
@@ -80,7 +81,7 @@ def test_the_page_says_it_with_scripts_off(report_of: Callable[..., Path], open_
     tables = opened.page.locator(".device .by table")
     assert [t.split("\n")[0].split(",")[0] for t in tables.all_inner_texts()] == [
         "By category",
-        "By function",
+        "By line",
         "By module path",
     ]
     assert all(tables.nth(i).is_visible() for i in range(3))
@@ -127,7 +128,7 @@ def test_a_ticket_says_it(snapshot_path: Path) -> None:
 def test_without_frames_the_summary_says_so() -> None:
     (card,) = cards(corpus.path_of("no-stacks")).values()
     assert [part.key for part in card.parts] in ([], ["category"])
-    assert "without frames to tell functions and modules by." in card.peak[-1]
+    assert card.peak[-1].endswith("without a stack trace.")
 
 
 def test_a_final_state_is_no_peak() -> None:
@@ -135,9 +136,10 @@ def test_a_final_state_is_no_peak() -> None:
     if "torch20_history_blocks.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     summary = summarise([snapreport.load(corpus.path_of("torch20_history_blocks.pickle"))], "t")
-    assert "held 11.0 GiB when the snapshot was taken" in summary.headline[0]
+    assert summary.headline[0] == "Final state of cuda:0: 11.0 GiB allocated, 11.0 GiB reserved. Parameters 11.0 GiB."
     (card,) = summary.cards
-    assert not card.preview and card.doubts == ["Recorded without history: only the final state is known."]
-    assert card.peak == [
-        "All of it is parameter, made by allocate pytorch_backend.py, with no module's forward in its frames."
+    assert not card.preview and card.doubts == [
+        "Recorded without history: only the final state is known. "
+        "Call torch.cuda.memory._record_memory_history() before the model is built."
     ]
+    assert card.peak[-1] == "All of it is parameters, allocated in allocate pytorch_backend.py:190."

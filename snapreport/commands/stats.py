@@ -53,9 +53,9 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
         from snapreport.search.matches import matches_table
 
         return matches_table(query, [snapshot.stats(query) for snapshot in snapshots], bytes_text)
-    from snapreport.timeline.stats import stats_table
+    from snapreport.report.stats_text import stats_text
 
-    return stats_table([snapshot.stats() for snapshot in snapshots], bytes_text)
+    return "\n\n".join(stats_text(snapshot) for snapshot in snapshots)
 
 
 def _with_findings(snapshot: Snapshot, query: str | None) -> dict[str, Any]:

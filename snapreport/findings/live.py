@@ -68,13 +68,20 @@ def by_category(live: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
-    """``stack``, ``bytes``, ``count``, ``function``, ``category`` (of most of its bytes) of the greatest."""
+    """``stack``, ``bytes``, ``count``, ``function``, ``line`` (with what launched it) and ``category`` (of most of its
+    bytes) of the largest.
+    """
     top = by(live, "stack").head(most)
     within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
     within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
     main = dict(within.sort(["size", "category"], descending=[False, True]).select("stack", "category").iter_rows())
     return [
-        {**row, "function": names.function(row["stack"]), "category": main[row["stack"]]}
+        {
+            **row,
+            "function": names.function(row["stack"]),
+            "line": names.line(row["stack"]),
+            "category": main[row["stack"]],
+        }
         for row in top.rows(named=True)
     ]
 
@@ -114,6 +121,36 @@ def _sums(rows: pl.DataFrame, key: str) -> pl.DataFrame:
     return grouped.sort(["bytes", key], descending=[True, False])
 
 
-def told(parts: Sequence[str]) -> str:
+_PLURALS = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "activation": "activations",
+    "temporary": "temporaries",
+    "input": "inputs",
+    "communication": "communication buffers",
+    "workspace": "workspaces",
+    "kv cache": "KV cache",
+}
+_LEAST = 0.01
+
+
+def category_text(category: str) -> str:
+    """A category as a sentence names what is in it: ``activations``, ``optimizer state``."""
+    return _PLURALS.get(category, category)
+
+
+def main_parts(categories: Sequence[dict[str, Any]], most: int = 4) -> list[tuple[str, int]]:
+    """(name, bytes) of the largest categories of at least 1%; what is unknown comes last, whatever its size."""
+    total = sum(row["bytes"] for row in categories)
+    parts = [row for row in categories if row["bytes"] >= _LEAST * total]
+    known = [row for row in parts if row["category"] != "unknown"][:most]
+    unknown = [row for row in parts if row["category"] == "unknown"]
+    return [(category_text(row["category"]), row["bytes"]) for row in [*known, *unknown]]
+
+
+def listed(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+told = listed

@@ -1,4 +1,4 @@
-"""Running out of memory: what was asked for, what was free, and why that did not do."""
+"""Running out of memory: the request, what was free, and why that was not enough."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
-from snapreport.findings.live import MOST, by_category, by_stack, live_at, names_of, told
+from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
@@ -20,6 +20,8 @@ Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "u
 LARGE_SEGMENT = 20 << 20
 _OWN_SEGMENT = 10 << 20
 """Requests from this size on have a segment to themselves."""
+FULL_SHARE = 0.9
+"""Allocated of what is reserved and free on the device: from here on the device is called full."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
 
@@ -55,7 +57,7 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     found = [_finding(snapshot, timeline, group) for group in groups[:MOST]]
     if len(groups) > MOST:
         name = device_name(timeline.kind, timeline.device)
-        more = f"{name} ran out of memory another {plural(len(groups) - MOST, 'time')}, which are not told one by one"
+        more = f"{name} ran out of memory another {plural(len(groups) - MOST, 'time')}"
         evidence = {"events": [group[0] for group in groups[MOST:]]}
         event = groups[MOST][0]
         link = {"view": "events", "at": event}
@@ -102,37 +104,63 @@ def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
 
 
 def piece_of(asked: int, *, expandable: bool) -> int:
-    """The bytes that the allocator takes from the device at once for a request that no hole holds.
+    """Bytes that the allocator takes from the device at once for a request that no free block holds.
 
     Small requests share segments of 2 MiB and middling ones segments of 20 MiB; what is greater has one of its own, in
     whole 2 MiB. Expandable segments grow by pages of the same sizes.
     """
-    if asked <= SMALL_SIZE:
-        return SMALL_SEGMENT
-    if expandable or asked < _OWN_SEGMENT:
+    if expandable and asked > SMALL_SIZE:
         return -(-asked // LARGE_SEGMENT) * LARGE_SEGMENT
-    return -(-asked // SMALL_SEGMENT) * SMALL_SEGMENT
+    return segment_of(asked)
+
+
+def segment_of(request: int) -> int:
+    """Bytes of a new segment for a request, which is what PyTorch's error message names (``get_allocation_size``)."""
+    if request <= SMALL_SIZE:
+        return SMALL_SEGMENT
+    if request < _OWN_SEGMENT:
+        return LARGE_SEGMENT
+    return -(-request // SMALL_SEGMENT) * SMALL_SEGMENT
+
+
+def message_size(size: int) -> str:
+    """A size as PyTorch's error message writes it: ``20.00 MiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size > unit:
+            return f"{size / unit:.2f} {name}"
+    return f"{size} bytes"
 
 
 def verdict(s: Shortage) -> Verdict:
     """What would have had to be otherwise for the request to fit, the least first.
 
-    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a hole that is large
-    enough. fragmentation: what is free would do if it were in one piece. pool-locked: so would what other pools and
+    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a free block that is
+    large enough. fragmentation: what is free would do if it were contiguous. pool-locked: so would what other pools and
     streams hold free. mixed: only all of that together, or with what waits to be freed. demand: not even that.
     """
     device = s.device_free or 0
-    if device >= max(s.asked, s.piece or 0):
+    from_device = max(s.asked, s.piece or 0)
+
+    def fits(cached: int) -> bool:
+        """Whether so many bytes would do in one range: alone, or as a new segment with what is free on the device."""
+        return cached >= s.asked or cached + device >= from_device
+
+    if device >= from_device:
         return "limit"
     if s.reach.largest_own >= s.asked:
         return "unclear"
-    if s.reach.own + device >= s.asked:
+    if fits(s.reach.own):
         return "fragmentation"
-    if s.reach.locked + device >= s.asked:
+    if fits(s.reach.locked):
         return "pool-locked"
-    if s.reach.own + s.reach.locked + s.pending + device >= s.asked:
+    if fits(s.reach.own + s.reach.locked + s.pending):
         return "mixed"
     return "demand"
+
+
+def is_full(s: Shortage) -> bool:
+    """Whether nearly all that the process could have was allocated, so that more room is what it needs first."""
+    return s.allocated + s.rounding >= FULL_SHARE * (s.reserved + (s.device_free or 0))
 
 
 def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> Finding:
@@ -165,6 +193,9 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         "expandable_segments": expandable_setting(timeline),
         "stack": stack,
         "function": names.function(stack),
+        "line": names.line(stack),
+        "segment_bytes": segment_of(s.asked),
+        "device_full": is_full(s),
         "categories": by_category(live),
         "stacks": by_stack(live, names),
         "pinning_stacks": pins,
@@ -173,8 +204,8 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         kind="oom",
         device=timeline.device,
         severity="error",
-        title=_title(timeline, event, s, why),
-        detail=_detail(s, evidence),
+        title=_title(timeline, s, why),
+        detail=_detail(s, why, evidence),
         bytes=s.asked,
         event=event,
         stack=stack or None,
@@ -185,70 +216,58 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     )
 
 
-def _title(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> str:
-    name = device_name(timeline.kind, timeline.device)
-    text = f"{name} ran out of memory at event {count_text(event)}: asked for {bytes_text(s.asked)}"
-    device = "" if s.device_free is None else f", {bytes_text(s.device_free)} free on the device"
-    free = s.reach.own + s.reach.locked
-    if why == "fragmentation":
-        text += f"; {bytes_text(s.reach.own)} were reserved and free{device}"
-        return f"{text}, but the largest hole was {bytes_text(s.reach.largest_own)}: fragmentation"
-    if why == "pool-locked":
-        return (
-            f"{text}; {bytes_text(s.reach.locked)} were reserved and free{device}, but in pools that this request "
-            "may not use"
-        )
-    if why == "mixed":
-        return (
-            f"{text}; {bytes_text(free)} were reserved and free{device}, but in pieces and in pools that it may not use"
-        )
+def _title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
+    request = with_article(bytes_text(s.asked))
+    text = f"Out of memory on {device_name(timeline.kind, timeline.device)}: "
     if why == "limit":
-        text += f" although {bytes_text(s.device_free or 0)} were free on the device"
-        return f"{text}: a limit of the process, or the driver refused"
+        return f"{text}{request} request failed with {bytes_text(s.device_free or 0)} free on the device"
     if why == "unclear":
-        text += f" although a hole of {bytes_text(s.reach.largest_own)} was reserved and free"
-        return f"{text}: the record does not say why it was not used"
-    short = s.asked - (s.device_free or 0) - free - s.pending
-    text += f"{device}, {bytes_text(s.allocated)} allocated and {bytes_text(free)} reserved and free"
-    return f"{text}: {bytes_text(short)} more than there was in any form"
+        return f"{text}{request} request failed although a free block was large enough"
+    if why != "demand" and is_full(s):
+        return f"{text}the device is full, and what is free is {_SCATTERED[why]}"
+    if why != "demand":
+        return f"{text}{_REASON[why]}"
+    short = s.asked - (s.device_free or 0) - s.reach.own - s.reach.locked - s.pending
+    if short > 0:
+        return f"{text}{request} request was {bytes_text(short)} too large"
+    return f"{text}{request} request needed {with_article(bytes_text(s.piece or 0))} segment"
 
 
-def _detail(s: Shortage, evidence: dict[str, Any]) -> list[str]:
-    lines = []
-    parts = [
-        f"{bytes_text(value)} {words}"
-        for value, words in (
-            (s.reach.own, f"in holes that the request could use, the largest {bytes_text(s.reach.largest_own)}"),
-            (s.reach.other_stream, "held for other streams"),
-            (s.reach.other_pool, "in private pools"),
-            (s.reach.other_size, "in the pool for requests of the other size"),
-            (s.rounding, "of rounding inside blocks"),
-        )
-        if value > 0
-    ]
-    if parts:
-        lines.append(f"{bytes_text(s.unused)} were reserved but not allocated: {told(parts)}.")
-    if s.device_free is not None and s.asked <= s.device_free < (s.piece or 0):
-        lines.append(
-            f"The allocator takes memory from the device in pieces, for this request {bytes_text(s.piece or 0)}: "
-            f"more than the {bytes_text(s.device_free)} that were free there."
-        )
+_REASON = {
+    "fragmentation": "fragmentation",
+    "pool-locked": "free memory is in other pools or streams",
+    "mixed": "free memory is fragmented and in other pools or streams",
+}
+_SCATTERED = {
+    "fragmentation": "fragmented",
+    "pool-locked": "in other pools or streams",
+    "mixed": "fragmented or in other pools and streams",
+}
+
+
+def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
+    lines = [_available(s, why)]
+    if s.unused:
+        lines += _cached(s)
+    if why == "limit":
+        lines.append("A limit of the process was reached (set_per_process_memory_fraction), or the driver refused.")
+    if why == "unclear":
+        lines.append("The record does not say why it was not used.")
+    message = message_size(segment_of(s.asked))
+    if message != message_size(s.asked):
+        lines.append(f'PyTorch\'s message names the segment for the request: "Tried to allocate {message}".')
     if s.pending:
-        lines.append(f"{bytes_text(s.pending)} waited for another stream to be free.")
-    top = evidence["stacks"][0] if evidence["stacks"] else None
-    if top:
-        categories = [
-            f"{share_text(row['bytes'], s.allocated)} {row['category']}" for row in evidence["categories"][:3]
-        ]
-        lines.append(f"Live then: {told(categories)}; most by {top['function']}, {bytes_text(top['bytes'])}.")
-    if evidence["stack"]:
-        lines.append(f"The request came from {evidence['function']}.")
-    if evidence["pinning_stacks"]:
-        pin = evidence["pinning_stacks"][0]
-        where = f"{plural(pin['segments'], 'segment')} kept by {pin['function']} alone"
-        lines.append(f"{bytes_text(pin['free_bytes'])} of the holes are in {where}.")
+        lines.append(f"{bytes_text(s.pending)} were pending free: another stream still used them.")
+    event = f"event {count_text(evidence['events'][0])}"
+    where = f"The request ({event}) was made in {evidence['line']}." if evidence["stack"] else f"It failed at {event}."
+    lines.append(where)
+    lines += _allocated(s, evidence)
+    pin = next((row for row in evidence["pinning_stacks"] if row["stack"]), None)
+    if pin:
+        where = plural(pin["segments"], "segment")
+        lines.append(f"{bytes_text(pin['free_bytes'])} are cached in {where} that only {pin['function']} occupies.")
         if evidence["expandable_segments"] is not True:
-            lines.append("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across segments.")
+            lines.append("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins free memory across segments.")
     if len(evidence["events"]) > 1:
         least, most = bytes_text(min(evidence["asked"])), bytes_text(max(evidence["asked"]))
         sizes = least if least == most else f"{least} to {most}"
@@ -256,11 +275,50 @@ def _detail(s: Shortage, evidence: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _available(s: Shortage, why: Verdict) -> str:
+    """What the request met: free on the device, cached, allocated; without what the title has said."""
+    free = s.reach.own + s.reach.locked
+    if why in ("fragmentation", "mixed", "pool-locked"):
+        text = f"{upper_first(with_article(bytes_text(s.asked)))} request failed with {bytes_text(free)} cached"
+        text += "" if s.device_free is None else f" and {bytes_text(s.device_free)} free on the device"
+        if why != "pool-locked":
+            text += f": the largest free block that it could use was {bytes_text(s.reach.largest_own)}"
+        return f"{text}."
+    cached = f"{bytes_text(free)} cached; {bytes_text(s.allocated)} were allocated."
+    if s.device_free is None or why == "limit":
+        return cached.replace(" cached;", " were cached;")
+    return f"{bytes_text(s.device_free)} were free on the device and {cached}"
+
+
+def _cached(s: Shortage) -> list[str]:
+    """Where the cached bytes are, but for those that the request could use, which were named before."""
+    parts = [
+        f"{bytes_text(value)} {words}"
+        for value, words in (
+            (s.reach.other_stream, "belong to other streams"),
+            (s.reach.other_pool, "are in private pools"),
+            (s.reach.other_size, "are in the pool for requests of the other size"),
+        )
+        if value > 0
+    ]
+    return [f"Of the cached memory, {listed(parts)}."] if parts else []
+
+
+def _allocated(s: Shortage, evidence: dict[str, Any]) -> list[str]:
+    """What filled the device, in one sentence."""
+    if not evidence["stacks"]:
+        return []
+    shares = [f"{what} {share_text(size, s.allocated)}" for what, size in main_parts(evidence["categories"])]
+    top = next((row for row in evidence["stacks"] if row["stack"]), None)
+    text = f"Allocated then: {listed(shares)}"
+    return [f"{text}; the largest stack is {top['line']} with {bytes_text(top['bytes'])}." if top else f"{text}."]
+
+
 def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     lines = basis_of(timeline) + block_doubts(timeline, event)
     if s.device_free is None:
-        lines.append("How much was free on the device was not recorded; it is counted as nothing.")
-    lines.append("What other processes held on the device is not recorded.")
+        lines.append("Free memory on the device was not recorded and is counted as zero.")
+    lines.append("Memory of other processes on the device is not recorded.")
     if timeline.events["pool"][event] is None:
         lines.append(f"The pool of the request was not recorded; it is taken for the default one {DEFAULT_POOL}.")
     return lines

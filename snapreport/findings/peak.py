@@ -1,6 +1,4 @@
-"""What stands behind the peak: who held how much, what came last, and what the peak would be without each of the
-greatest.
-"""
+"""What the peak consists of: which stacks have how much, what came last, and the peak without each of the largest."""
 
 from __future__ import annotations
 
@@ -10,11 +8,23 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
-from snapreport.findings.live import MOST, Names, by_category, by_function, by_module, by_stack, live_at, names_of, told
+from snapreport.findings.live import (
+    MOST,
+    Names,
+    by_category,
+    by_function,
+    by_module,
+    by_place,
+    by_stack,
+    category_text,
+    live_at,
+    main_parts,
+    names_of,
+)
 from snapreport.findings.model import Confidence, Finding
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, size_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.recording_gaps import contradicts, has_history
+from snapreport.timeline.recording_gaps import has_history
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
@@ -36,13 +46,16 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         "peak_bytes": peak,
         "peak_event": event,
         "reserved_bytes": int(timeline.reserved[event + 1]),
+        "max_memory_allocated_bytes": _counted_by_torch(timeline),
         "count": len(live),
         "categories": categories,
+        "inferred_categories": _inferred(live, categories),
         "unknown_bytes": next((row["bytes"] for row in categories if row["category"] == "unknown"), 0),
         "no_frames_bytes": timeline.peak_stackless_bytes,
         "before_trace_bytes": int(live.filter(pl.col("alloc_event") < 0)["size"].sum()),
         "stacks": stacks,
         "functions": by_function(live, names),
+        "places": by_place(live, names),
         "modules": in_modules.head(MOST).rows(named=True),
         "module_bytes": int(in_modules["bytes"].sum()),
         "last_stretch": stretch,
@@ -52,7 +65,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
             kind="peak",
             device=timeline.device,
             severity="info",
-            title=_title(timeline, categories),
+            title=_title(timeline, evidence),
             detail=_detail(timeline, evidence),
             bytes=peak,
             event=event,
@@ -87,7 +100,7 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
 
 
 def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> dict[str, Any]:
-    """What was added on the way from 75 % of the peak up to it, and is still there.
+    """What was added on the way from 75% of the peak up to it, and is still there.
 
     ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``,
     ``count``, ``categories``, ``stacks``.
@@ -105,64 +118,89 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
     }
 
 
-def _title(timeline: DeviceTimeline, categories: list[dict[str, Any]]) -> str:
+def _title(timeline: DeviceTimeline, evidence: dict[str, Any]) -> str:
     name = device_name(timeline.kind, timeline.device)
-    shares = [f"{share_text(row['bytes'], timeline.peak_bytes)} {row['category']}" for row in categories[:3]]
-    when = "before the first event" if timeline.peak_event < 0 else f"at event {count_text(timeline.peak_event)}"
+    allocated, reserved = bytes_text(timeline.peak_bytes), bytes_text(evidence["reserved_bytes"])
+    sizes = f"{allocated} allocated" if timeline.kind == "host" else f"{allocated} allocated, {reserved} reserved"
     if not has_history(timeline):
-        return f"{name} held {size_text(timeline.peak_bytes)} when the snapshot was taken: {told(shares)}"
-    return f"{name} peaked at {size_text(timeline.peak_bytes)} {when}: {told(shares)}"
+        return f"Final state of {name}: {sizes}"
+    when = "before the first event" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
+    least = "at least " if timeline.recording_gaps else ""
+    return f"Peak on {name}: {least}{sizes} ({when})"
+
+
+def composition(evidence: dict[str, Any]) -> str:
+    """One sentence on the main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``."""
+    inferred = evidence["inferred_categories"]
+    parts = [
+        f"{name} {bytes_text(size)}{' (inferred)' if name in inferred else ''}"
+        for name, size in main_parts(evidence["categories"])
+    ]
+    return f"{upper_first(', '.join(parts))}."
+
+
+def _inferred(live: pl.DataFrame, categories: list[dict[str, Any]]) -> list[str]:
+    """Names of the categories of which most bytes are inferred rather than recorded or seen in a stack."""
+    if "category_source" not in live.columns:
+        return []
+    guessed = live.filter(pl.col("category_source").cast(pl.String) == "inferred")
+    of = {row["category"]: row["bytes"] for row in by_category(guessed)}
+    return [category_text(row["category"]) for row in categories if 2 * of.get(row["category"], 0) > row["bytes"]]
 
 
 def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
-    peak = timeline.peak_bytes
     lines = []
+    counted = evidence["max_memory_allocated_bytes"]
+    if counted is not None:
+        lines.append(f"torch.cuda.max_memory_allocated() would report {bytes_text(counted)}: it counts rounded blocks.")
+    stretch = evidence["last_stretch"]
+    single = stretch["from_event"] >= 0 and stretch["count"] == 1
+    if single:
+        most = stretch["stacks"][0]
+        lines.append(f"One allocation set the peak: {bytes_text(stretch['added_bytes'])} in {most['line']}.")
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
     if top:
-        line = f"The greatest stack holds {bytes_text(top['bytes'])} ({share_text(top['bytes'], peak)}): "
-        line += f"{top['function']}, {plural(top['count'], 'allocation')}."
+        size = f"{bytes_text(top['bytes'])} in {plural(top['count'], 'allocation')}"
+        lines.append(f"The largest recorded stack is {top['line']}: {size}.")
         if has_history(timeline):
-            line += f" Without it the peak would be {bytes_text(top['peak_without_bytes'])}"
-            moved = top["peak_without_event"] != timeline.peak_event
-            line += (
-                f", at event {count_text(top['peak_without_event'])}."
-                if moved and top["peak_without_event"] >= 0
-                else "."
-            )
-        lines.append(line)
-    stretch = evidence["last_stretch"]
-    if stretch["from_event"] >= 0 and stretch["added_bytes"]:
+            lines.append(_without_top(timeline, top))
+    if stretch["from_event"] >= 0 and stretch["added_bytes"] and not single:
         most = stretch["stacks"][0]
-        span = timeline.peak_event - stretch["from_event"]
+        part = "most of it" if 2 * most["bytes"] > stretch["added_bytes"] else "the largest part"
         lines.append(
-            f"The last {plural(span, 'event') if span > 1 else 'event'} before it added "
-            f"{bytes_text(stretch['added_bytes'])} that were still there, "
-            f"{bytes_text(most['bytes'])} of it by {most['function']}."
+            f"The last {plural(timeline.peak_event - stretch['from_event'], 'event')} before the peak added "
+            f"{bytes_text(stretch['added_bytes'])}, {part} in {most['line']} ({bytes_text(most['bytes'])})."
         )
-    if evidence["unknown_bytes"]:
-        unknown = f"{share_text(evidence['unknown_bytes'], peak)} of it is of unknown category"
-        bare = evidence["no_frames_bytes"]
-        reasons = ["without frames"] * (bare > 0) + ["no rule knows its stacks"] * (evidence["unknown_bytes"] > bare)
-        lines.append(f"{unknown}: {', or '.join(reasons)}.")
     return lines
+
+
+def _without_top(timeline: DeviceTimeline, top: dict[str, Any]) -> str:
+    """What removing the largest stack would do, and which second maximum stands in the way."""
+    peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
+    where = "the start of the trace" if event < 0 else f"event {count_text(event)}"
+    if rest == peak:
+        return f"Removing it would not lower the peak: {where} is as high."
+    if event == timeline.peak_event:
+        return f"Removing it lowers the peak to {bytes_text(rest)}."
+    if peak - rest < 0.8 * top["bytes"]:
+        return f"Removing it lowers the peak only to {bytes_text(rest)}, because {where} is almost as high."
+    return f"Removing it lowers the peak to {bytes_text(rest)}, at {where}."
+
+
+def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
+    """What ``torch.cuda.max_memory_allocated()`` would have said; None where the record does not hold it."""
+    is_known = has_history(timeline) and timeline.kind == "cuda" and not timeline.recording_gaps
+    return timeline.max_memory_allocated if is_known else None
 
 
 def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
     lines = basis_of(timeline)
-    lines.append("Categories are told by rules from function and file names, and by how long an allocation lived.")
+    lines.append("Categories follow from function and file names and from how long an allocation lived.")
     share = share_text(evidence["module_bytes"], timeline.peak_bytes)
-    lines.append(
-        f"{share} of the peak was allocated under the forward call of an nn.Module; frames do not hold the names of "
-        "modules, "
-        "which are told by file and line."
-    )
+    lines.append(f"{share} of the peak was allocated in the forward pass of an nn.Module, named by file and line.")
     if evidence["before_trace_bytes"] and has_history(timeline):
         older = evidence["before_trace_bytes"]
-        lines.append(f"{share_text(older, timeline.peak_bytes)} of it was allocated before the trace began.")
-    if not has_history(timeline):
-        lines.append("No allocation or free was recorded: an earlier peak would not be seen.")
-    if contradicts(timeline):
-        lines.append("More is allocated than reserved at some positions: the record contradicts itself.")
+        lines.append(f"{share_text(older, timeline.peak_bytes)} of it was allocated before recording started.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What the peak is made of, by category, function and module path, in few rows: for the summary and for a ticket."""
+"""What the peak is made of, by category, line and module path, in few rows: for the summary and for a ticket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
 from snapreport.number_format import bytes_text, share_text
 from snapreport.timeline.modules import ARROW
@@ -13,8 +14,9 @@ from snapreport.timeline.modules import ARROW
 MOST = 5
 """Rows of a breakdown; ``stats --json`` has ten, the page's table all."""
 _PLACES = 5
-"""Of a module path, the innermost; the page's stacks have all of it."""
-NO_NAMES = "A module stands as the file and line of its forward: frames hold no names of modules."
+"""Of a module path, the innermost; the page's stack traces have all of it."""
+LEAST_SHARE = 0.01
+NO_NAMES = "Modules are named by the file and line of their forward(): a stack trace does not hold their names."
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class Breakdown:
 
 
 def breakdowns(peak: Finding) -> list[Breakdown]:
-    """Of a peak's finding. What one row has all of, or none has any of, is told by :func:`in_words`."""
+    """Of a peak's finding. What one row has all of, or none has any of, is said by :func:`in_words`."""
     e, whole = peak.evidence, peak.bytes
     within = e["module_bytes"]
     parts = (
         ("By category", "category", e["categories"], whole),
-        ("By function", "function", e["functions"], whole),
+        ("By line", "place", e["places"], whole),
         (f"By module path, {share_text(within, whole)} of it", "module", e["modules"], within),
     )
     shown = [part for part in parts if part[2] and not _alone(part[2], whole)]
@@ -42,17 +44,15 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
 
 
 def in_words(peak: Finding) -> str:
-    """One sentence on what :func:`breakdowns` leaves out; "" where that is nothing."""
+    """One sentence on what :func:`breakdowns` leaves out because one row has all of it; "" where that is nothing."""
     e, whole = peak.evidence, peak.bytes
-    parts = [e["categories"][0]["category"]] if _alone(e["categories"], whole) else []
+    parts = [category_text(e["categories"][0]["category"])] if _alone(e["categories"], whole) else []
     if e["no_frames_bytes"] == whole:
-        parts.append("without frames to tell functions and modules by")
-    elif _alone(e["functions"], whole):
-        parts.append(f"made by {e['functions'][0]['function']}")
-    if not e["modules"] and e["no_frames_bytes"] < whole:
-        parts.append("with no module's forward in its frames")
-    elif _alone(e["modules"], whole):
-        parts.append(f"under {_path(e['modules'][0]['module'])}")
+        parts.append("without a stack trace")
+    elif _alone(e["places"], whole):
+        parts.append(f"allocated in {e['places'][0]['place']}")
+    if _alone(e["modules"], whole):
+        parts.append(f"in module {_path(e['modules'][0]['module'])}")
     return f"All of it is {', '.join(parts)}." if parts else ""
 
 
@@ -61,8 +61,9 @@ def _alone(rows: Sequence[dict[str, Any]], whole: int) -> bool:
 
 
 def _rows(rows: Sequence[dict[str, Any]], key: str, total: int, whole: int) -> list[tuple[str, str, str]]:
-    """``total``: bytes of all rows there are."""
-    shown = [(row["bytes"], _path(row[key]) if key == "module" else row[key] or "no frames") for row in rows[:MOST]]
+    """The largest of ``rows``, at least 1% of ``whole`` each, then the rest of ``total`` bytes."""
+    large = [row for row in rows[:MOST] if row["bytes"] >= LEAST_SHARE * whole]
+    shown = [(row["bytes"], _path(row[key]) if key == "module" else row[key]) for row in large]
     rest = total - sum(size for size, _ in shown)
     shown += [(rest, "others")] * (rest > 0)
     return [(bytes_text(size), share_text(size, whole), name) for size, name in shown]

@@ -1,46 +1,53 @@
-"""Findings as the static summary shows them: words, and a link that the page follows where scripts run."""
+"""Findings as the static summary shows them: sentences, and a link that the page follows where scripts run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from snapreport.findings.live import told as told_list
+from snapreport.findings.live import listed
 from snapreport.findings.model import Finding
 from snapreport.number_format import bytes_text
 
 MOST_ADVICE = 4
-"""Pieces of advice shown, the greatest saving first; all of them stand in ``stats --json``."""
+"""Advice shown, the largest saving first; ``stats --json`` has all of it."""
 
 _LABEL = {
     "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end",
     "churn": "Churn",
     "advice": "Advice", "peak": "Peak",
 }  # fmt: skip
-_SURE = {"sure": "", "likely": "Likely. ", "guess": "A guess. "}
+CERTAINTY = {"sure": "measured", "likely": "inferred", "guess": "estimate"}
+"""How sure a finding is, in the one word that outputs show."""
 
 
 @dataclass(frozen=True)
 class FindingCard:
-    """``label``: its kind in words; ``rests``: how sure it is and what it rests on; ``link``: the page's hash that
-    shows it; ``term``, ``url``: of advice, PyTorch's own name for it and where that is described; ``chart``: of a leak,
-    its steps; ``rank``: see :func:`rank`.
+    """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: what it is based on beside what
+    is said once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's
+    own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`.
     """
 
     severity: str
     label: str
     title: str
     detail: list[str]
-    rests: str
+    certainty: str
+    basis: str
     link: str
     term: str = ""
     url: str = ""
     chart: Markup = field(default_factory=Markup)
     rank: int = 0
+
+    @property
+    def full_title(self) -> str:
+        """The title as a sentence of its own, without the period."""
+        return f"{self.label}{self.title}" if self.title.startswith((":", " ")) else self.title
 
 
 def rank(finding: Finding) -> int:
@@ -51,16 +58,16 @@ def rank(finding: Finding) -> int:
 def finding_cards(
     found: Sequence[Finding],
     index: dict[int, int],
-    told: Sequence[str],
+    common: Collection[str],
     names: dict[int, str],
     file: str = "",
     stack_base: int = 0,
 ) -> list[FindingCard]:
     """Cards of one snapshot's findings, in their order; the same advice for several devices is one.
 
-    ``index``: the page's index of each device; ``told``: what findings rest on that is said once for all; ``names``: of
-    the devices, where there are several; ``file``: said before each title where a report holds several; ``stack_base``:
-    the page's number of the snapshot's first stack.
+    ``index``: the page's index of each device; ``common``: what is said once for all findings and left out here;
+    ``names``: of the devices, where there are several; ``file``: said before each title where a report holds several;
+    ``stack_base``: the page's number of the snapshot's first stack.
     """
     advice: dict[str, list[Finding]] = {}
     for finding in found:
@@ -71,10 +78,10 @@ def finding_cards(
     return [
         FindingCard(
             finding.severity,
-            _label(finding, names),
-            f"{file}: {finding.title}" if file else finding.title,
+            *_label_and_title(finding, names, file),
             [*finding.detail, *_also(advice.get(finding.evidence.get("rule", ""), [])[1:], names)],
-            _SURE[finding.confidence] + " ".join(line for line in finding.basis if line not in told),
+            CERTAINTY[finding.confidence],
+            " ".join(line for line in finding.basis if line not in common),
             link_of(finding, index[finding.device], stack_base),
             str(finding.evidence.get("term", "")),
             str(finding.evidence.get("url", "")),
@@ -85,11 +92,15 @@ def finding_cards(
     ]
 
 
-def _label(finding: Finding, names: dict[int, str]) -> str:
-    """The kind, and of what device where the title does not tell."""
-    label = _LABEL.get(finding.kind, finding.kind)
-    name = names.get(finding.device, "")
-    return f"{label}, {name}" if name and name not in finding.title else label
+def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tuple[str, str]:
+    """The kind, with the device where the title does not name it, and the rest of the title: one that begins with its
+    kind is split there.
+    """
+    label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
+    if not file and finding.title.startswith((f"{label} ", f"{label}:")):
+        return label, finding.title[len(label) :]
+    title = f"{file}: {finding.title}" if file else finding.title
+    return (f"{label}, {name}" if name and name not in finding.title else label), title
 
 
 def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
@@ -99,7 +110,7 @@ def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
     parts = [
         names.get(f.device, "") + (f" (at most {bytes_text(f.bytes)})" if f.evidence["memory"] else "") for f in same
     ]
-    return [f"The same holds for {told_list(parts)}."]
+    return [f"The same holds for {listed(parts)}."]
 
 
 def _staircase(values: Sequence[int]) -> Markup:

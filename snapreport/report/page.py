@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
 from snapreport.packing import base85
+from snapreport.report.code_spans import code_markup
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
@@ -57,13 +58,15 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folder() / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = code_markup
+    return environment
 
 
 @cache

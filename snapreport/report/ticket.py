@@ -1,17 +1,19 @@
-"""A snapshot in Markdown, for a ticket: numbers, findings, top stacks."""
+"""A snapshot in Markdown, for a ticket: findings, numbers, and the largest stacks at the peak."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from snapreport.findings.model import Finding
+from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
-from snapreport.number_format import bytes_text, count_text, device_name, share_text
+from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
-from snapreport.report.finding_cards import rank
-from snapreport.report.markdown import code_cell, escape
+from snapreport.report.finding_cards import CERTAINTY, rank
+from snapreport.report.markdown import code_cell, escape, prose
+from snapreport.report.stack_lines import stack_lines
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.own_code import own_functions
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60
@@ -30,28 +32,37 @@ def ticket_markdown(snapshot: Snapshot) -> str:
     if not devices:
         return "\n".join([*lines, "No events and no memory were recorded.", ""])
     lines += [
-        "| Device | Peak allocated | Peak reserved | At the end | Events | Allocations | OOMs |",
-        "|---|---|---|---|---|---|---|",
+        "| Device | Peak allocated | max_memory_allocated() | Peak reserved "
+        "| At the end | Events | Allocations | OOMs |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {device_name(t.kind, t.device)} | {bytes_text(t.peak_bytes)} | {bytes_text(int(t.reserved.max()))} | "
-        f"{bytes_text(int(t.allocated[-1]))} | {count_text(len(t.events))} | {count_text(len(t.allocations))} | "
-        f"{len(t.oom_events)} |"
-        for t in devices
-    ]
+    lines += [_numbers(t, found) for t in devices]
     for timeline in devices:
-        lines += [
-            "",
-            f"### {device_name(timeline.kind, timeline.device)}",
-            "",
-            f"`{_chart(timeline.allocated)}` allocated over the events",
-            "",
-        ]
+        name = device_name(timeline.kind, timeline.device)
+        lines += ["", f"### {name}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
         here = sorted((f for f in found if f.device == timeline.device), key=rank)
         lines += _finding_lines(here)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f)]
         lines += _stack_lines(snapshot, timeline)
+        lines += ["", "About this recording:", ""]
+        lines += [f"- {prose(line)}" for line in (*doubts(timeline), *assurances(timeline))]
     return "\n".join([*lines, ""])
+
+
+def _numbers(timeline: DeviceTimeline, found: list[Finding]) -> str:
+    peak = next((f for f in found if f.kind == "peak" and f.device == timeline.device), None)
+    counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
+    cells = [
+        device_name(timeline.kind, timeline.device),
+        bytes_text(timeline.peak_bytes),
+        "–" if counted is None else bytes_text(counted),
+        bytes_text(int(timeline.reserved.max())),
+        bytes_text(int(timeline.allocated[-1])),
+        count_text(len(timeline.events)),
+        count_text(len(timeline.allocations)),
+        str(len(timeline.oom_events)),
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _finding_lines(found: list[Finding]) -> list[str]:
@@ -61,32 +72,32 @@ def _finding_lines(found: list[Finding]) -> list[str]:
         if finding.kind == "advice" and advice > _ADVICE:
             continue
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
-        detail = escape(" ".join(finding.detail))
-        lines.append(f"- {mark}**{escape(finding.title)}**{f'  {detail}' if detail else ''}")
+        sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
+        detail = prose(" ".join([*sentences, *finding.detail]))
+        certainty = CERTAINTY[finding.confidence]
+        lines.append(f"- {mark}**{prose(finding.title)}** ({certainty}){f'. {detail}' if detail else ''}")
     return [*lines, ""]
 
 
 def _peak_lines(peak: Finding) -> list[str]:
-    """What the peak is made of, a line for each way to part it."""
+    """What the peak consists of, a line for each way to divide it."""
     words, lines = in_words(peak), []
     for part in breakdowns(peak):
         word = escape if part.key == "category" else code_cell
-        told = ", ".join(f"{size} ({share}) {word(what)}" for size, share, what in part.rows[:_PARTS])
+        largest = ", ".join(f"{size} ({share}) {word(what)}" for size, share, what in part.rows[:_PARTS])
         more = ", …" if len(part.rows) > _PARTS else "."
-        lines.append(f"- {part.title}: {told}{more}{f' {NO_NAMES}' if part.key == 'module' else ''}")
-    lines += [f"- {escape(words)}"] if words else []
+        lines.append(f"- {part.title}: {largest}{more}{f' {escape(NO_NAMES)}' if part.key == 'module' else ''}")
+    lines += [f"- {prose(words)}"] if words else []
     return ["At the peak:", "", *lines, ""] if lines else []
 
 
 def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     if not timeline.top_stacks:
         return []
-    names = own_functions(snapshot.recording)
     lines = ["| At the peak | Share | Allocations | From |", "|---|---|---|---|"]
     return lines + [
-        f"| {bytes_text(row['bytes'])} | {share_text(row['bytes'], timeline.peak_bytes)} | {count_text(row['count'])} "
-        f"| {code_cell(names[row['stack']] or 'no frames')} |"
-        for row in timeline.top_stacks[:_STACKS]
+        f"| {line.size} | {line.share} | {count_text(line.count)} | {code_cell(line.frames)} |"
+        for line in stack_lines(snapshot, timeline)[:_STACKS]
     ]
 
 

@@ -17,7 +17,7 @@ from snapreport.reading.open import open_recording
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated
-from snapreport.timeline.blocks import Blocks, blocks_of
+from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
 from snapreport.timeline.categories import Rules, StackCategories, categorise, load_rules, stack_categories
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
@@ -102,6 +102,23 @@ class DeviceTimeline:
     def fragmentation(self) -> Fragmentation:
         """The parts of what is reserved but not allocated, at every position."""
         return fragmentation_of(self)
+
+    @cached_property
+    def max_memory_allocated(self) -> int:
+        """Bytes that ``torch.cuda.max_memory_allocated()`` would have returned at the end, over the trace alone.
+
+        It counts blocks, which are requests rounded up, from their allocation to the request of their free.
+        """
+        born, freed = (self.allocations[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
+        blocks, never = self.blocks, len(self.events)
+        # Its free was requested before the trace (-1), at an event, or never.
+        ends = np.minimum(
+            np.where(freed < 0, never, freed), np.where(blocks.pending_from == NEVER, never, blocks.pending_from)
+        )
+        counts = ends >= 0
+        change = np.bincount(born[counts] + 1, weights=blocks.size[counts], minlength=never + 2)
+        change -= np.bincount(ends[counts] + 1, weights=blocks.size[counts], minlength=never + 2)
+        return int(np.cumsum(change[: never + 1]).max())
 
     @cached_property
     def recording_gaps(self) -> list[Gap]:

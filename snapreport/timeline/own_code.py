@@ -105,6 +105,19 @@ def own_lines(recording: Recording) -> pl.Series:
 
 
 @once
+def own_code(recording: Recording) -> np.ndarray:
+    """Bool per frame: whether it is Python's and the program's own, neither a library's nor runtime noise."""
+    flags = recorded_flags(recording)
+    own: np.ndarray = (flags & PYTHON != 0) & (flags & NOISE == 0) & ~is_library(recording.frames).to_numpy()
+    return own
+
+
+def frame_line(recording: Recording, frame: int) -> str:
+    """``forward dit.py:83`` of a row of ``frames``."""
+    return str(_frame_lines(recording)[frame])
+
+
+@once
 def frame_functions(recording: Recording) -> pl.Series:
     """String per frame: "function file.py"; C++ functions by their name alone, without arguments and return type."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
@@ -120,6 +133,7 @@ def frame_functions(recording: Recording) -> pl.Series:
     return recording.frames.select(n=pl.when(python).then(spoken).otherwise(native))["n"]
 
 
+@once
 def _frame_lines(recording: Recording) -> pl.Series:
     """String per frame: "function file.py:12" where Python's line is known."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)

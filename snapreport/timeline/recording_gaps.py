@@ -19,6 +19,9 @@ from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 
 MAX_ENTRIES = "trace_alloc_max_entries"
+START_EARLY = "Start recording before the model is built."
+_RECORD = "Call torch.cuda.memory._record_memory_history() before the model is built."
+_LARGER_RING = "Record with a larger max_entries."
 _EARLIER_SHARE = 0.25
 """Of what was reserved at the start: so much that the trace never fills was filled by an earlier peak, or by "
 "nothing."""
@@ -28,10 +31,13 @@ _ALLOC = ACTIONS.index("alloc")
 
 @dataclass(frozen=True)
 class Gap:
-    """``key``: a name for programs; ``sentence``: what is missing and what shows it."""
+    """``key``: a name for programs; ``sentence``: what is missing and what shows it; ``remedy``: how to record it next
+    time, "" where nothing helps.
+    """
 
     key: str
     sentence: str
+    remedy: str = ""
 
 
 def has_history(timeline: Timeline) -> bool:
@@ -51,7 +57,7 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
     A recording that starts late is no gap by itself: everything since its start is there.
     """
     if not has_history(timeline):
-        return [Gap("no history", "Recorded without history: only the final state is known.")]
+        return [Gap("no history", "Recorded without history: only the final state is known.", _RECORD)]
     found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline), _earlier_peak(timeline)]
     if difference := timeline.reconciliation_bytes:
         more = "more" if difference > 0 else "less"
@@ -65,7 +71,7 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
 
 def _ring(timeline: Timeline) -> Gap | None:
     if timeline.overflowed:
-        return Gap("overflowed", "The trace overflowed: its oldest events are lost.")
+        return Gap("overflowed", "The trace overflowed: its oldest events are lost.", _LARGER_RING)
     if timeline.overflowed is False:
         return None
     events, setting = len(timeline.events), timeline.recording.settings.get(MAX_ENTRIES)
@@ -74,7 +80,7 @@ def _ring(timeline: Timeline) -> Gap | None:
     if not is_full:
         return None
     what = "which is the recorder's limit" if limit else "which is probably the recorder's limit"
-    return Gap("full", f"The trace has exactly {count_text(events)} events, {what}: older ones are lost.")
+    return Gap("full", f"The trace has exactly {count_text(events)} events, {what}: older ones are lost.", _LARGER_RING)
 
 
 def _is_round(events: int) -> bool:
@@ -124,4 +130,5 @@ def _earlier_peak(timeline: Timeline) -> Gap | None:
         "earlier peak",
         f"{bytes_text(start)} were already reserved when recording started, but the trace never has more than "
         f"{bytes_text(peak)} allocated: an earlier peak was probably higher.",
+        START_EARLY,
     )

@@ -1,0 +1,74 @@
+"""What the recording of a device can tell and what it cannot, with how to record that next time."""
+
+from __future__ import annotations
+
+from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.report.activity_text import activity_text
+from snapreport.report.recorder_facts import device_use
+from snapreport.report.span_columns import broken_sentence
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.recording_gaps import START_EARLY, has_history
+
+LEAST_SHARE = 0.01
+"""Of the peak: less is left out."""
+
+
+def doubts(timeline: DeviceTimeline) -> list[str]:
+    """What is missing from the record, each with its remedy; empty where nothing is."""
+    lines = [" ".join(filter(None, (gap.sentence, gap.remedy))) for gap in timeline.recording_gaps]
+    return [*lines, *_without_stack_trace(timeline), *_without_rule(timeline)]
+
+
+def assurances(timeline: DeviceTimeline) -> list[str]:
+    """What the program does, what the record is based on, and what was checked."""
+    lines = [line for line in (activity_text(timeline.activity),) if line]
+    lines.append(f"Based on {plural(len(timeline.events), 'event')}.")
+    if timeline.overflowed is False:
+        lines.append("The trace did not overflow.")
+    if not timeline.reconciliation_bytes:
+        lines.append("The replay ends with exactly the blocks of the final state.")
+    before = timeline.allocations["alloc_event"] < 0
+    if has_history(timeline) and before.any():
+        size = bytes_text(int(timeline.allocated[0]))
+        lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed before recording started.")
+    if use := device_use(timeline.recording.recorder, timeline):
+        lines.append(use)
+    if broken := broken_sentence(timeline.annotated.broken):
+        lines.append(broken)
+    return lines
+
+
+def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
+    """The bytes at the peak without a stack trace, by why they have none."""
+    peak, bare = timeline.peak_bytes, timeline.peak_stackless_bytes
+    if not peak or bare < LEAST_SHARE * peak or not has_history(timeline):
+        return []
+    if not len(timeline.recording.stack_frames):
+        return ['No stack traces were recorded. Record with context="all" and stacks="python".']
+    event = timeline.peak_event
+    rows = timeline.allocations
+    free = rows["free_event"]
+    live = (rows["stack"] == 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
+    older = int(rows.filter(live & (rows["alloc_event"] < 0))["size"].sum())
+    lines = []
+    if older >= LEAST_SHARE * peak:
+        share = share_text(older, peak)
+        text = f"{share} of the peak was allocated before recording started and has no stack trace."
+        lines.append(f"{text} {START_EARLY}")
+    if bare - older >= LEAST_SHARE * peak:
+        share = share_text(bare - older, peak)
+        text = f"{share} of the peak was allocated during the trace without a Python stack, as the backward pass does."
+        lines.append(f'{text} Record with stacks="all" to see its C++ frames.')
+    return lines
+
+
+def _without_rule(timeline: DeviceTimeline) -> list[str]:
+    """The bytes at the peak that have a stack trace and yet no category."""
+    rows, event = timeline.allocations, timeline.peak_event
+    free = rows["free_event"]
+    live = (rows["stack"] > 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
+    unknown = int(rows.filter(live & (rows["category"] == "unknown"))["size"].sum())
+    if unknown < LEAST_SHARE * max(timeline.peak_bytes, 1):
+        return []
+    share = share_text(unknown, timeline.peak_bytes)
+    return [f"{share} of the peak has a stack trace that no category rule matches. Add rules with --rules."]

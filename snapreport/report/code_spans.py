@@ -1,0 +1,36 @@
+"""Which parts of a sentence are code: names of stacks, functions and settings, as HTML and as Markdown set them off."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup, escape
+
+# What findings write between backticks, and what they write plainly: "forward dit.py:83 from train.py:42", a C++ name,
+# a call, a setting of the allocator.
+_CODE = re.compile(
+    r"`(?P<quoted>[^`]+)`"
+    r"|(?P<plain>[\w<>.]+ [\w.+-]+\.py(?::\d+)?(?: from [\w.+-]+\.py:\d+)?"
+    r"|[A-Za-z_]\w*(?:::~?\w+)+"
+    r"|[a-z_]\w*(?:\.\w+)*\([\w=,. ]*\)"
+    r"|PYTORCH_\w+(?:=[\w:.,]+)?)"
+)
+
+
+def code_spans(text: str) -> list[tuple[bool, str]]:
+    """``text`` in parts, (is code, part), without the backticks around those that had some."""
+    parts: list[tuple[bool, str]] = []
+    end = 0
+    for found in _CODE.finditer(text):
+        if found.start() > end:
+            parts.append((False, text[end : found.start()]))
+        parts.append((True, found["quoted"] or found["plain"]))
+        end = found.end()
+    return [*parts, (False, text[end:])] if end < len(text) else parts
+
+
+def code_markup(text: str) -> Markup:
+    """``text`` as HTML, its code in ``code`` elements."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if is_code else escape(part) for is_code, part in code_spans(text)
+    )

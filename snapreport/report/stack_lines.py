@@ -1,0 +1,47 @@
+"""The largest stacks at the peak, a line each: what names a stack, and the program's lines that called it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapreport.findings.live import names_of
+from snapreport.number_format import bytes_text, share_text
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.own_code import frame_line, own_code, stack_names
+
+CALLERS = 2
+"""Lines of the program shown after the one that names a stack; the page has the whole stack trace."""
+NO_STACK = "no stack trace"
+
+
+@dataclass(frozen=True)
+class StackLine:
+    """One of the stacks that have most at the peak. ``frames``: what names it, then the program's lines that called it;
+    ``hidden``: frames that are not shown.
+    """
+
+    size: str
+    share: str
+    count: int
+    frames: str
+    hidden: int
+
+
+def stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[StackLine]:
+    """The ten stacks that have most at the peak, as outputs show them."""
+    names = names_of(snapshot)
+    recording = snapshot.recording
+    is_own = own_code(recording)
+    lines = []
+    for row in timeline.top_stacks:
+        stack = row["stack"]
+        frames = recording.stack(stack)
+        place = int(stack_names(recording).place[stack])
+        callers = [i for i in frames[place + 1 :] if is_own[i]][:CALLERS]
+        launcher = int(stack_names(recording).launcher[stack])
+        texts = [names.line(stack), *(frame_line(recording, i) for i in callers if i != launcher)]
+        hidden = len(frames) - len(texts) - (launcher >= 0) if frames else 0
+        text = " ← ".join(texts) if frames else NO_STACK
+        size = bytes_text(row["bytes"])
+        lines.append(StackLine(size, share_text(row["bytes"], timeline.peak_bytes), row["count"], text, hidden))
+    return lines

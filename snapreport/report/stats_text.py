@@ -1,0 +1,103 @@
+"""A snapshot as text for a terminal: the headline, findings, numbers, the largest stacks, settings, the recording."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from snapreport.findings.model import Finding
+from snapreport.findings.peak import composition
+from snapreport.findings.run import findings
+from snapreport.number_format import bytes_text, device_name, plural, upper_first
+from snapreport.report.about_recording import assurances, doubts
+from snapreport.report.finding_cards import CERTAINTY, rank
+from snapreport.report.stack_lines import stack_lines
+from snapreport.report.summary import shown_notes, shown_settings
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+
+WIDTH = 100
+_ADVICE = 3
+_LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
+
+
+def stats_text(snapshot: Snapshot) -> str:
+    """Everything that ``snapreport stats`` prints of one snapshot."""
+    recording, found = snapshot.recording, findings(snapshot)
+    lines = [f"{recording.name} ({bytes_text(recording.file_bytes)})"]
+    devices = [
+        t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()
+    ]
+    if not devices:
+        return "\n".join([*lines, "No events and no memory were recorded."])
+    for timeline in devices:
+        lines += ["", *_findings(found, timeline)]
+    lines += ["", *_numbers([timeline.stats for timeline in devices])]
+    for timeline in devices:
+        lines += _stacks(snapshot, timeline)
+    settings = shown_settings(recording.settings)
+    lines += ["", "Allocator settings that are not the default"]
+    lines += [f"  {key} = {value}" for key, value in settings] or ["  none recorded"]
+    for timeline in devices:
+        lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
+        lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in _wrapped(line, "  - ")]
+    lines += [part for note in shown_notes(recording.notes) for part in _wrapped(upper_first(note), "  - ")]
+    return "\n".join(lines)
+
+
+def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
+    """Errors first, then the peak, warnings and the rest, with a few of the advice."""
+    here = sorted((f for f in found if f.device == timeline.device), key=lambda f: (f.severity != "error", rank(f)))
+    advice = [f for f in here if f.kind == "advice"]
+    shown = [f for f in here if f.kind != "advice"] + advice[:_ADVICE]
+    shown.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
+    lines = []
+    for finding in shown:
+        mark = {"error": "ERROR  ", "warning": "WARNING  "}.get(finding.severity, "")
+        lines += _wrapped(f"{mark}{finding.title}  [{CERTAINTY[finding.confidence]}]", "", "    ")
+        sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
+        lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")
+    rest = len(advice) - _ADVICE
+    return [*lines, f"{plural(rest, 'further piece')} of advice: see --json or the report."] if rest > 0 else lines
+
+
+def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
+    further = " " * len(indent) if further is None else further
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _numbers(devices: list[dict[str, Any]]) -> list[str]:
+    """A column for each device."""
+    keys = [key for key in devices[0] if key not in _LEFT_OUT]
+    rows = [["", *(device_name(d["kind"], d["device"]) for d in devices)]]
+    rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key]) for d in devices)] for key in keys]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
+    lines = stack_lines(snapshot, timeline)
+    if not lines:
+        return []
+    title = f"Largest stacks at the peak of {device_name(timeline.kind, timeline.device)}"
+    return ["", title] + [
+        f"{line.size:>10}  {line.share:>5}  {line.count:>7,}×  {line.frames}{f' +{line.hidden}' if line.hidden else ''}"
+        for line in lines
+    ]
+
+
+def _cell(key: str, value: Any) -> str:
+    if key == "reconciliation_bytes":
+        return "to the byte" if value == 0 else bytes_text(value)
+    if key.endswith("_bytes"):
+        return bytes_text(value)
+    if key == "trace_overflowed":
+        return {True: "yes", False: "no", None: "not recorded"}[value]
+    if isinstance(value, list):
+        return ", ".join(f"{v:,}" for v in value[:5]) + (" …" if len(value) > 5 else "") if value else "none"
+    return f"{value:,}"

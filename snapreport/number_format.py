@@ -19,6 +19,12 @@ def bytes_text(value: int) -> str:
     return f"{'-' if value < 0 else ''}{_rounded(number, digits)} {_UNITS[unit]}"
 
 
+def arrow_text(before: int, after: int) -> str:
+    """``63.5 → 50.8 GiB``; both units where they differ."""
+    old, new = bytes_text(before), bytes_text(after)
+    return f"{old.split(' ')[0]} → {new}" if old.split(" ")[1] == new.split(" ")[1] else f"{old} → {new}"
+
+
 def size_text(value: int) -> str:
     """The size of a file, exact where it can be compared with a limit: ``1.20 MiB (1,258,291 bytes)``."""
     return f"{bytes_text(value)} ({value:,} bytes)" if value >= 1024 else f"{value} bytes"

@@ -108,9 +108,7 @@ class Case:
             at = evidence and evidence["first"]
         else:
             assert finding.kind == "advice", finding.kind
-            others = [self.expected(f)["evidence"] for f in self.found if f.device == number and self._rests_on(f)]
-            evidence = {"bytes": advice_oracle.saves(device, set(self.stacks), told["rule"], others)}
-            evidence["saves_at_most"] = evidence["bytes"] if told["memory"] else 0
+            evidence = advice_oracle.evidence(self.snapshot, number, self.devices, finding, self.found)
             at = device.peak_event
         if evidence is None:
             return None
@@ -128,14 +126,6 @@ class Case:
     def _leaking(self, device: int) -> int:
         leaks = [f for f in self.found if f.device == device and f.kind == "leak" and f.severity == "warning"]
         return sum(self.expected(leak)["bytes"] for leak in leaks)
-
-    @staticmethod
-    def _rests_on(finding: Finding) -> bool:
-        """Whether advice about the allocator may rest on it."""
-        in_pieces = finding.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed")
-        return finding.kind == "churn" or (
-            finding.severity != "info" and finding.kind in ("oom", "fragmentation") and in_pieces
-        )
 
 
 @lru_cache(maxsize=8)  # each holds a snapshot, its findings and its replay

@@ -14,7 +14,7 @@ from held_oracle import Row, by_category, by_stack, function, live_at, module_pa
 from room_oracle import TAKES
 
 MIB = 1 << 20
-GIVES_BACK = ("segment_free", "segment_unmap")
+RELEASES = ("segment_free", "segment_unmap")
 
 
 def least_bytes(device: oracle.Device) -> float:
@@ -174,19 +174,40 @@ def cycles(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Ro
     }
 
 
+def in_frames(event: Row, *words: str) -> bool:
+    return any(word in f"{file} {name}".lower() for file, _, name in oracle.frames_of(event) for word in words)
+
+
+def explained(events: list[Row]) -> set[int]:
+    """Releases that an out-of-memory error or the capture of a CUDA graph explains."""
+    found = {i for i, e in enumerate(events) if e["action"] in RELEASES and in_frames(e, "torch/cuda/graphs.py")}
+    for oom in (i for i, e in enumerate(events) if e["action"] == "oom"):
+        first = oom
+        for i in range(max(0, oom - 8), min(len(events), oom + 1000)):
+            if events[i]["action"] in RELEASES:
+                found.add(i)
+                first = min(first, i)
+        while first and first in found and events[first - 1]["action"] in RELEASES:
+            first -= 1
+            found.add(first)
+    return found
+
+
 def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
-    """Segments given back and asked for again after warm-up; None where it is not worth a word."""
+    """Segments released and allocated again after warm-up; None where it is not worth a word."""
     events = device.events
     warm = bounds[1] if bounds else int(len(events) * 0.1)
-    given_back = [i for i, e in enumerate(events) if e["action"] in GIVES_BACK]
-    if not given_back:
+    released = [i for i, e in enumerate(events) if e["action"] in RELEASES]
+    if not released:
         return None
-    freed = [i for i in given_back if i >= warm]
+    excused = explained(events)
+    freed = [i for i in released if i >= warm and i not in excused]
     again, before, most, last_freed = [], [], device.reserved[0], -1
     for i, e in enumerate(events):
-        if e["action"] in GIVES_BACK and i >= warm:
+        if e["action"] in RELEASES and i >= warm:
             last_freed = i
-        if e["action"] in TAKES and i > max(warm, given_back[0]) and device.reserved[i + 1] <= most:
+        grew = device.reserved[i + 1] > most
+        if e["action"] in TAKES and i > max(warm, released[0]) and not grew and last_freed not in excused:
             again.append(i)
             before.append(last_freed)
         most = max(most, device.reserved[i + 1])
@@ -204,6 +225,9 @@ def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
         row["bytes"] += events[i]["size"]
         row["count"] += 1
     total = sum(events[i]["size"] for i in again)
+    emptied = [
+        i for i in freed if any("empty_cache" in n.lower() or "emptycache" in n.lower() for n in names_of(events[i]))
+    ]
     return {
         "first": again[0],
         "last": again[-1],
@@ -212,7 +236,23 @@ def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
         "segments_freed": len(freed),
         "bytes_again": total,
         "stall_us": stall,
-        "retries": sum(f >= 0 and i - f <= 64 for i, f in zip(again, before, strict=True)),
+        "retries": retries(device, [i for i in freed if i not in set(emptied)]),
+        "emptied": len(emptied),
         "warm_event": warm,
         "stacks": sorted(found.values(), key=lambda row: -row["bytes"]),
     }
+
+
+def names_of(event: Row) -> list[str]:
+    return [name for _, _, name in oracle.frames_of(event)]
+
+
+def retries(device: oracle.Device, freed: list[int]) -> int:
+    """Runs of releases directly followed by a segment that would not have fitted beside them."""
+    count, start = 0, None
+    for i in freed:
+        start = i if start is None or i - 1 not in freed else start
+        following = device.events[i + 1] if i + 1 < len(device.events) else {"action": ""}
+        if i + 1 not in freed and following["action"] in TAKES:
+            count += device.reserved[start] + following["size"] > max(device.reserved)
+    return count

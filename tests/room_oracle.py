@@ -65,25 +65,39 @@ class Room:
             used = [r for r in ranges if r[2] >= 0]
             if occupied_only and not used:
                 continue
-            if segment.expandable:
-                small = bool(used) and all(size <= MIB for _, size, _, _ in used)
-            else:
-                small = segment.end - segment.start <= 2 * MIB
+            why = self.why_not(segment, ranges, request, pool, position)
             for _, size, allocation, _ in ranges:
                 if allocation >= 0:
                     continue
                 found["largest"] = max(found["largest"], size)
-                if (self.pool(segment, position) or pool) != pool:
-                    why = "other_pool"
-                elif segment.stream != request["stream"]:
-                    why = "other_stream"
-                elif small != (request["size"] <= MIB):
-                    why = "other_size"
-                else:
-                    why = "own"
+                if why == "own":
                     found["largest_own"] = max(found["largest_own"], size)
                 found[why] += size
         return found
+
+    def joined(self, request: Row, position: int) -> int:
+        """The largest free range if the segments that serve a request stood side by side: a block in use ends one."""
+        pool, most, run = tuple(request.get("pool_id") or (0, 0)), 0, 0
+        for segment, ranges in sorted(self.at(position).segments, key=lambda pair: pair[0].start):
+            if self.why_not(segment, ranges, request, pool, position) != "own":
+                continue
+            for _, size, allocation, _ in ranges:
+                run = 0 if allocation >= 0 else run + size
+                most = max(most, run)
+        return most
+
+    def why_not(self, segment: Any, ranges: Any, request: Row, pool: Any, position: int) -> str:
+        """What keeps a segment's free memory from a request; "own" where nothing does."""
+        used = [r for r in ranges if r[2] >= 0]
+        if segment.expandable:
+            small = bool(used) and all(size <= MIB for _, size, _, _ in used)
+        else:
+            small = segment.end - segment.start <= 2 * MIB
+        if (self.pool(segment, position) or pool) != pool:
+            return "other_pool"
+        if segment.stream != request["stream"]:
+            return "other_stream"
+        return "own" if small == (request["size"] <= MIB) else "other_size"
 
     def pins(self, position: int) -> list[Row]:
         """Stacks whose blocks alone keep a segment that has room, most of it first."""
@@ -154,9 +168,15 @@ def fragmentation(room: Room) -> Row | None:
     worst = room.worst_growth()
     if worst is None:
         most = max(device.reserved)
-        at = device.reserved.index(most) - 1
         idle = most - device.peak_bytes
-        if idle < max(64 * MIB, 0.33 * most):
+        if idle < max(64 * MIB, 0.33 * most) or device.reserved[0] == most:
+            return None
+        # A segment that was just made is empty: what counts is the state after the allocation that it is for.
+        made = device.reserved.index(most) - 1
+        at = next((i for i in range(made, len(device.events)) if device.events[i]["action"] in ("alloc", "oom")), made)
+        if at - made >= 64:
+            at = made
+        if device.reserved[at + 1] < most:
             return None
         return {"bytes": idle, "event": at, "reserved_bytes": most, "peak_bytes": device.peak_bytes, **room.parts(at)}
     event, holes = worst
@@ -172,6 +192,7 @@ def fragmentation(room: Room) -> Row | None:
         "largest_hole_bytes": room.reach(request, event - 1, occupied_only=True)["largest_own"],
         "segments": room.emptiest(event - 1),
         "pinning_stacks": room.pins(event - 1),
+        "joined_bytes": room.joined(request, event - 1),
     }
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import corpus
 import pytest
+import saving_oracle
 from planted import planted
 from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.number_format import arrow_text
 from snapreport.report.finding_cards import link_of
 from snapreport.timeline.build import Snapshot
 
@@ -90,39 +92,46 @@ def rules_of(snapshot: Snapshot) -> dict[str, Finding]:
     return {f.evidence["rule"]: f for f in findings(snapshot) if f.kind == "advice"}
 
 
-Case = tuple[str, Callable[[], Script], Callable[[Script], int]]
+Case = tuple[str, Callable[[], Script], tuple[str, ...], float]
+# The rule, a program, whose bytes change, and how much of each allocation.
 GIVEN: list[Case] = [
-    ("checkpointing", lambda: training(activation=100), lambda s: s.at_peak("activation") - s.greatest("activation")),
-    ("accumulation", lambda: training(activation=100), lambda s: s.at_peak("activation") // 2),
-    ("mixed-precision", lambda: training(activation=100), lambda s: s.at_peak("activation") // 2),
-    ("mixed-precision", lambda: serving(activation=100), lambda s: s.at_peak("activation") // 2),
-    ("fused-attention", lambda: training(activation=50, scores=60), lambda s: s.at_peak("scores")),
-    ("chunked-loss", lambda: training(activation=50, loss=700), lambda s: s.at_peak("loss")),
-    ("set-to-none", lambda: training(activation=50, gradient=50, keep_gradients=True), lambda s: s.at_peak("gradient")),
-    ("optimizer-state", lambda: training(activation=50, state=80), lambda s: s.at_peak("state")),
+    ("checkpointing", lambda: training(activation=100), ("activation",), 1 - 1 / 12 - 1 / 16),
+    ("accumulation", lambda: training(activation=100), ("activation",), 1 / 2),
+    ("mixed-precision", lambda: training(activation=100), ("activation",), 1 / 2),
+    ("mixed-precision", lambda: serving(activation=100), ("activation",), 1 / 2),
+    ("fused-attention", lambda: training(activation=50, scores=60), ("scores",), 1),
+    ("chunked-loss", lambda: training(activation=50, loss=700), ("loss",), 7 / 8),
+    ("keep-gradients", lambda: training(activation=50, gradient=50, keep_gradients=True), ("gradient",), 1),
+    ("optimizer-state", lambda: training(activation=50, state=80), ("state",), 3 / 4),
     (
         "optimizer-state",
         lambda: training(activation=50, state=80, inside=((TORCH + "distributed/fsdp/api.py", "fsdp_forward"),)),
-        lambda s: 3 * s.at_peak("state") // 4,
+        ("state",),
+        3 / 4,
     ),
-    ("offload", lambda: training(activation=50, state=100), lambda s: s.at_peak("state", "parameter")),
-    ("kv-cache", lambda: serving(cache=100), lambda s: s.at_peak("cache")),
-    ("elementwise", lambda: training(activation=50, output=60, by=RELU), lambda s: s.at_peak("output")),
-    ("elementwise", lambda: training(activation=50, output=60, by=GELU), lambda s: s.at_peak("output")),
+    ("offload", lambda: training(activation=50, state=100), ("state",), 1),
+    ("kv-cache", lambda: serving(cache=100), ("cache",), 1 / 2),
+    ("elementwise", lambda: training(activation=50, output=60, by=RELU), ("output",), 1),
+    ("elementwise", lambda: training(activation=50, output=60, by=GELU), ("output",), 1),
 ]
 
 
-@pytest.mark.parametrize(("rule", "make", "bytes_of"), GIVEN, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("rule", "make", "tags", "share"), GIVEN, ids=lambda v: v if isinstance(v, str) else "")
 def test_given_with_its_bytes(
-    rule: str, make: Callable[[], Script], bytes_of: Callable[[Script], int], tmp_path: Path
+    rule: str, make: Callable[[], Script], tags: tuple[str, ...], share: float, tmp_path: Path
 ) -> None:
+    """The bytes that change are those of the cause, and the saving is what the curve without them says."""
     script = make()
     raw = script.raw()
-    assert corpus.oracle.replay(raw)[0].peak_bytes == script.total(script.peak)
+    device = corpus.oracle.replay(raw)[0]
+    assert device.peak_bytes == script.total(script.peak)
     finding = advised(raw, tmp_path)[rule]
-    want = bytes_of(script)
-    assert finding.bytes == finding.evidence["saves_at_most"] == want > 64 * MIB
-    assert f"saves at most {snapreport.number_format.bytes_text(want)}" in finding.title
+    saving = finding.evidence["saving"]
+    assert finding.evidence["at_peak_bytes"] == script.at_peak(*tags) > 64 * MIB
+    assert saving["fraction"] == pytest.approx(share, abs=1 / 4096)
+    change = saving_oracle.bytes_out(snapreport.load(tmp_path / "advice.pickle"), 0, device, saving)
+    assert saving_oracle.peak_without(device, change) == (saving["peak_bytes"], saving["peak_event"])
+    assert finding.title.endswith(f": peak {arrow_text(device.peak_bytes, saving['peak_bytes'])} (replayed)")
     assert finding.severity == "info" and finding.evidence["url"].startswith("https://") and finding.detail[0]
 
 
@@ -146,15 +155,15 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("fused-attention", lambda: training(activation=100, scores=3)),
     ("chunked-loss", lambda: training(activation=100, loss=30)),
     ("chunked-loss", lambda: serving(activation=50, loss=700)),
-    ("set-to-none", lambda: training(activation=50, gradient=50)),
-    ("set-to-none", lambda: training(activation=50, gradient=2, keep_gradients=True)),
-    ("optimizer-state", lambda: training(activation=100, state=5)),
+    ("keep-gradients", lambda: training(activation=50, gradient=50)),
+    ("keep-gradients", lambda: training(activation=50, gradient=2, keep_gradients=True)),
+    ("optimizer-state", lambda: training(activation=100, state=2)),
     ("optimizer-state", lambda: serving(activation=100)),
     ("offload", lambda: training(activation=300, state=50)),
     ("offload", lambda: training(activation=50, state=100, inside=(("/app/policy.py", "cpu_offload"),))),
     ("kv-cache", lambda: training(activation=100, inside=(("/app/cache.py", "update"),), state=20)),
     ("kv-cache", lambda: serving(cache=100, cache_file=TORCH + "_inductor/codecache.py")),
-    ("kv-cache", lambda: serving(cache=5, activation=100)),
+    ("kv-cache", lambda: serving(cache=2, activation=100)),
     ("elementwise", lambda: training(activation=100)),
     ("elementwise", lambda: training(activation=50, output=60, by=SOFTMAX)),
     ("elementwise", lambda: training(activation=50, output=60, by=(("/app/functional.py", "relu"),))),
@@ -181,13 +190,13 @@ def test_none_without_a_trace(tmp_path: Path) -> None:
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096, "memory": 2 << 30}
 
 
-def test_allocator_settings_against_fragmentation() -> None:
+def test_expandable_segments_where_the_request_then_fits() -> None:
+    """The allocator is replayed with the setting: silent where nothing would change."""
     given = rules_of(planted("fragmentation", **SMALL))
     oom = next(f for f in findings(planted("fragmentation", **SMALL)) if f.kind == "oom")
-    assert given["expandable-segments"].bytes == oom.evidence["own_hole_bytes"]
-    assert given["expandable-segments"].title.endswith("of what is reserved")
-    assert given["expandable-segments"].link == oom.link
-    assert "max-split-size" in given
+    advice = given["expandable-segments"]
+    assert advice.title == "Enable expandable segments: the request fits (replayed)"
+    assert advice.link == oom.link and advice.evidence["saving"] is None
     for without in (
         planted("fragmentation", **{**SMALL, "oom": "none"}),
         planted("training", **{**SMALL, "expandable": True}),
@@ -195,12 +204,14 @@ def test_allocator_settings_against_fragmentation() -> None:
         assert not {"expandable-segments", "max-split-size"} & rules_of(without).keys()
 
 
-def test_emptying_the_cache_saves_time_and_not_memory() -> None:
+def test_emptying_the_cache_costs_time_and_saves_no_memory() -> None:
     snapshot = planted("churn")
     advice = rules_of(snapshot)["empty-cache"]
     churned = next(f for f in findings(snapshot) if f.kind == "churn")
-    assert advice.evidence["saves_at_most"] == 0 and "saves time, not memory" in advice.title
+    assert advice.evidence["saving"] is None and "saves no memory" in advice.detail[0]
     assert "end_step" in advice.detail[0] and advice.link == churned.link
+    assert churned.evidence["emptied"] == churned.evidence["segments_freed"] and "retries" not in advice.detail[0]
+    assert "garbage-collection-threshold" not in rules_of(snapshot), "empty_cache() explains it"
     assert "empty-cache" not in rules_of(planted("churn", churn=0))
 
 
@@ -240,62 +251,23 @@ def test_a_cache_emptied_once_and_filled_anew_is_no_churn(rounds: int, is_churn:
     assert [f.bytes for f in found] == ([rounds * 5 * 200 * MIB] if is_churn else [])
 
 
-def test_retries_are_told_with_the_setting_that_ends_them(tmp_path: Path) -> None:
+def test_retries_come_with_the_setting_and_what_makes_it_work(tmp_path: Path) -> None:
     advice = advised(retrying({}), tmp_path)["garbage-collection-threshold"]
-    assert advice.evidence["saves_at_most"] == 0, "what goes round again and again is no saving"
+    assert advice.evidence["saving"] is None, "what is released again and again is no saving"
+    assert "set_per_process_memory_fraction" in " ".join(advice.detail) + advice.evidence["term"]
     assert "garbage-collection-threshold" not in advised(retrying({"garbage_collection_threshold": 0.8}), tmp_path)
 
 
-def test_no_saving_is_more_than_there_was(snapshot_path: Path) -> None:
+def test_links_lead_into_the_page(snapshot_path: Path) -> None:
     snapshot = snapreport.load(snapshot_path)
     index = {device: place for place, device in enumerate(snapshot.devices)}
     for finding in findings(snapshot):
-        if finding.kind != "advice":
-            continue
-        timeline, saves = snapshot.timeline(finding.device), finding.evidence["saves_at_most"]
-        most = {"allocated": timeline.peak_bytes, "reserved": int(timeline.reserved.max()), "": 0}[
-            finding.evidence["memory"]
-        ]
-        assert 0 <= saves <= most
-        assert link_of(finding, index[finding.device]).startswith("#view=")
+        if finding.kind == "advice":
+            assert link_of(finding, index[finding.device]).startswith("#view=")
 
 
-def test_scores_are_counted_with_their_softmax() -> None:
-    """Attention by hand makes the scores without a frame of their own: the function that calls the softmax made
-    them.
-    """
-    snapshot = planted("oom")
-    device = corpus.replayed(corpus.path_of("oom"))[0]
-    live = [device.allocations[i] for i in device.live_at(device.peak_event)]
-    scores = [a for a in live if any(f[2] == "attend" for f in a.stack) and (a.stack[0][2] in ("attend", "softmax"))]
-    given = rules_of(snapshot)["fused-attention"]
-    assert given.bytes == sum(a.size for a in scores) > 0.5 * device.peak_bytes
-    assert "fused-attention" not in rules_of(planted("training", attention="flash"))
-
-
-def pinned(requested: int, block: int) -> dict[str, Any]:
-    """Four pinned buffers, each a segment of its own, as the host's allocator records them."""
-    events, segments = [], []
-    for number in range(4):
-        place = {"addr": (1 << 40) + number * block, "stream": 0, "time_us": number, "frames": []}
-        events += [{"action": "segment_alloc", "size": block, **place}, {"action": "alloc", "size": requested, **place}]
-        held = {
-            "address": place["addr"],
-            "size": block,
-            "requested_size": requested,
-            "state": "active_allocated",
-            "frames": [],
-        }
-        segments.append(
-            {"device": -1, "address": place["addr"], "total_size": block, "allocated_size": block, "active_size": block,
-             "requested_size": requested, "stream": 0, "segment_type": "large", "blocks": [held]}
-        )  # fmt: skip
-    return {"segments": [], "device_traces": [], "host_traces": events, "host_segments": segments}
-
-
-def test_pinned_buffers_much_smaller_than_their_blocks(tmp_path: Path) -> None:
-    """A power of two each: 160 MiB take 256, 250 MiB take 256 as well and nothing is worth telling."""
-    advice = advised(pinned(160 * MIB, 256 * MIB), tmp_path)["pinned-rounding"]
-    assert advice.device == -1 and advice.bytes == 4 * 96 * MIB and advice.evidence["memory"] == "reserved"
-    assert advised(pinned(250 * MIB, 256 * MIB), tmp_path) == {}
-    assert advised(pinned(10 * MIB, 16 * MIB), tmp_path) == {}, "24 MiB in all"
+def test_a_range_of_stacks_in_a_link_is_renumbered() -> None:
+    """A report over several files numbers stacks through."""
+    link = {"view": "flame", "at": 3, "query": "stack:2..5 OR stack:9"}
+    finding = Finding("advice", 0, "info", "", link=link)
+    assert link_of(finding, 0, stack_base=100).endswith("query=stack%3A102..105%20OR%20stack%3A109")

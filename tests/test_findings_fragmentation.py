@@ -54,7 +54,9 @@ def test_planted(tmp_path: Path) -> None:
     pinned = [s for s in now if s.size == 96 * MIB and any(b[2] == 50 * MIB for b in s.blocks)]
     assert pin["function"] == "keep_prediction evaluate.py" and pin["segments"] == len(pinned)
     assert pin["free_bytes"] == 46 * MIB * len(pinned)
-    assert e["expandable_segments"] is False and any("expandable_segments:True" in line for line in finding.detail)
+    # Blocks in use stand between the free ranges: placed side by side, segments would join none of them.
+    assert e["expandable_segments"] is False and e["joined_bytes"] == want["largest"]
+    assert any("blocks in use stand between them" in line for line in finding.detail)
 
 
 def test_not_without_the_cause(tmp_path: Path) -> None:

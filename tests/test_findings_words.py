@@ -25,8 +25,9 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Numbers that are no measurement: names of devices and settings, and what a rule says of itself.
 CONSTANTS = re.compile(
     r"\"Tried to allocate [^\"]*\"|would report [^:]*:|"
-    r"cuda:\d+|\b(?:16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)"
+    r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)"
 )
+ARROW = re.compile(r"([\d.]+) → ([\d.]+) ([KMGT]iB)")
 # Which block sizes are assumed is the blocks' matter, and tested there.
 ASSUMED = re.compile(r"The block sizes of .*? are assumed")
 
@@ -103,24 +104,17 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
 
 
 def churned(found: Case, finding: Finding, e: Row) -> list[float]:
-    """For whom, by function, and how often a stack frees and allocates one large size after warm-up."""
-    device, by_function, sizes = found.devices[finding.device], {}, {}
+    """For whom, by line."""
+    by_line: dict[tuple[str, str], list[float]] = {}
     for row in e["stacks"]:
         for key in ("bytes", "count"):
-            by_function.setdefault((held_oracle.function(row["stack"]), key), []).append(row[key])
-    for a in device.allocations:
-        if a.stack == e["stacks"][0]["stack"] and a.alloc_event >= e["warm_event"] and a.free_event >= 0:
-            sizes[a.size] = sizes.get(a.size, 0) + 1
-    return [*(sum(parts) for parts in by_function.values()), *sizes, *sizes.values()]
+            by_line.setdefault((held_oracle.place(row["stack"]), key), []).append(row[key])
+    return [sum(parts) for parts in by_line.values()]
 
 
 def advised(found: Case, finding: Finding) -> list[float]:
     device = found.devices[finding.device]
-    live = held_oracle.live_at(device, device.peak_event)
-    held = {row["category"]: row["bytes"] for row in held_oracle.by_category(live)}
-    groups = (("activation", "input", "temporary"), ("optimizer state", "parameter"))
-    numbers: list[float] = [device.peak_bytes, sum(bool(d.events) for d in found.devices.values()), *held.values()]
-    numbers += [sum(held.get(name, 0) for name in group) for group in groups]
+    numbers: list[float] = [device.peak_bytes, sum(len(d.events) > 1 for d in found.devices.values()), 8]
     if finding.evidence["rule"] == "pinned-rounding":
         numbers.append(pinned(device))
     for other in found.found:
@@ -150,7 +144,7 @@ def check(path: Path) -> int:
     """How many numbers were found in sentences, all of them known."""
     found, count = case(path), 0
     table_oracle.learn({frame for stack in found.stacks for frame in stack})
-    of_stacks = {held_oracle.function(stack) for stack in found.stacks}
+    of_stacks = {name(stack) for stack in found.stacks for name in (held_oracle.function, held_oracle.place)}
     for finding in found.found:
         want = found.expected(finding)
         e = want["evidence"]
@@ -167,6 +161,7 @@ def check(path: Path) -> int:
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
         for line in (finding.title, *finding.detail, *(line for line in finding.basis if line not in gaps)):
             plain = CONSTANTS.sub("", ASSUMED.sub("", pattern.sub("", line)))
+            plain = ARROW.sub(r"\1 \3 → \2 \3", plain)  # a unit that two sizes share is written once
             told = TOKEN.findall(plain)
             count += len(told)
             assert set(told) <= known, f"{sorted(set(told) - known)} in {line!r}"

@@ -1,54 +1,172 @@
-"""What could be done about it: advice that names what it saw, and at most what it would save.
+"""What could be done about the peak: advice that names what it saw, with what it saves, replayed.
 
-Every rule looks at the peak, or at what another finding says, and keeps silent where it saw nothing. Savings are upper
-bounds, told as such: what a rule could take away at the very most, were nothing put in its place. They are bytes of the
-peak, or of what is reserved, and never more than that.
+Every rule looks at one device, or at what another finding says, and is silent where it sees nothing. A saving is the
+old
+peak less the peak of the allocated curve with exactly the named bytes taken out; nothing under ``LEAST_SHARE`` is
+given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from snapreport.findings.advice_activations import ACTIVATION_RULES
 from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
-from snapreport.findings.advice_model import MODEL_RULES
+from snapreport.findings.advice_attention import ATTENTION_RULES
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_devices import DEVICE_RULES
+from snapreport.findings.advice_inference import INFERENCE_RULES
+from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.model import Finding
-from snapreport.findings.seen import LEAST_BYTES, Seen
+from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together
+from snapreport.number_format import arrow_text, bytes_text, count_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.recording_gaps import has_history
 
+Rule = Callable[[AdviceContext], Advice | None]
+RULES: tuple[Rule, ...] = (
+    *ATTENTION_RULES,
+    *INFERENCE_RULES,
+    *OPTIMIZER_RULES,
+    *ACTIVATION_RULES,
+    *DEVICE_RULES,
+    *ALLOCATOR_RULES,
+)
+
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
-    """Advice for one device, greatest saving first. ``findings``: what was found before, which some rules rest on.
+    """Advice for one device, greatest saving first. ``findings``: what was found before, which some rules follow from.
 
     None without a trace: what is live when a snapshot is taken says little about what the peak was made of.
     """
     if not timeline.peak_bytes or not has_history(timeline):
         return []
-    seen = Seen(snapshot, timeline, findings)
-    rules = HOST_RULES if timeline.kind == "host" else (*MODEL_RULES, *ALLOCATOR_RULES)
-    given = [advice for rule in rules if (advice := rule(seen)) and advice.bytes >= LEAST_BYTES]
+    context = AdviceContext(snapshot, timeline, findings)
+    given: list[tuple[Advice, Saving | None]] = []
+    for advice, saving in _advised(context, HOST_RULES if timeline.kind == "host" else RULES):
+        if saving is None or context.is_much(saving.saves_bytes):
+            given.append((advice, saving))
+    given.sort(key=lambda pair: (-(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
+    both = _best_two(timeline, given)
+    following = _second_remedy(context, given)
     return [
-        Finding(
-            kind="advice",
-            device=timeline.device,
-            severity="info",
-            title=advice.title,
-            detail=[advice.saw],
-            bytes=advice.bytes,
-            event=timeline.peak_event,
-            evidence={
-                "rule": advice.rule,
-                "saves_at_most": advice.bytes if advice.memory else 0,
-                "memory": advice.memory,
-                "term": advice.term,
-                "url": advice.url,
-            },
-            basis=basis_of(timeline),
-            confidence=advice.confidence,
-            link=dict(advice.link)
-            if advice.link
-            else {"view": "flame", "at": timeline.peak_event, "query": advice.query},
-        )
-        for advice in sorted(given, key=lambda advice: (-advice.bytes, advice.rule))
+        _finding(timeline, advice, saving, both if number == 0 else None, following if number == 0 else None)
+        for number, (advice, saving) in enumerate(given)
     ]
+
+
+def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Advice, Saving | None]]:
+    for rule in rules:
+        if (advice := rule(context)) is not None:
+            mask = advice.mask
+            yield advice, None if mask is None else replay(context.timeline, mask, advice.fraction, advice.words)
+
+
+def _finding(
+    timeline: DeviceTimeline,
+    advice: Advice,
+    saving: Saving | None,
+    both: dict[str, Any] | None,
+    following: dict[str, Any] | None,
+) -> Finding:
+    detail = list(advice.why)
+    if saving and not advice.spares_peak and saving.second_is_close:
+        detail.append(_second_maximum(timeline, saving))
+    detail += [combined["sentence"] for combined in (both, following) if combined]
+    return Finding(
+        kind="advice",
+        device=timeline.device,
+        severity="info",
+        title=_title(timeline, advice, saving),
+        detail=detail,
+        bytes=saving.saves_bytes if saving else 0,
+        event=timeline.peak_event,
+        evidence={
+            "rule": advice.rule,
+            "saving": saving.to_json() if saving else None,
+            "together": _without_sentence(both),
+            "second_maximum": _without_sentence(following),
+            "at_peak_bytes": _at_peak(timeline, saving) if saving else None,
+            "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
+            "term": advice.term,
+            "url": advice.url,
+            **advice.evidence,
+        },
+        basis=basis_of(timeline),
+        confidence=advice.confidence,
+        link=dict(advice.link)
+        if advice.link
+        else {"view": "flame", "at": timeline.peak_event, "query": saving.query if saving else ""},
+    )
+
+
+def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
+    """Bytes of the allocations that change, as they are at the peak."""
+    return int(timeline.allocations["size"].to_numpy()[saving.mask & live_mask(timeline, timeline.peak_event)].sum())
+
+
+def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> str:
+    if saving is None or advice.spares_peak:
+        return advice.do
+    return f"{advice.do}: peak {arrow_text(timeline.peak_bytes, saving.peak_bytes)} (replayed)"
+
+
+def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
+    here = f"These are {bytes_text(saving.at_peak_bytes)} at the peak, but"
+    if saving.peak_event < 0:
+        return f"{here} the memory allocated before the first event limits the saving."
+    high = "is almost as high and" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then"
+    return f"{here} event {count_text(saving.peak_event)} {high} limits the saving."
+
+
+def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> dict[str, Any] | None:
+    """What the two best pieces of advice give together; None where there are fewer, or the second adds nothing."""
+    best = [(advice, saving) for advice, saving in given if saving and not advice.spares_peak][:2]
+    if len(best) < 2 or given[0][0] is not best[0][0]:
+        return None
+    (first, one), (second, two) = best
+    return _combined(timeline, (first, one), (second, two), f"Together with “{second.do}”")
+
+
+def _second_remedy(context: AdviceContext, given: Sequence[tuple[Advice, Saving | None]]) -> dict[str, Any] | None:
+    """What helps at the second maximum, where that limits the best advice, and what both give together."""
+    first, one = given[0] if given else (None, None)
+    if first is None or one is None or first.spares_peak or not one.second_is_close:
+        return None
+    timeline, rules = context.timeline, [advice.rule for advice, _ in given]
+    there = AdviceContext(context.snapshot, timeline, context.findings, at=one.peak_event)
+    pairs = [
+        found
+        for advice, saving in _advised(there, RULES)
+        if saving and advice.rule not in rules and not advice.spares_peak
+        if (
+            found := _combined(
+                timeline, (first, one), (advice, saving), f"There the remedy is “{advice.do}”; both together"
+            )
+        )
+    ]
+    best = min(pairs, key=lambda found: found["peak_bytes"], default=None)
+    return best if best and context.is_much(best["saves_bytes"] - one.saves_bytes) else None
+
+
+def _combined(
+    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], words: str
+) -> dict[str, Any] | None:
+    """Two changes at once; None where the second adds nothing to the first."""
+    peak, event = together(timeline, (one[1], two[1]))
+    saves = timeline.peak_bytes - peak
+    if saves <= one[1].saves_bytes:
+        return None
+    return {
+        "rules": [one[0].rule, two[0].rule],
+        "peak_bytes": peak,
+        "peak_event": event,
+        "saves_bytes": saves,
+        "sentence": f"{words}, peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
+    }
+
+
+def _without_sentence(combined: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {key: value for key, value in combined.items() if key != "sentence"} if combined else None

@@ -1,108 +1,150 @@
-"""What settings of the allocator could help: each rule looks at a device and gives one piece of advice, or none."""
+"""What settings of the allocator could help. They change what is reserved, or save time, and not what is allocated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapreport.findings.seen import Advice, Seen
-from snapreport.number_format import bytes_text, share_text
-from snapreport.timeline.own_code import own_functions
+from snapreport.findings.advice_context import LEAST_SHARE, Advice, AdviceContext
+from snapreport.findings.model import Finding
+from snapreport.findings.setting_replay import SettingReplay
+from snapreport.number_format import arrow_text, bytes_text, plural, share_text
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
 
+SPLIT_SIZES = (128, 256, 512, 1024)
+"""MiB, limits that are tried."""
 PINNED_SHARE = 0.2
 """Of what pinned blocks take: less rounding is not worth an advice."""
 
 
-def _expandable(seen: Seen) -> Advice | None:
-    finding = next(
-        (
-            f
-            for f in seen.findings
-            if f.kind in ("oom", "fragmentation")
-            and f.evidence.get("verdict", "fragmentation") in ("fragmentation", "mixed")
-            and f.severity != "info"
-        ),
-        None,
-    )
-    if finding is None or seen.snapshot.recording.settings.get("expandable_segments") is True:
+def _expandable(context: AdviceContext) -> Advice | None:
+    """Where the allocator, replayed, reserves less with expandable segments, or where a request would fit."""
+    finding = _fragmented(context)
+    if finding is None or context.snapshot.recording.settings.get("expandable_segments") is True:
         return None
-    size = int(finding.evidence.get("own_hole_bytes") or finding.evidence.get("usable_hole_bytes") or 0)
+    replayed = context.settings.replay(expandable_segments=True)
+    why, title = _gain(context, "Enable expandable segments", finding, replayed)
+    if not title:
+        return None
     return Advice(
         "expandable-segments",
-        "Let segments grow instead of standing beside each other",
-        f"{finding.title.rstrip('.')}. Expandable segments were not on.",
-        size,
+        title,
+        why,
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         _CONF,
-        memory="reserved",
         link=finding.link,
+        evidence=_numbers(replayed),
     )
 
 
-def _split_size(seen: Seen) -> Advice | None:
-    finding = seen.finding("fragmentation")
-    settings = seen.snapshot.recording.settings
+def _split_size(context: AdviceContext) -> Advice | None:
+    """The limit on splitting blocks that reserves least, where expandable segments do not do as much."""
+    finding = _fragmented(context)
+    settings = context.snapshot.recording.settings
     if finding is None or settings.get("expandable_segments") is True or (settings.get("max_split_size") or -1) > 0:
         return None
-    size = int(finding.evidence.get("inactive_split_bytes") or 0)
-    if not seen.is_much(size):
+    tried = [(limit, context.settings.replay(max_split_size=limit << 20)) for limit in SPLIT_SIZES]
+    known = [(limit, replayed) for limit, replayed in tried if replayed is not None]
+    if not known:
+        return None
+    limit, replayed = min(known, key=lambda pair: (-len(pair[1].avoided), pair[1].after, -pair[0]))
+    expandable = context.settings.replay(expandable_segments=True)
+    if expandable is not None and (len(expandable.avoided), -expandable.after) >= (
+        len(replayed.avoided),
+        -replayed.after,
+    ):
+        return None
+    why, title = _gain(context, f"Set max_split_size_mb:{limit}", finding, replayed)
+    if not title:
         return None
     return Advice(
         "max-split-size",
-        "Keep large blocks whole, where expandable segments cannot be used",
-        f"{bytes_text(size)} lay in remainders of split blocks at the worst moment.",
-        size,
-        "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512",
+        title,
+        why,
+        f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}",
         _CONF,
-        "guess",
-        memory="reserved",
         link=finding.link,
+        evidence=_numbers(replayed),
     )
 
 
-def _collect(seen: Seen) -> Advice | None:
-    finding = seen.finding("churn")
+def _fragmented(context: AdviceContext) -> Finding | None:
+    """The finding of fragmentation on this device: of an out-of-memory error first."""
+    for finding in context.findings:
+        verdict = finding.evidence.get("verdict", "fragmentation")
+        if (
+            finding.kind in ("oom", "fragmentation")
+            and verdict in ("fragmentation", "mixed")
+            and finding.severity != "info"
+        ):
+            return finding
+    return None
+
+
+def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingReplay | None) -> tuple[list[str], str]:
+    """(sentences, title) of a setting that was replayed; the title is empty where it changes too little."""
+    if replayed is None:
+        return [], ""
+    if finding.kind == "oom":
+        failed = [event for event in context.timeline.oom_events if event in replayed.avoided]
+        why = [
+            f"{plural(len(failed), 'request')} that failed {'fits' if len(failed) == 1 else 'fit'} with this setting."
+        ]
+        return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
+    if replayed.before - replayed.after < LEAST_SHARE * replayed.before:
+        return [], ""
+    return [], f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
+
+
+def _numbers(replayed: SettingReplay | None) -> dict[str, int]:
+    return {} if replayed is None else {"reserved_bytes": replayed.before, "replayed_bytes": replayed.after}
+
+
+def _collect(context: AdviceContext) -> Advice | None:
+    finding = context.finding("churn")
     if finding is None or not finding.evidence.get("retries"):
         return None
-    if (seen.snapshot.recording.settings.get("garbage_collection_threshold") or 0) > 0:
+    if (context.snapshot.recording.settings.get("garbage_collection_threshold") or 0) > 0:
         return None
     return Advice(
         "garbage-collection-threshold",
-        "Free cached blocks before memory is full, instead of all of them when it is",
-        f"{finding.title.rstrip('.')}; {finding.evidence['retries']} of these were retries, which first give back "
-        "everything cached.",
-        finding.bytes,
-        "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+        "Set garbage_collection_threshold together with a memory fraction",
+        [
+            f"{plural(finding.evidence['retries'], 'request')} found no memory, released everything cached and "
+            f"tried again.",
+            "garbage_collection_threshold:0.8 releases old cached blocks earlier. It works only after "
+            "torch.cuda.set_per_process_memory_fraction().",
+        ],
+        "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8 and torch.cuda.set_per_process_memory_fraction(0.95)",
         _CONF,
-        "guess",
-        memory="",
+        confidence="guess",
         link=finding.link,
     )
 
 
-def _empty_cache(seen: Seen) -> Advice | None:
-    finding = seen.finding("churn")
-    if finding is None or finding.stack is None or not seen.frames_match(r"(?i)empty_?cache")[finding.stack]:
+def _empty_cache(context: AdviceContext) -> Advice | None:
+    finding = context.finding("churn")
+    if finding is None or not finding.evidence.get("emptied_in"):
         return None
-    where = own_functions(seen.snapshot.recording)[finding.stack]
     return Advice(
         "empty-cache",
-        "Do not empty the cache within the loop",
-        f"empty_cache() in {where or 'a recorded stack'} gives segments back that are asked for again.",
-        finding.bytes,
+        "Remove empty_cache() from the loop",
+        [
+            f"empty_cache() in {finding.evidence['emptied_in']} releases segments that the program soon "
+            f"allocates again. "
+            "This costs time and saves no memory."
+        ],
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
-        memory="",
         link=finding.link,
     )
 
 
-def _pinned(seen: Seen) -> Advice | None:
+def _pinned(context: AdviceContext) -> Advice | None:
     """Pinned buffers take a power of two each, whatever their size: ATen/core/CachingHostAllocator.h of PyTorch
     2.13.
     """
-    timeline = seen.timeline
+    timeline = context.timeline
     blocks = int(timeline.blocks_at(timeline.peak_event).size.sum())
     size = blocks - timeline.peak_bytes
     if size < PINNED_SHARE * blocks:
@@ -110,16 +152,22 @@ def _pinned(seen: Seen) -> Advice | None:
     return Advice(
         "pinned-rounding",
         "Pin large buffers at their own size",
-        f"Pinned buffers of {bytes_text(timeline.peak_bytes)} took {bytes_text(blocks)}, {share_text(size, blocks)} "
-        "of it rounding: each is rounded up to a power of two.",
-        size,
+        [
+            f"Pinned buffers of {bytes_text(timeline.peak_bytes)} take {bytes_text(blocks)}, "
+            f"{share_text(size, blocks)} of it "
+            "rounding: each is rounded up to a power of two."
+        ],
         "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64, in PyTorch 2.13",
         _CONF,
-        memory="reserved",
         link={"view": "reserved", "at": timeline.peak_event},
     )
 
 
-ALLOCATOR_RULES: tuple[Callable[[Seen], Advice | None], ...] = (_expandable, _split_size, _collect, _empty_cache)
-HOST_RULES: tuple[Callable[[Seen], Advice | None], ...] = (_pinned,)
+ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+    _expandable,
+    _split_size,
+    _collect,
+    _empty_cache,
+)
+HOST_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (_pinned,)
 """Of pinned host memory, which has an allocator of its own."""

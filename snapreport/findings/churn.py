@@ -1,7 +1,10 @@
-"""Churn: segments that are given back to the device and asked for again, and the time that this stalls the program.
+"""Churn: segments that are released to the device and allocated again, and the time that this stalls the program.
 
-cudaFree waits for the whole device, and cudaMalloc is slow; a caching allocator that has warmed up calls neither. What
-is asked for in the first repetition, or before anything is ever given back, is warm-up.
+cudaFree waits for the whole device, and cudaMalloc is slow; a caching allocator that has warmed up calls neither.
+Segments
+of the first repetition, or before anything is ever released, are warm-up. What is released before an out-of-memory
+error,
+or for the capture of a CUDA graph, is explained by that.
 """
 
 from __future__ import annotations
@@ -12,33 +15,37 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
-from snapreport.number_format import bytes_text, count_text, plural, share_text
+from snapreport.findings.selection import stacks_with
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.own_code import own_functions
-from snapreport.timeline.rounding import SMALL_SIZE
 
-GIVEN = ("segment_alloc", "segment_map")
-TAKEN = ("segment_free", "segment_unmap")
+ALLOCATES = ("segment_alloc", "segment_map")
+RELEASES = ("segment_free", "segment_unmap")
 _FEWEST = 4
-"""Segments asked for again; fewer are an accident."""
+"""Segments allocated again; fewer are an accident."""
 _ROUNDS = 3
-"""Times that something is given back and asked for again: a cache that was emptied once and filled anew does not
+"""Times that something is released and allocated again: a cache that was emptied once and filled anew does not
 churn.
 """
-_RETRY_EVENTS = 64
-"""An allocation that finds no room frees what is cached and asks again at once: then the free is this close before."""
+_OOM_EVENTS = 8
+"""An allocation that fails releases everything cached first: the error is recorded this close after."""
+_RECOVERY_EVENTS = 1000
+"""After an error: releases by a program that caught it."""
 _WARM_SHARE = 0.1
 """Of the trace, where nothing repeats."""
 
 
 @dataclass(frozen=True)
 class Churn:
-    """Segment operations after warm-up. ``again``: events of segments asked for again; ``freed``: of those given back.
+    """Segment operations after warm-up. ``again``: events of segments allocated again; ``freed``: of those released.
 
     ``stall_us``: µs between such an event and the one recorded before it, an upper bound of what the call took; None
-    without times. ``retries``: of the segments in ``again``, those asked for right after cached ones were given back.
+    without times. ``retries``: runs of releases after which a request that found the device full tried again.
+    ``emptied``: events of ``freed`` that ``empty_cache()`` released.
     """
 
     warm_event: int
@@ -47,97 +54,138 @@ class Churn:
     again_bytes: int
     stall_us: int | None
     retries: int
+    emptied: np.ndarray
 
 
 def churn(timeline: DeviceTimeline) -> Churn | None:
-    """The device's churn; None where segments are not given back and asked for again, again and again, after
-    warm-up.
-    """
+    """The device's churn; None where segments are not released and allocated again, again and again, after warm-up."""
     other = timeline.events[timeline.other_events].with_columns(event=pl.Series(timeline.other_events))
     action = pl.col("action").cast(pl.String)
-    freed = other.filter(action.is_in(TAKEN))
+    freed = other.filter(action.is_in(RELEASES))
     if not len(freed):
         return None
     warm = _warm_event(timeline)
     first_free = int(freed["event"][0])
-    given = other.filter(action.is_in(GIVEN) & (pl.col("event") > max(warm, first_free)))
+    made = other.filter(action.is_in(ALLOCATES) & (pl.col("event") > max(warm, first_free)))
     freed = freed.filter(pl.col("event") >= warm)
-    # What stays below the most that was ever reserved before is asked for again; what goes beyond it is growth.
-    at = given["event"].to_numpy().astype(np.int64)
+    # What stays below the most that was ever reserved before is allocated again; what goes beyond it is growth.
+    at = made["event"].to_numpy().astype(np.int64)
     highest = np.maximum.accumulate(timeline.reserved)
-    again = given.filter(pl.Series(timeline.reserved[at + 1] <= highest[at], dtype=pl.Boolean))
-    if len(again) < _FEWEST:
-        return None
+    again = made.filter(pl.Series(timeline.reserved[at + 1] <= highest[at], dtype=pl.Boolean))
     events, frees = again["event"].to_numpy().astype(np.int64), freed["event"].to_numpy().astype(np.int64)
     before = np.searchsorted(frees, events) - 1
-    if len(np.unique(before)) < _ROUNDS:
+    # A release that an error or a capture explains is no churn, and nor is what is allocated again after it.
+    explained = np.append(_explained(timeline, frees), False)
+    counts = ~explained[before]
+    again, events, before = again.filter(pl.Series(counts)), events[counts], before[counts]
+    if len(events) < _FEWEST or len(np.unique(before)) < _ROUNDS:
         return None
-    retries = int(((before >= 0) & (events - frees[np.maximum(before, 0)] <= _RETRY_EVENTS)).sum())
+    frees = frees[~explained[:-1]]
+    emptied = _in_empty_cache(timeline.recording)[timeline.events["stack"].to_numpy()[frees]]
     return Churn(
-        warm, events, frees, int(again["size"].sum()), _stall(timeline, np.concatenate((events, frees))), retries
+        warm,
+        events,
+        frees,
+        int(again["size"].sum()),
+        _stall(timeline, np.concatenate((events, frees))),
+        _retries(timeline, frees[~emptied]),
+        frees[emptied],
     )
+
+
+def _in_empty_cache(recording: Recording) -> np.ndarray:
+    """Bool per stack: whether ``empty_cache()`` is in it."""
+    named = recording.frames["name"].str.contains(r"(?i)empty_?cache").to_numpy()
+    return stacks_with(recording.stack_offsets, named[recording.stack_frames])
+
+
+def _explained(timeline: DeviceTimeline, frees: np.ndarray) -> np.ndarray:
+    """Bool per event of ``frees``: part of a run of releases that ends in an out-of-memory error, or of a graph
+    capture.
+    """
+    recording = timeline.recording
+    capture = recording.frames["filename"].str.contains(r"torch[/\\\\]cuda[/\\\\]graphs\.py$").to_numpy()
+    explained = stacks_with(recording.stack_offsets, capture[recording.stack_frames])[
+        timeline.events["stack"].to_numpy()[frees]
+    ]
+    for oom in timeline.oom_events:
+        # Before it the allocator released what it could; after it the program clears up, and tries something smaller.
+        low, high = np.searchsorted(frees, [oom - _OOM_EVENTS, oom + _RECOVERY_EVENTS])
+        explained[_run_start(frees, int(low)) : high] = True
+    marked: np.ndarray = explained
+    return marked
+
+
+def _run_start(frees: np.ndarray, place: int) -> int:
+    """The first place of the run of directly following events that ``place`` is in."""
+    while 0 < place < len(frees) and frees[place] - frees[place - 1] == 1:
+        place -= 1
+    return place
+
+
+def _runs(frees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(first, last) places in ``frees`` of every run of events that follow each other directly."""
+    breaks = np.flatnonzero(np.diff(frees) > 1)
+    return np.append(0, breaks + 1)[: len(frees)], np.append(breaks, len(frees) - 1)[: max(len(frees), 0)]
+
+
+def _retries(timeline: DeviceTimeline, frees: np.ndarray) -> int:
+    """Runs of releases directly followed by a segment that would not have fitted beside them.
+
+    More than the most ever reserved may not fit the device. Below that, releases are somebody's own decision.
+    """
+    if not len(frees):
+        return 0
+    first, last = _runs(frees)
+    following = frees[last] + 1
+    inside = following < len(timeline.events)
+    rows = timeline.events[following[inside]]
+    grows = np.isin(rows["action"].to_physical().to_numpy(), [ACTIONS.index(name) for name in ALLOCATES])
+    needed = timeline.reserved[frees[first][inside]] + rows["size"].to_numpy()
+    return int((grows & (needed > timeline.reserved.max())).sum())
 
 
 def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+    """One for a device that churns."""
     found = churn(timeline)
     if found is None:
         return []
-    rounds = len(found.again)
+    count = len(found.again)
     stacks = _who(timeline, found.again)
-    names = own_functions(snapshot.recording)
-    top = stacks.row(0, named=True) if len(stacks) else None
-    giver = _giver(snapshot, timeline, found.freed)
-    details = [
-        f"{plural(len(found.freed), 'segment')} given back and {count_text(rounds)} asked for again after event "
-        f"{count_text(found.warm_event)}.",
-    ]
-    if giver is not None:
-        details.append(f"They are given back by empty_cache(), called in {names[giver]}.")
-    if found.retries:
-        details.append(
-            f"{plural(found.retries, 'request')} came within {_RETRY_EVENTS} events after cached segments were given "
-            "back, as retries do."
-        )
+    names = names_of(snapshot)
+    emptier = _most_frequent(timeline.events["stack"].to_numpy()[found.emptied])
+    details = _causes(found, names.place(emptier) if emptier is not None else "")
     if found.stall_us is not None:
-        clock = timeline.events["time_us"].to_numpy()  # complete where stalls are known
-        span = int(clock.max() - clock.min())
+        times = timeline.events["time_us"].to_numpy()
+        span = int(times.max() - times.min())
         details.append(
-            f"At most {found.stall_us / 1e3:,.1f} ms passed in these calls, "
-            f"{share_text(found.stall_us, max(1, span))} of the trace (the time since the event before each)."
+            f"These calls took at most {found.stall_us / 1e3:,.1f} ms, {share_text(found.stall_us, max(1, span))} "
+            f"of the trace."
         )
-    else:
-        details.append("The trace has no times, so that the stalls cannot be told.")
-    functions = (
-        stacks.with_columns(name=names.gather(stacks["stack"])).group_by("name").agg(pl.col("bytes", "count").sum())
-    )
-    details += [
-        f"{bytes_text(row['bytes'])} of it ({plural(row['count'], 'segment')}) for "
-        f"{row['name'] or 'allocations without frames'}."
-        for row in functions.sort(["bytes", "name"], descending=[True, False]).head(3).rows(named=True)
-    ]
-    same = _same_size(timeline, top["stack"], found.warm_event) if top else None
-    if top and same:
-        details.append(
-            f"{names[top['stack']] or 'One stack'} allocates and frees {bytes_text(same['size'])} "
-            f"{count_text(same['count'])} times after warm-up: one buffer, kept, would do."
-        )
+    places = pl.Series("place", [names.place(stack) for stack in stacks["stack"]], dtype=pl.String)
+    sums = stacks.with_columns(places).group_by("place").agg(pl.col("bytes", "count").sum())
+    for row in sums.sort(["bytes", "place"], descending=[True, False]).head(3).rows(named=True):
+        details.append(f"{bytes_text(row['bytes'])} ({plural(row['count'], 'segment')}) were for {row['place']}.")
+    name = device_name(timeline.kind, timeline.device)
     return [
         Finding(
             kind="churn",
             device=timeline.device,
             severity="warning",
-            title=f"{bytes_text(found.again_bytes)} of segments were given back to the device and asked for again, "
-            f"{count_text(rounds)} times after warm-up",
+            title=f"{name} released and allocated the same segments again: {count_text(count)} times after warm-up, "
+            f"{bytes_text(found.again_bytes)}",
             detail=details,
             bytes=found.again_bytes,
             event=int(found.again[0]),
-            stack=giver if giver is not None else top["stack"] if top else None,
+            stack=emptier if emptier is not None else int(stacks["stack"][0]) if len(stacks) else None,
             evidence={
-                "segments_again": rounds,
+                "segments_again": count,
                 "segments_freed": len(found.freed),
                 "bytes_again": found.again_bytes,
                 "stall_us": found.stall_us,
                 "retries": found.retries,
+                "emptied": len(found.emptied),
+                "emptied_in": names.place(emptier) if emptier is not None else None,
                 "warm_event": found.warm_event,
                 "stacks": stacks.head(5).rows(named=True),
             },
@@ -148,22 +196,29 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
     ]
 
 
-def _giver(snapshot: Snapshot, timeline: DeviceTimeline, freed: np.ndarray) -> int | None:
-    """The stack that gives most segments back by emptying the cache; None where none does, or no stack tells."""
-    recording = snapshot.recording
-    empties = np.flatnonzero(recording.frames["name"].str.contains(r"(?i)empty_?cache").to_numpy())
-    stacks = timeline.events["stack"].gather(freed).to_numpy()
-    offsets = recording.stack_offsets
-    for stack in _by_count(stacks):
-        if np.isin(recording.stack_frames[offsets[stack] : offsets[stack + 1]], empties).any():
-            return stack
-    return None
+def _causes(found: Churn, emptier: str) -> list[str]:
+    """Who released the segments, as far as the record says."""
+    lines = []
+    if len(found.emptied):
+        where = f", called in {emptier}" if emptier else ""
+        every = "All" if len(found.emptied) == len(found.freed) else f"{count_text(len(found.emptied))} of"
+        lines.append(
+            f"{every} {plural(len(found.freed), 'release')} after event {count_text(found.warm_event)} came from "
+            f"empty_cache(){where}."
+        )
+    if found.retries:
+        lines.append(
+            f"{plural(found.retries, 'request')} found the device full: PyTorch released its cached segments and "
+            f"tried again."
+        )
+    return lines or [f"{plural(len(found.freed), 'segment')} were released after event {count_text(found.warm_event)}."]
 
 
-def _by_count(stacks: np.ndarray) -> list[int]:
+def _most_frequent(stacks: np.ndarray) -> int | None:
+    if not len(stacks):
+        return None
     numbers, counts = np.unique(stacks, return_counts=True)
-    by_count: list[int] = numbers[np.argsort(-counts, kind="stable")].tolist()
-    return by_count
+    return int(numbers[np.argmax(counts)])
 
 
 def _warm_event(timeline: DeviceTimeline) -> int:
@@ -182,7 +237,7 @@ def _stall(timeline: DeviceTimeline, events: np.ndarray) -> int | None:
 
 
 def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
-    """``stack``, ``bytes``, ``count`` of those for whom segments were asked for again, most bytes first.
+    """``stack``, ``bytes``, ``count`` of those for whom segments were allocated again, most bytes first.
 
     A segment is made for the allocation that follows it; its own stack is the same where it is recorded.
     """
@@ -200,20 +255,3 @@ def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
         .agg(bytes=pl.col("size").sum(), count=pl.len())
         .sort(["bytes", "stack"], descending=[True, False])
     )
-
-
-def _same_size(timeline: DeviceTimeline, stack: int, warm: int) -> dict[str, int] | None:
-    """The size that a stack allocates and frees again and again after warm-up, that with most bytes: ``size``,
-    ``count``.
-
-    None where it is less than ``_FEWEST`` times, or so small that it shares a segment with others.
-    """
-    large = (pl.col("size") > SMALL_SIZE) & (pl.col("alloc_event") >= warm) & (pl.col("free_event") >= 0)
-    rows = (
-        timeline.allocations.filter((pl.col("stack") == stack) & large)
-        .group_by("size")
-        .agg(count=pl.len())
-        .filter(pl.col("count") >= _FEWEST)
-        .sort([pl.col("count") * pl.col("size"), "size"], descending=True)
-    )
-    return rows.row(0, named=True) if len(rows) else None

@@ -1,4 +1,6 @@
-"""Memory that is reserved and cannot be used: holes beside blocks in use, when the allocator had to ask for more."""
+"""Memory that is reserved and cannot be used: free ranges beside blocks in use, when the allocator had to reserve
+more.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import polars as pl
 from snapreport.findings.basis import basis_of
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
-from snapreport.findings.reach import Request, reach_of
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.findings.reach import Request, own_segments, reach_of
+from snapreport.number_format import bytes_text, device_name, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -21,12 +23,12 @@ from snapreport.timeline.state import State, state_at
 
 _GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 LEAST_SHARE = 0.25
-"""Holes that the request could have used, if they were one, worth a warning from this share of all that is ever
+"""Free ranges that the request could have used, were they one, are a warning from this share of the highest
 reserved.
 """
 LEAST_BYTES = 64 << 20
 IDLE_SHARE = 0.33
-"""Reserved beyond the most that was ever allocated, worth telling from this share on."""
+"""Reserved beyond the highest allocated, worth a finding from this share on."""
 _FEW = 40
 """Moments worked out one by one; for more of them the whole curve is no dearer."""
 _TRIED = 8
@@ -85,14 +87,18 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
 
 
 def request_behind(timeline: DeviceTimeline, event: int) -> Request:
-    """What the allocator took memory for at ``event``: the next allocation or failure recorded, else the memory
-    itself.
+    """What the allocator reserved memory for at ``event``: the next allocation or failure recorded, else the memory
+    itself. Its ``event`` stays that of the reservation.
     """
-    table = timeline.events
-    action = action_codes(table[event : event + 64])
-    after = np.flatnonzero((action == ACTIONS.index("alloc")) | (action == ACTIONS.index("oom")))
-    source = table.row(event + int(after[0]) if len(after) else event, named=True)
+    source = timeline.events.row(served_at(timeline, event), named=True)
     return Request(event, source["size"], source["stream"], source["pool"])
+
+
+def served_at(timeline: DeviceTimeline, event: int) -> int:
+    """The event of the allocation or failure that memory was reserved for at ``event``; else ``event`` itself."""
+    action = action_codes(timeline.events[event : event + 64])
+    after = np.flatnonzero((action == ACTIONS.index("alloc")) | (action == ACTIONS.index("oom")))
+    return event + int(after[0]) if len(after) else event
 
 
 def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, request: Request, holes: int) -> Finding:
@@ -118,21 +124,23 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "pinning_stacks": pins,
         "expandable_segments": expandable,
     }
+    joined = joined_bytes(state, request)
+    evidence["joined_bytes"] = joined
     detail = []
     if pins:
         top = pins[0]
         detail.append(
-            f"{bytes_text(top['held_bytes'])} of {top['function']}, and nothing else, held "
-            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free."
+            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free "
+            f"{'is' if top['segments'] == 1 else 'are'} in use "
+            f"only by {bytes_text(top['held_bytes'])} from {top['function']}."
         )
-    detail += _advice(expandable)
+    detail.append(_remedy(expandable, joined, request))
     return Finding(
         kind="fragmentation",
         device=timeline.device,
         severity="warning",
-        title=f"{name} took more memory for {bytes_text(request.size)} at event {count_text(request.event)} although "
-        f"{bytes_text(holes)} of the {bytes_text(reserved)} reserved were free: in holes of at most "
-        f"{bytes_text(reach.largest_own)}",
+        title=f"Fragmentation on {name}: a {bytes_text(request.size)} request reserved more memory although "
+        f"{bytes_text(holes)} were cached, because the largest free block was {bytes_text(reach.largest_own)}",
         detail=detail,
         bytes=holes,
         event=position,
@@ -144,26 +152,48 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     )
 
 
-def _advice(expandable: bool | None) -> list[str]:
+def joined_bytes(state: State, request: Request) -> int:
+    """The largest free range that ``request`` could use if its segments stood side by side, in order of address.
+
+    Expandable segments join free ranges at the ends of neighbours. A block in use between two ranges still parts them.
+    """
+    own = own_segments(state, request)
+    rows = np.flatnonzero(own)
+    if not len(rows):
+        return 0
+    blocks = state.blocks.filter(pl.col("segment").is_in(rows.tolist()))
+    free = (blocks["allocation"] < 0).to_numpy()
+    size = np.where(free, blocks["size"].to_numpy(), 0)
+    runs = np.cumsum(~free)
+    return int(np.bincount(runs, size).max())
+
+
+def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
     if expandable:
-        return [
-            "Expandable segments were on: the holes are inside mapped ranges, and other sizes or lifetimes would have "
-            "to help."
-        ]
-    off = "were off" if expandable is False else "seem to have been off (the setting was not recorded)"
-    return [
-        f"Expandable segments {off}; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins what is free across "
-        "segments."
-    ]
+        return "Expandable segments were on: the free ranges are inside them, between blocks in use."
+    if joined < request.size:
+        return (
+            f"Expandable segments would join these to {bytes_text(joined)} at most: blocks in use stand between them."
+        )
+    return "Expandable segments would join them: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
 
 
 def _oversized(timeline: DeviceTimeline) -> list[Finding]:
-    at = int(np.argmax(timeline.reserved))
-    most, peak = int(timeline.reserved[at]), timeline.peak_bytes
+    """More was reserved than was ever allocated, at a moment that the trace can judge.
+
+    A maximum at the start of the trace was filled before it, for all that is known. A segment that the allocator has
+    just
+    made is empty until the allocation that it is for: what is unused is counted after that.
+    """
+    most, peak = int(timeline.reserved.max()), timeline.peak_bytes
     idle = most - peak
-    if idle < max(LEAST_BYTES, IDLE_SHARE * most):
+    if idle < max(LEAST_BYTES, IDLE_SHARE * most) or timeline.recording_gaps or timeline.reserved[0] >= most:
         return []
-    parts = parts_at(timeline, at - 1)
+    first = int(np.argmax(timeline.reserved)) - 1
+    at = served_at(timeline, first)
+    if timeline.reserved[at + 1] < most:
+        return []
+    parts = parts_at(timeline, at)
     name = device_name(timeline.kind, timeline.device)
     free, split = parts.wholly_free, parts.inactive_split
     return [
@@ -171,18 +201,16 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             kind="fragmentation",
             device=timeline.device,
             severity="info",
-            title=f"{name} reserved up to {bytes_text(most)} although never more than {bytes_text(peak)} were "
-            "allocated",
+            title=f"Reserved memory on {name} reached {bytes_text(most)}; allocated never exceeded {bytes_text(peak)}",
             detail=[
-                f"When most was reserved, {bytes_text(free)} of it lay in wholly free segments and "
-                f"{bytes_text(split)} in holes of others.",
-                "Wholly free segments are given back before memory runs out; until then other processes cannot have "
-                "them.",
+                f"At the most, {bytes_text(free)} were in unused segments and {bytes_text(split)} in free parts "
+                f"of others.",
+                "PyTorch releases unused segments before it fails, but other processes cannot use them until then.",
             ],
             bytes=idle,
-            event=at - 1,
+            event=at,
             evidence={
-                "event": at - 1,
+                "event": at,
                 "reserved_bytes": most,
                 "peak_bytes": peak,
                 "rounding_bytes": parts.rounding,
@@ -190,9 +218,9 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
                 "wholly_free_bytes": free,
                 "expandable_segments": expandable_setting(timeline),
             },
-            basis=basis_of(timeline) + block_doubts(timeline, at - 1),
-            confidence="likely" if timeline.reconciliation_bytes else "sure",
-            link={"view": "reserved", "at": at - 1},
+            basis=basis_of(timeline) + block_doubts(timeline, at),
+            confidence="likely" if timeline.reconciliation_bytes or timeline.reserved[0] else "sure",
+            link={"view": "reserved", "at": at},
         )
     ]
 
@@ -245,6 +273,6 @@ def block_doubts(timeline: DeviceTimeline, position: int) -> list[str]:
         return []
     share = share_text(assumed, len(source))
     return [
-        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may be up "
-        "to 1 MiB larger."
+        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may "
+        f"be up to 1 MiB larger."
     ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
-from snapreport.scalars import greatest
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import State
 
@@ -49,6 +49,23 @@ class Reach:
 
 def reach_of(state: State, request: Request, *, occupied_only: bool = False) -> Reach:
     """Sort the holes of a state by whether they serve a request. ``occupied_only``: leave wholly free segments out."""
+    segments = _reasons(state, request)
+    if occupied_only:
+        segments = segments.filter(pl.col("blocks") > 0)
+    sums = dict(segments.group_by("why").agg(pl.col("free").sum()).iter_rows())
+    own = segments.filter(pl.col("why") == "own")["largest_free"].max()
+    most = segments["largest_free"].max()
+    parts = {name: int(sums.get(name, 0)) for name in ("own", "other_pool", "other_stream", "other_size")}
+    return Reach(**parts, largest_own=int(own or 0), largest=int(most or 0))  # type: ignore[arg-type]
+
+
+def own_segments(state: State, request: Request) -> np.ndarray:
+    """Bool per segment of a state: whether it serves a request."""
+    return (_reasons(state, request).sort("segment")["why"] == "own").to_numpy()
+
+
+def _reasons(state: State, request: Request) -> pl.DataFrame:
+    """``state.segments`` with ``why``: "own" for those that serve a request, else what keeps it out of them."""
     small = request.size <= SMALL_SIZE
     pool = request.pool or DEFAULT_POOL
     # A segment that does not tell is small if it has the size of small ones, or, expandable, holds small blocks only.
@@ -68,14 +85,4 @@ def reach_of(state: State, request: Request, *, occupied_only: bool = False) -> 
         .then(pl.lit("other_size"))
         .otherwise(pl.lit("own"))
     )
-    if occupied_only:
-        segments = segments.filter(pl.col("blocks") > 0)
-    sums: dict[str, int] = dict(segments.group_by(why.alias("why")).agg(pl.col("free").sum()).iter_rows())
-    return Reach(
-        own=sums.get("own", 0),
-        other_pool=sums.get("other_pool", 0),
-        other_stream=sums.get("other_stream", 0),
-        other_size=sums.get("other_size", 0),
-        largest_own=greatest(segments.filter(why == "own")["largest_free"]),
-        largest=greatest(segments["largest_free"]),
-    )
+    return segments.with_columns(why=why)

@@ -107,9 +107,7 @@ def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
     """The same advice for other devices."""
     if not same:
         return []
-    parts = [
-        names.get(f.device, "") + (f" (at most {bytes_text(f.bytes)})" if f.evidence["memory"] else "") for f in same
-    ]
+    parts = [names.get(f.device, "") + (f" ({bytes_text(f.bytes)} less)" if f.evidence["saving"] else "") for f in same]
     return [f"The same holds for {listed(parts)}."]
 
 
@@ -136,6 +134,10 @@ def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
     if link.get("x"):
         parts.append(f"x={link['x'][0]}..{link['x'][1]}")
     if link.get("query"):
-        query = re.sub(r"\bstack:(\d+)", lambda m: f"stack:{int(m[1]) + stack_base}", link["query"])
+        query = re.sub(
+            r"\bstack:(\d+)(?:(\.\.)(\d+))?",
+            lambda m: f"stack:{int(m[1]) + stack_base}" + (f"..{int(m[3]) + stack_base}" if m[2] else ""),
+            link["query"],
+        )
         parts.append(f"query={quote(query, safe='')}")
     return "#" + "&".join(parts)

@@ -1,0 +1,176 @@
+"""Advice about what forward and backward passes allocate: activations, the loss, the batch, number types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.timeline.activity import INFERENCE, TRAINING
+from snapreport.timeline.phases import OPTIMIZER_STEP
+
+# Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of
+# them.
+_ELEMENTWISE = (
+    ""
+    "relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|"
+    "dropout[123]?d?|alpha_dropout|feature_alpha_dropout"
+)
+_INNERMOST = rf"torch/nn/(modules/(activation|dropout)\.py forward|functional\.py ({_ELEMENTWISE})_?)$"
+_COMPILED = r"torchinductor_|_inductor/|^<eval_with_key>"
+_LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
+
+FEWEST_LAYERS = 4
+"""Stacks whose tensors are alive so many times at once belong to a repeated layer, which can be checkpointed."""
+CHUNKS = 8
+"""Pieces in which a chunked loss is computed."""
+INPUT_SHARE = 1 / 16
+"""Of the activations of a layer: its input, which checkpointing keeps. A transformer's layer has 34 bytes to 2 of input
+(Korthikanti et al. 2022, without the scores of attention)."""
+
+
+def _checkpointing(context: AdviceContext) -> Advice | None:
+    """Activations of layers that repeat. One layer at a time is computed anew, and the inputs of all stay."""
+    if not context.trains or context.occurs(
+        context.frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint|checkpoint_wrapper")
+    ):
+        return None
+    activation = context.category("activation")
+    live = np.flatnonzero(activation & context.at_peak)
+    if not len(live):
+        return None
+    rows = pl.DataFrame({"stack": context.stack[live], "size": context.size[live]})
+    counts = rows.group_by("stack", "size").agg(n=pl.len()).filter(pl.col("n") >= FEWEST_LAYERS)
+    if not len(counts):
+        return None
+    # The number of layers is that of the tensors that most bytes agree on.
+    weights = counts.group_by("n").agg((pl.col("size") * pl.col("n")).sum())
+    layers = int(weights.sort("size", "n", descending=True)["n"][0])
+    every = pl.DataFrame({"stack": context.stack, "size": context.size})
+    repeated = every.join(counts, on=["stack", "size"], how="left", maintain_order="left")["n"].is_not_null().to_numpy()
+    mask = activation & repeated
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "checkpointing",
+        "Use activation checkpointing",
+        [
+            f"Activations of about {layers} repeated layers hold {context.share(size)}, and no recorded stack "
+            f"trace goes "
+            "through torch.utils.checkpoint.",
+            "The saving leaves the input of every layer and one layer's activations.",
+        ],
+        "torch.utils.checkpoint",
+        "https://docs.pytorch.org/docs/stable/checkpoint.html",
+        mask,
+        1 - 1 / layers - INPUT_SHARE,
+        evidence={"layers": layers},
+    )
+
+
+def _accumulation(context: AdviceContext) -> Advice | None:
+    mask = batch_sized(context)
+    size = context.bytes_at_peak(mask)
+    if not context.trains or not context.is_much(size // 2):
+        return None
+    return Advice(
+        "accumulation",
+        "Halve the batch and accumulate gradients over two",
+        [
+            f"What grows with the batch (activations, inputs, temporaries of forward and backward) holds "
+            f"{context.share(size)}."
+        ],
+        "gradient accumulation",
+        "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+        mask,
+        0.5,
+    )
+
+
+def batch_sized(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: activations, inputs and temporaries, but not those of an optimizer's step."""
+    grows = context.category("activation", "input", "temporary") & (context.born >= 0)
+    of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
+    return of_batch
+
+
+def _mixed_precision(context: AdviceContext) -> Advice | None:
+    mask = context.category("activation")
+    size = context.bytes_at_peak(mask)
+    kind = context.timeline.activity.kind
+    if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
+        return None
+    return Advice(
+        "mixed-precision",
+        "Compute in a 16-bit type",
+        [
+            f"Activations hold {context.share(size)}, and no recorded stack trace goes through autocast.",
+            "A snapshot does not record types: a program in 16 bits already saves nothing.",
+        ],
+        "torch.autocast",
+        "https://docs.pytorch.org/docs/stable/amp.html",
+        mask,
+        0.5,
+        confidence="guess",
+    )
+
+
+def is_low_precision(context: AdviceContext) -> bool:
+    """Whether frames show 16-bit computation: autocast, casts, or kernels for half-precision types."""
+    return context.occurs(context.frames(_LOW_PRECISION))
+
+
+def _chunked_loss(context: AdviceContext) -> Advice | None:
+    mask = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
+    size = context.bytes_at_peak(mask)
+    if not context.trains or not context.is_much(size):
+        return None
+    return Advice(
+        "chunked-loss",
+        "Compute the loss in chunks, or fuse it with the last layer",
+        [
+            f"The loss and its gradient (cross entropy, log softmax) hold {context.share(size)}; {CHUNKS} chunks "
+            f"need one at a time."
+        ],
+        "chunked or fused linear cross entropy",
+        "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",
+        mask,
+        1 - 1 / CHUNKS,
+    )
+
+
+def _elementwise(context: AdviceContext) -> Advice | None:
+    """Outputs of functions that work number by number, each beside its input."""
+    if context.occurs(context.frames(_COMPILED)):
+        return None
+    innermost = context.innermost()
+    texts = context._texts.str.contains(_INNERMOST).to_numpy()
+    marked = np.append(texts, False)[innermost]
+    mask = marked[context.stack]
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "elementwise",
+        "Fuse elementwise functions, or run them in place",
+        [
+            f"Outputs of activation functions and dropout hold {context.share(size)}, each beside its input. "
+            "No recorded stack trace is of compiled code."
+        ],
+        "torch.compile, or inplace=True of torch.nn.ReLU, SiLU and Dropout",
+        "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
+        mask,
+        confidence="guess",
+    )
+
+
+ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+    _checkpointing,
+    _accumulation,
+    _mixed_precision,
+    _chunked_loss,
+    _elementwise,
+)

@@ -1,0 +1,184 @@
+"""What the rules of advice look at, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.selection import stacks_with
+from snapreport.findings.setting_replay import SettingReplays
+from snapreport.number_format import bytes_text, share_text
+from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.phases import StackPhases, stack_phases
+
+_TRAINING = (
+    r"^(training_step|train_step|train_batch|train_one_epoch|train_epoch|train_loop|_inner_training_loop|train)$"
+)
+_EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
+
+LEAST_SHARE = 0.02
+"""Of the peak: advice that saves less is not given."""
+LEAST_BYTES = 16 << 20
+"""Nor is advice that saves less than this: a device has thousands of times more."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What one rule says.
+
+    rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
+    own
+    name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
+    lowers
+    what is reserved, or saves time). fraction: of each one's bytes that goes. words: see ``selection.query_of``.
+    spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one. link: of
+    the finding that the advice follows from, which is shown instead of the peak.
+    """
+
+    rule: str
+    do: str
+    why: list[str]
+    term: str
+    url: str
+    mask: np.ndarray | None = None
+    fraction: float = 1.0
+    words: tuple[str, ...] = ()
+    confidence: Confidence = "likely"
+    spares_peak: bool = False
+    link: dict[str, Any] | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+class AdviceContext:
+    """One device at its peak, or at the position ``at``: its columns, what its stacks say, the findings made before."""
+
+    def __init__(
+        self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding], at: int | None = None
+    ) -> None:
+        self.snapshot = snapshot
+        self.timeline = timeline
+        self.event = timeline.peak_event if at is None else at
+        self.findings = [finding for finding in findings if finding.device == timeline.device]
+        table = timeline.allocations
+        self.stack = table["stack"].to_numpy()
+        self.free_stack = table["free_stack"].to_numpy()
+        self.size = table["size"].to_numpy()
+        self.born = table["alloc_event"].to_numpy().astype(np.int64)
+        freed = table["free_event"].to_numpy().astype(np.int64)
+        # The event of the free; one past the last event where an allocation is alive at the end.
+        self.freed = np.where(freed < 0, len(timeline.events), freed)
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether the program trains: a backward pass runs, or a function for training is cut off in its forward
+        pass.
+        """
+        activity = self.timeline.activity
+        if activity.kind != UNKNOWN:
+            return activity.trains
+        stacks = self.functions(_TRAINING) & ~self.functions(_EVALUATION)
+        return bool(stacks[self.stack[self.at_peak]].any())
+
+    @property
+    def infers(self) -> bool:
+        """Whether forward passes run and no backward pass does."""
+        return self.timeline.activity.kind in (INFERENCE, GRAPH_DROPPED)
+
+    @cached_property
+    def settings(self) -> SettingReplays:
+        return SettingReplays(self.timeline)
+
+    @cached_property
+    def phases(self) -> StackPhases:
+        return stack_phases(self.snapshot.recording)
+
+    @cached_property
+    def at_peak(self) -> np.ndarray:
+        """Bool per allocation: alive at ``event``."""
+        return self.alive_at(self.event)
+
+    def alive_at(self, position: int) -> np.ndarray:
+        return (self.born <= position) & (self.freed > position)
+
+    def bytes_at_peak(self, mask: np.ndarray) -> int:
+        return int(self.size[mask & self.at_peak].sum())
+
+    def share(self, size: int) -> str:
+        """``6.02 GiB (31% of the peak)``."""
+        return f"{bytes_text(size)} ({share_text(size, self.timeline.peak_bytes)} of the peak)"
+
+    def is_much(self, size: int) -> bool:
+        """Whether so many bytes of the peak are worth an advice."""
+        return size >= max(LEAST_BYTES, LEAST_SHARE * self.timeline.peak_bytes)
+
+    def category(self, *names: str) -> np.ndarray:
+        """Bool per allocation."""
+        return self.timeline.allocations["category"].cast(pl.String).is_in(names).to_numpy()
+
+    def frames(self, pattern: str) -> np.ndarray:
+        """Bool per stack: whether the text "file function" of one of its frames matches."""
+        recording = self.snapshot.recording
+        hit = self._texts.str.contains(pattern).to_numpy()
+        return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
+
+    def functions(self, pattern: str) -> np.ndarray:
+        """Bool per stack: whether the function name of one of its frames matches."""
+        recording = self.snapshot.recording
+        hit = recording.frames["name"].str.contains(pattern).to_numpy()
+        return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
+
+    def occurs(self, stacks: np.ndarray) -> bool:
+        """Whether this device has an allocation, or a free, of one of the stacks marked."""
+        return bool(stacks[self.stack].any() or stacks[self.free_stack].any())
+
+    @cached_property
+    def _texts(self) -> pl.Series:
+        """String per frame: "file function"."""
+        return self.snapshot.recording.frames.select(
+            t=pl.concat_str(
+                [pl.col("filename").str.replace_all("\\", "/", literal=True), pl.col("name")], separator=" "
+            )
+        )["t"]
+
+    def innermost(self, skip: str = r"(?!)") -> np.ndarray:
+        """Int64 per stack: its innermost Python frame that is not runtime noise and whose text does not match ``skip``.
+
+        -1 where there is none.
+        """
+        recording = self.snapshot.recording
+        flags = recorded_flags(recording)
+        wanted = (flags & PYTHON > 0) & (flags & NOISE == 0)
+        if skip != r"(?!)":
+            wanted &= ~self._texts.str.contains(skip).to_numpy()
+        place = np.flatnonzero(wanted[recording.stack_frames])
+        stack, first = np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1, return_index=True)
+        frame = np.full(len(recording.stack_offsets) - 1, -1, np.int64)
+        frame[stack] = recording.stack_frames[place[first]]
+        return frame
+
+    @cached_property
+    def function_of_frame(self) -> np.ndarray:
+        """Int64 per frame: a number for its file and function, whatever its line; the last is for frame -1."""
+        names = self._texts.rank("dense").to_numpy().astype(np.int64)
+        return np.append(names, 0)
+
+    def text_of_frame(self, frame: int) -> str:
+        """``function file.py``."""
+        row = self.snapshot.recording.frames.row(frame, named=True)
+        return f"{row['name']} {row['filename'].replace(chr(92), '/').rsplit('/', 1)[-1]}"
+
+    def place_of_frame(self, frame: int) -> str:
+        """``function file.py:12``."""
+        line = self.snapshot.recording.frames["line"][frame]
+        return f"{self.text_of_frame(frame)}:{line}" if line > 0 else self.text_of_frame(frame)
+
+    def finding(self, kind: str) -> Finding | None:
+        return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)

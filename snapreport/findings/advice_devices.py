@@ -1,0 +1,65 @@
+"""Advice about programs on several GPUs, one of which has far more allocated than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.number_format import bytes_text, device_name
+
+FAR_ABOVE = 2.0
+"""Times the mean of the other devices' peaks, from which on a device is out of balance."""
+
+
+def _imbalance(context: AdviceContext) -> Advice | None:
+    timeline = context.timeline
+    devices = [d for d in context.snapshot.devices if d >= 0 and len(context.snapshot.events(d)) > 1]
+    peaks = {device: context.snapshot.timeline(device).peak_bytes for device in devices}
+    others = [size for device, size in peaks.items() if device != timeline.device and size > 0]
+    if timeline.device not in peaks or not others:
+        return None
+    mean = sum(others) / len(others)
+    if timeline.peak_bytes < FAR_ABOVE * mean:
+        return None
+    listed = ", ".join(
+        f"{device_name(timeline.kind, device)} {bytes_text(size)}" for device, size in sorted(peaks.items())
+    )
+    gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")
+    parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
+    gathered = gathers[context.stack]
+    if parallel and context.is_much(context.bytes_at_peak(gathered)):
+        return Advice(
+            "device-imbalance",
+            "Compute the loss inside the module that DataParallel wraps, or use DistributedDataParallel",
+            [
+                f"Peaks: {listed}.",
+                f"DataParallel gathers {bytes_text(context.bytes_at_peak(gathered))} of outputs on one device.",
+            ],
+            "torch.nn.parallel.DistributedDataParallel",
+            "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+            gathered,
+            evidence={"peaks": list(peaks.values())},
+        )
+    even = sum(peaks.values()) / len(peaks)
+    why = [f"Peaks: {listed}.", f"Spread evenly, each would have {bytes_text(int(even))}."]
+    if parallel:
+        why.append(
+            "DataParallel splits a batch by its first dimension, whatever the samples weigh: send as much work "
+            "to each GPU."
+        )
+    return Advice(
+        "device-imbalance",
+        "Balance memory between the GPUs",
+        why,
+        "torch.nn.parallel.DistributedDataParallel",
+        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        np.ones(len(context.size), bool),
+        1 - even / timeline.peak_bytes,
+        confidence="guess",
+        evidence={"peaks": list(peaks.values()), "mean_bytes": int(even)},
+    )
+
+
+DEVICE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (_imbalance,)

@@ -1,0 +1,229 @@
+"""Advice about forward passes without a backward pass, and about what is alive beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.number_format import bytes_text, plural
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.activity import GRAPH_DROPPED
+from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.phases import BACKWARD, FORWARD
+
+_NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"
+_AUTOCAST = "https://docs.pytorch.org/docs/stable/amp.html"
+_CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
+
+FEWEST_FREED, FEWEST_STACKS = 16, 5
+"""A graph that is dropped frees tensors of many lines at once; a cache or a list of outputs those of few."""
+
+
+def _no_grad(context: AdviceContext) -> Advice | None:
+    """Activations that are freed together after a forward pass whose graph no backward pass uses."""
+    if context.timeline.activity.kind != GRAPH_DROPPED:
+        return None
+    mask = dropped_graphs(context)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "no-grad",
+        "Disable gradients: wrap inference in torch.no_grad()",
+        [
+            f"{context.share(size)} are activations saved for a backward pass that never runs: they are freed "
+            f"together, "
+            "after the forward pass.",
+        ],
+        "torch.no_grad(), or torch.inference_mode()",
+        _NO_GRAD,
+        mask,
+    )
+
+
+def dropped_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others."""
+    phase = context.phases.innermost
+    events = context.timeline.events
+    births = np.cumsum(action_codes(events) == ACTIONS.index("alloc"))
+    last = len(events)
+    inside = np.isin(phase[context.free_stack], (FORWARD, BACKWARD)) & (context.freed < last)
+    mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
+    rows = np.flatnonzero(mine)
+    requested = context.timeline.allocations["free_requested_event"].to_numpy()[rows]
+    end = np.where(requested >= 0, requested, context.freed[rows])
+    # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
+    group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
+    table = pl.DataFrame({"row": rows, "group": group, "stack": context.stack[rows], "end": end})
+    # The graph goes before the output that holds it: the last to be freed is that output, which is needed anyway.
+    table = table.filter((pl.col("end") < pl.col("end").max().over("group")) | (pl.col("end") >= last))
+    large = (
+        table.group_by("group")
+        .agg(pl.len(), stacks=pl.col("stack").n_unique())
+        .filter((pl.col("len") >= FEWEST_FREED) & (pl.col("stacks") >= FEWEST_STACKS))
+    )
+    found = np.zeros(len(context.size), bool)
+    found[table.filter(pl.col("group").is_in(large["group"].implode()))["row"].to_numpy()] = True
+    return found
+
+
+def _autocast_copies(context: AdviceContext) -> Advice | None:
+    """16-bit copies of weights that autocast makes in every forward pass and drops when its context ends."""
+    if not context.infers:
+        return None
+    leaves = context.frames(r"amp/autocast_mode\.py __exit__$") | context.functions(
+        r"clear_autocast_cache|clear_cache$"
+    )
+    casts = context.functions(r"cached_cast|(^|::)_to_copy$|(^|::)_to_copy\(")
+    parameters = np.unique(context.size[(context.born < 0) | context.category("parameter")])
+    halves = np.isin(2 * context.size, parameters)
+    at_exit = leaves[context.free_stack] | (casts[context.stack] & (context.freed == len(context.timeline.events)))
+    mask = halves & at_exit & (context.born >= 0)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "autocast-copies",
+        "Cast the weights to 16 bits once, before inference",
+        [
+            f"Autocast's 16-bit copies of the weights hold {context.share(size)}, and are made anew in every "
+            f"forward pass.",
+            "model.to(torch.bfloat16) needs neither the copies nor the 32-bit weights; "
+            "autocast(cache_enabled=False) drops each "
+            "copy after its use.",
+        ],
+        "torch.autocast(cache_enabled=False), or model.to(torch.bfloat16)",
+        _AUTOCAST,
+        mask,
+    )
+
+
+def _kv_cache(context: AdviceContext) -> Advice | None:
+    if context.trains:
+        return None
+    mask = context.frames(_CACHE)[context.stack] | context.category("kv cache")
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "kv-cache",
+        "Shrink the key-value cache by half",
+        [
+            f"Caches of keys and values hold {context.share(size)}. A shorter context, fewer sequences at once or "
+            "a type of half the width halves them."
+        ],
+        "a sliding window, paging, or a quantized cache",
+        "https://huggingface.co/docs/transformers/kv_cache",
+        mask,
+        0.5,
+    )
+
+
+def _previous_outputs(context: AdviceContext) -> Advice | None:
+    """Outputs of one iteration that are freed only after the next one has made its own."""
+    born, freed, stack, size = context.born, context.freed, context.stack, context.size
+    rows = np.flatnonzero((born >= 0) & (stack > 0) & (size >= 1 << 20) & (context.phases.innermost == FORWARD)[stack])
+    if not len(rows):
+        return None
+    table = pl.DataFrame(
+        {"row": rows, "stack": stack[rows], "size": size[rows], "born": born[rows], "freed": freed[rows]}
+    )
+    table = table.sort("stack", "born").with_columns(
+        next_born=pl.col("born").shift(-1).over("stack"), after_next=pl.col("born").shift(-2).over("stack")
+    )
+    # One generation too many, each time: freed after the next is made and before the one after that is begun.
+    late = (pl.col("freed") > pl.col("next_born")) & (
+        pl.col("freed") < pl.col("after_next").fill_null(len(context.timeline.events) + 1)
+    )
+    grouped = table.group_by("stack").agg(
+        n=pl.len(),
+        late=late.sum(),
+        gap=(pl.col("next_born") - pl.col("born")).median(),
+        beyond=(pl.col("freed") - pl.col("next_born")).median(),
+    )
+    # Most of them, at least three times, and the overlap is short beside an iteration: where a name is bound anew.
+    mostly = (pl.col("late") >= 2) & (pl.col("late") >= 0.8 * (pl.col("n") - 1))
+    briefly = pl.col("beyond") < 0.5 * pl.col("gap")
+    chosen = grouped.filter((pl.col("n") >= 3) & mostly & briefly)["stack"].to_numpy()
+    if not len(chosen):
+        return None
+    mask = np.zeros(len(size), bool)
+    mask[rows] = np.isin(stack[rows], chosen)
+    mask &= ~_within_one_pass(context, mask)
+    peak = mask & context.at_peak
+    if not context.is_much(int(size[peak].sum())):
+        return None
+    both = len(np.unique(stack[peak])) < int(peak.sum())
+    previous = int(size[peak].sum()) // (2 if both else 1)
+    return Advice(
+        "previous-outputs",
+        "Delete the previous batch's outputs before the next forward pass",
+        [
+            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, until "
+            f"their name is "
+            "assigned anew. Call del on them, or keep them in a function of their own.",
+        ],
+        "del",
+        "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
+        mask,
+        0.5 if both else 1.0,
+        evidence={"previous_bytes": previous},
+    )
+
+
+def _within_one_pass(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
+    """Bool per allocation: of a stack that a loop over layers runs, where the next one replaces the last one's
+    output.
+    """
+    events = context.timeline.events["stack"].to_numpy()
+    forward = (context.phases.innermost == FORWARD)[events]
+    # Between two iterations the program leaves the forward pass: something that is no forward pass is freed or made.
+    outside = np.cumsum(~forward)
+    found = np.zeros(len(mask), bool)
+    for number in np.unique(context.stack[mask]).tolist():
+        rows = np.flatnonzero(mask & (context.stack == number))
+        rows = rows[np.argsort(context.born[rows])]
+        iterations = outside[context.born[rows]]
+        found[rows] = len(np.unique(iterations)) < 0.8 * len(rows)
+    return found
+
+
+def _second_model(context: AdviceContext) -> Advice | None:
+    """A second set of weights among what was allocated before the trace and never freed, in a program that infers."""
+    if context.trains:
+        return None
+    older = (context.born < 0) & (context.freed == len(context.timeline.events)) & (context.size >= 1 << 12)
+    mask = _copies(context, older)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    count = int(mask.sum())
+    return Advice(
+        "second-model",
+        "Delete the model that is no longer in use",
+        [
+            f"What was allocated before recording started is the weights of two models. One of them is "
+            f"{bytes_text(size)} in "
+            f"{plural(count, 'block')}.",
+        ],
+        "del, then torch.cuda.empty_cache()",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        mask,
+        confidence="guess",
+    )
+
+
+def _copies(context: AdviceContext, older: np.ndarray) -> np.ndarray:
+    return older & False
+
+
+INFERENCE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+    _no_grad,
+    _autocast_copies,
+    _kv_cache,
+    _previous_outputs,
+    _second_model,
+)

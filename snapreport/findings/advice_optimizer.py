@@ -1,0 +1,175 @@
+"""Advice about optimizers and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.number_format import bytes_text
+from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
+
+_FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
+_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
+
+EIGHT_BIT = 0.75
+"""Of 32-bit state that goes when it is kept in 8 bits."""
+MUCH_STATE = 0.4
+"""Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
+
+
+def _foreach(context: AdviceContext) -> Advice | None:
+    """Temporaries of torch.optim's multi-tensor code, which handles all parameters at once."""
+    within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
+    if not within.any():
+        return None
+    # What outlives the step is state: SGD makes its momentum buffers here, too.
+    step = context.phases.runs(OPTIMIZER_STEP)
+    others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
+    following = np.append(others, len(context.timeline.events))[np.searchsorted(others, context.born, "right")]
+    mask = within[context.stack] & (context.freed <= following) & (context.born >= 0)
+    mask &= context.freed < len(context.timeline.events)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "foreach-optimizer",
+        "Use the fused optimizer (fused=True, or foreach=False)",
+        [
+            f"The optimizer's multi-tensor code holds {context.share(size)} of temporaries, one for every "
+            f"parameter at once.",
+            "The fused kernel needs none, and foreach=False one parameter's at a time. A smaller batch would not "
+            "change them.",
+        ],
+        "fused=True of torch.optim.AdamW, Adam, SGD and Adagrad",
+        _OPTIM,
+        mask,
+        words=("_multi_tensor_",),
+    )
+
+
+def _keep_gradients(context: AdviceContext) -> Advice | None:
+    """Gradients of an earlier step, still allocated during a forward pass."""
+    if not context.trains:
+        return None
+    innermost = context.phases.innermost
+    events = context.timeline.events["stack"].to_numpy()
+    steps = np.flatnonzero(innermost[events] == OPTIMIZER_STEP)
+    forward = np.sort(context.born[(innermost[context.stack] == FORWARD) & (context.born >= 0)])
+    if not len(forward):
+        return None
+    gradient = context.category("gradient")
+    # Used by an optimizer step since they were made, or made before the trace.
+    next_step = np.append(steps, len(events))[np.searchsorted(steps, context.born, "right")]
+    used_at = np.where(context.born < 0, -1, next_step)
+    next_forward = np.append(forward, len(events) + 1)[np.searchsorted(forward, used_at, "right")]
+    old = gradient & (next_forward < context.freed)
+    # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
+    size = int(context.size[old & context.alive_at(int(forward[0]))].sum()) or context.bytes_at_peak(old)
+    if not context.is_much(size):
+        return None
+    moved = old & (context.phases.runs(ZERO_GRAD)[context.free_stack]) & (context.freed < len(events))
+    if 2 * context.size[moved].sum() > context.size[old].sum():
+        return Advice(
+            "keep-gradients",
+            "Call zero_grad() before the forward pass, not after it",
+            [f"{bytes_text(size)} of gradients from the step before stay allocated through the forward pass."],
+            "Optimizer.zero_grad(set_to_none=True)",
+            "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+            old,
+            evidence={"in_forward_bytes": size},
+        )
+    if _accumulates(context, old):
+        return None
+    at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
+    needed = bool(at_peak == OPTIMIZER_STEP)
+    return Advice(
+        "keep-gradients",
+        "Free gradients between steps: zero_grad(set_to_none=True)",
+        [f"{bytes_text(size)} of gradients are zeroed and stay allocated through the forward pass."]
+        + ["The optimizer's step needs them, so the peak there stays; the forward pass has that much more room."]
+        * needed,
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        old,
+        spares_peak=needed,
+        evidence={"in_forward_bytes": size},
+    )
+
+
+def _accumulates(context: AdviceContext, old: np.ndarray) -> bool:
+    """Whether the gradients are those of micro-batches: the trace has backward passes and never a step or zero_grad."""
+    runs = context.phases.runs
+    stacks = np.unique(context.timeline.events["stack"].to_numpy())
+    return not (runs(OPTIMIZER_STEP)[stacks].any() or runs(ZERO_GRAD)[stacks].any()) and bool(old.any())
+
+
+def _optimizer_state(context: AdviceContext) -> Advice | None:
+    mask = _state(context)
+    size = context.bytes_at_peak(mask)
+    if not context.trains or not context.is_much(size):
+        return None
+    sharded = context.occurs(
+        context.frames(r"(?i)fsdp|fully_?shard|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
+    )
+    devices = [
+        device for device in context.snapshot.devices if device >= 0 and len(context.snapshot.events(device)) > 1
+    ]
+    holds = f"Optimizer state holds {context.share(size)}."
+    if len(devices) > 1 and not sharded:
+        return Advice(
+            "optimizer-state",
+            f"Shard the optimizer's state over the {len(devices)} GPUs",
+            [holds, "Every GPU holds all of it, and no recorded stack trace goes through FSDP or a sharded optimizer."],
+            "fully_shard, or ZeroRedundancyOptimizer",
+            _FSDP,
+            mask,
+            1 - 1 / len(devices),
+        )
+    ranks = "It is sharded already." if sharded else "With more than one GPU it can be sharded instead (FSDP)."
+    return Advice(
+        "optimizer-state",
+        "Keep optimizer state in 8 bits",
+        [holds, f"The saving counts it as 32-bit now. {ranks}"],
+        "an 8-bit optimizer of torchao or bitsandbytes",
+        "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
+        mask,
+        EIGHT_BIT,
+        confidence="guess",
+    )
+
+
+def _state(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: optimizer state, without the 32-bit master weights that some optimizers hold beside it."""
+    masters = context.frames(r"(?i)main_param|master|fp32_from|float16_optimizer|shard_fp32|_init_fp32")
+    state: np.ndarray = context.category("optimizer state") & ~masters[context.stack]
+    return state
+
+
+def _offload(context: AdviceContext) -> Advice | None:
+    mask = _state(context)
+    size = context.bytes_at_peak(mask)
+    if not context.trains or size < MUCH_STATE * context.timeline.peak_bytes:
+        return None
+    if not context.is_much(size) or context.occurs(context.frames(r"(?i)offload")):
+        return None
+    return Advice(
+        "offload",
+        "Offload optimizer state to the CPU",
+        [
+            f"Optimizer state holds {context.share(size)} and is used only in the optimizer's step, which becomes "
+            f"slower."
+        ],
+        "CPUOffloadOptimizer of torchao, or ZeRO-Offload",
+        "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
+        mask,
+    )
+
+
+OPTIMIZER_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+    _foreach,
+    _keep_gradients,
+    _optimizer_state,
+    _offload,
+)

@@ -1,0 +1,241 @@
+"""Which allocations are matrices of attention scores: recognised by softmax frames, and by the order of their sizes.
+
+Attention that is not fused allocates, call by call: queries, keys and values of ``B·T·C`` elements; then matrices of
+``B·H·T·T`` elements, one after another (the product, scaled, masked, the softmax, dropout); then an output as large as
+the queries. A name that only contains the name of a fused kernel says nothing: programs wrap and imitate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.selection import stacks_with
+from snapreport.reading.noise import PYTHON, recorded_flags
+from snapreport.timeline.activity import GRAPH_DROPPED
+from snapreport.timeline.phases import BACKWARD, FORWARD
+
+_SOFTMAX = r"(?i)softmax"
+_NO_SCORES = r"(?i)log_?softmax|gumbel|cross_?entropy|nll_loss"
+_TORCH = r"(^|/)(torch|torchinductor_[^/]*)/"
+_ATTENTION = r"(?i)atten|attn|sdpa"
+_FUSED = (
+    r"^(at::native::)?_(scaled_dot_product_(flash|efficient|cudnn|fused)|flash_attention|efficient_attention|cudnn_attention)"
+    r"|^(flash_attn\w*|_flash_attn\w*|_?flash_attention_forward|memory_efficient_attention\w*|flex_attention)$"
+)
+_FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
+_MATH = r"(^|::)_scaled_dot_product_attention_math\b"
+# Functions that allocate equal sizes one after another for other reasons.
+_OTHER = (
+    r"(?i)norm|mlp|ffn|feed_?forward|rope|rotary|loss|gelu|silu|swi?glu|activation|optim|expert|moe|embed"
+    r"|sample|generat"
+)
+
+REACH = 12
+"""Allocations before and after a softmax that may belong to the same call."""
+LIFE = 64
+"""Allocations until which the scores of a call that no backward pass needs are freed."""
+TINY = 32
+"""What is so many times smaller than the scores is a statistic of their rows, or a workspace, and is passed over."""
+RATIOS = (1.0, 0.5, 2.0, 0.25)
+"""Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Bool per allocation. math: made by SDPA's math kernel. written: by the program's own attention, or its
+    model's.
+    """
+
+    math: np.ndarray
+    written: np.ndarray
+
+
+def attention_scores(context: AdviceContext) -> Scores:
+    """The scores of every attention call of a device, with the row statistics and temporaries of their softmax."""
+    births = np.argsort(context.born, kind="stable")
+    births = births[context.born[births] >= 0]
+    empty = np.zeros(len(context.size), bool)
+    if len(births) < 3:
+        return Scores(empty, empty)
+    fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
+    in_math = context.functions(_MATH)
+    skip = f"{_SOFTMAX}|{_TORCH}"
+    caller = context.function_of_frame[context.innermost(skip)]
+    softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
+    named = context.frames(_ATTENTION) & ~fused
+    direct = _direct(context, caller)
+    marked = empty.copy()
+    # Softmax frames within something called attention, or within a function whose own lines make as large a product.
+    centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, direct))
+    shaped = _by_shape(context, births, caller, direct & ~fused)
+    marked |= centres | shaped
+    marked |= _neighbours(context, births, np.flatnonzero(centres[births] | shaped[births]), caller, direct)
+    math_core = in_math[context.stack]
+    one_line = _one_line(context, births, marked, caller)
+    math = (math_core & _without_output(context, births, math_core)) | one_line
+    backward = _of_backward(context, marked | math)
+    return Scores(math | (backward & math.any() & ~marked.any()), (marked & ~math) | (backward & bool(marked.any())))
+
+
+def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
+    """Bool per stack: the innermost Python frame is of the calling function itself, or a softmax or dropout in it."""
+    innermost = context.innermost()
+    own = context.function_of_frame[innermost] == caller
+    between = context._texts.str.contains(
+        rf"{_SOFTMAX}|functional\.py (dropout|softmax)|dropout\.py forward"
+    ).to_numpy()
+    direct: np.ndarray = (own | np.append(between, False)[innermost]) & (caller > 0)
+    return direct
+
+
+def _has_product(
+    context: AdviceContext, births: np.ndarray, softmax: np.ndarray, caller: np.ndarray, direct: np.ndarray
+) -> np.ndarray:
+    """Bool per allocation: its calling function makes, directly and without a softmax, an allocation of the same size,
+    and a smaller one right after a softmax.
+    """
+    stack = context.stack[births]
+    here = direct[stack]
+    key = caller[stack].astype(np.int64) << 42
+    products = np.unique((key | context.size[births])[here & ~softmax[stack]])
+    found = np.zeros(len(context.size), bool)
+    found[births] = here & np.isin(key | context.size[births], products)
+    return found
+
+
+def _by_shape(context: AdviceContext, births: np.ndarray, caller: np.ndarray, direct: np.ndarray) -> np.ndarray:
+    """Bool per allocation: the last of at least two equal matrices that one function makes directly in a forward pass,
+    followed directly by an output as large as two of the tensors, or one third of a tensor, made within the same
+    function
+    before.
+    """
+    found = np.zeros(len(context.size), bool)
+    forward = context.phases.innermost == FORWARD
+    stack, size = context.stack[births], context.size[births]
+    other = context.frames(_OTHER)[stack]
+    usable = direct[stack] & forward[stack] & ~other & (size >= 1 << 16)
+    rows = np.flatnonzero(usable)
+    if len(rows) < 3:
+        return found
+    # Rows without those far smaller than what follows would need the size of the scores; neighbours in the list do.
+    first, second, third = rows[:-2], rows[1:-1], rows[2:]
+    same = (caller[stack[first]] == caller[stack[second]]) & (caller[stack[second]] == caller[stack[third]])
+    near = (third - first) <= 6
+    candidate = (
+        same
+        & near
+        & (size[first] == size[second])
+        & (size[third] < size[second])
+        & (TINY * 8 * size[third] > size[second])
+    )
+    inside = _members(context)
+    # Without a backward pass scores go within their call. What outlives it is a cache that grows by concatenation.
+    ends = np.append(context.born[births], len(context.timeline.events))[np.minimum(rows + LIFE, len(births))]
+    saved = context.trains or context.timeline.activity.kind == GRAPH_DROPPED
+    candidate &= saved | (context.freed[births[first]] <= ends[:-2]) & (context.freed[births[second]] <= ends[1:-1])
+    for place in np.flatnonzero(candidate).tolist():
+        at, output = int(first[place]), int(size[third[place]])
+        before = slice(max(0, at - REACH), at)
+        of_function = np.array([caller[stack[at]] in inside(int(s)) for s in stack[before]], bool)
+        sizes = size[before][of_function]
+        if (sizes == output).sum() >= 2 or (sizes == 3 * output).any():
+            found[births[second[place]]] = True
+    return found
+
+
+def _members(context: AdviceContext) -> Callable[[int], frozenset[int]]:
+    """A function that gives the set of function numbers in a stack, computed once for each stack."""
+    recording, numbers = context.snapshot.recording, context.function_of_frame
+    known: dict[int, frozenset[int]] = {}
+
+    def of(stack: int) -> frozenset[int]:
+        if stack not in known:
+            known[stack] = frozenset(numbers[recording.stack(stack)].tolist())
+        return known[stack]
+
+    return of
+
+
+def _neighbours(
+    context: AdviceContext, births: np.ndarray, centres: np.ndarray, caller: np.ndarray, direct: np.ndarray
+) -> np.ndarray:
+    """Bool per allocation: in a run around a centre that its function made directly, as large up to the element's size.
+
+    centres: places in ``births``.
+    """
+    found = np.zeros(len(context.size), bool)
+    stack, size = context.stack[births], context.size[births]
+    function, is_direct = caller[stack], direct[stack]
+    scores, of = size[centres], function[centres]
+    for step in (-1, 1):
+        going = np.ones(len(centres), bool)
+        for distance in range(1, REACH + 1):
+            place = centres + step * distance
+            going &= (place >= 0) & (place < len(births))
+            at = np.clip(place, 0, len(births) - 1)
+            tiny = size[at] * TINY <= scores
+            ratio = size[at] / np.maximum(scores, 1)
+            alike = is_direct[at] & (function[at] == of) & np.isin(ratio, RATIOS)
+            if step > 0:
+                # The last of a call is its output, which stays: another number of bytes only if more follows directly.
+                after = np.clip(at + 1, 0, len(births) - 1)
+                more = is_direct[after] & (function[after] == of)
+                alike &= (ratio == 1.0) | more
+            going &= alike | tiny
+            found[births[at[going & alike]]] = True
+    return found
+
+
+def _without_output(context: AdviceContext, births: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Bool per allocation: not the last of a run of ``within``, which is the output of a call and stays."""
+    kept = np.ones(len(context.size), bool)
+    inside = within[births]
+    stays = np.flatnonzero(inside & ~np.append(inside[1:], False))
+    kept[births[stays]] = False
+    return kept
+
+
+def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, caller: np.ndarray) -> np.ndarray:
+    """Bool per allocation: marked ones, where one line of Python scales queries and keys and makes all scores.
+
+    SDPA's math kernel does so. Without C++ frames its one call in Python is all that is recorded.
+    """
+    stack = context.stack[births]
+    softmax = context.frames(_SOFTMAX)[stack]
+    recording = context.snapshot.recording
+    native = recorded_flags(recording)[recording.stack_frames] & PYTHON == 0
+    python_only = ~stacks_with(recording.stack_offsets, native)
+    here = marked[births] & ~softmax & python_only[stack]
+    found = np.zeros(len(context.size), bool)
+    for number in np.unique(stack[here]).tolist():
+        mine = stack == number
+        sizes = context.size[births[mine]]
+        is_score = marked[births[mine]]
+        if not is_score.any() or is_score.all():
+            continue
+        first = int(np.argmax(is_score))
+        # Scaled queries and keys come first, then at least two matrices of scores, then the output.
+        if first >= 2 and sizes[first - 1] == sizes[first - 2] and is_score[first : first + 2].all():
+            found[births[mine & marked[births]]] = True
+    one_line: np.ndarray = found & (caller[context.stack] > 0)
+    return one_line
+
+
+def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:
+    """Bool per allocation: gradients of scores. Of a backward pass, as large as scores and as nothing else in a
+    forward.
+    """
+    if not scores.any():
+        return np.zeros(len(scores), bool)
+    phase = context.phases.innermost[context.stack]
+    forward = (phase == FORWARD) & (context.born >= 0)
+    sizes = np.setdiff1d(context.size[scores], context.size[forward & ~scores])
+    largest = int(context.size[scores].max())
+    sizes = sizes[sizes * TINY > largest]
+    from_engine = (phase == BACKWARD) | (context.stack == 0)
+    gradients: np.ndarray = from_engine & (context.born >= 0) & np.isin(context.size, sizes)
+    return gradients

@@ -1,0 +1,107 @@
+"""What the peak would be without some allocations: the allocated curve, replayed with their bytes taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.findings.selection import select
+from snapreport.timeline.build import DeviceTimeline
+
+PARTS = 4096
+"""Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
+CLOSE = 0.9
+"""A saving under this share of the bytes taken out at the old peak means that a second maximum is close."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A change to some allocations, and the peak after it.
+
+    mask: Bool per allocation, those that change. query: selects exactly these. fraction: of each one's bytes that goes,
+    whole bytes, rounded down per allocation. peak_bytes, peak_event: the highest allocated after the change, and its
+    first position. saves_bytes: the old peak less the new one. at_peak_bytes: bytes taken out at the old peak.
+    """
+
+    mask: np.ndarray
+    query: str
+    fraction: float
+    peak_bytes: int
+    peak_event: int
+    saves_bytes: int
+    at_peak_bytes: int
+
+    @property
+    def second_is_close(self) -> bool:
+        return self.saves_bytes < CLOSE * self.at_peak_bytes
+
+    def to_json(self) -> dict[str, str | float | int]:
+        return {
+            "query": self.query,
+            "fraction": self.fraction,
+            "peak_bytes": self.peak_bytes,
+            "peak_event": self.peak_event,
+            "saves_bytes": self.saves_bytes,
+        }
+
+
+def live_mask(timeline: DeviceTimeline, position: int) -> np.ndarray:
+    """Bool per allocation: alive at ``position``."""
+    born, freed = (timeline.allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+    alive: np.ndarray = (born <= position) & ((freed < 0) | (freed > position))
+    return alive
+
+
+def whole_parts(fraction: float) -> float:
+    """``fraction``, rounded down to a multiple of 1 / ``PARTS``."""
+    return int(fraction * PARTS) / PARTS
+
+
+def replay(timeline: DeviceTimeline, mask: np.ndarray, fraction: float = 1.0, words: Sequence[str] = ()) -> Saving:
+    """The peak with ``fraction`` of the bytes of each allocation in ``mask`` taken out. ``words``: see
+    ``selection.query_of``.
+    """
+    fraction = whole_parts(fraction)
+    query, mask = select(timeline, mask, words)
+    rows = np.flatnonzero(mask)
+    bytes_out = np.floor(timeline.allocations["size"].to_numpy()[rows] * fraction).astype(np.int64)
+    peak, event, at_peak = peak_without(timeline, rows, bytes_out)
+    return Saving(mask, query, fraction, peak, event, timeline.peak_bytes - peak, at_peak)
+
+
+def together(timeline: DeviceTimeline, savings: Sequence[Saving]) -> tuple[int, int]:
+    """(peak_bytes, peak_event) after several changes. An allocation in more than one loses the largest fraction,
+    once.
+    """
+    size = timeline.allocations["size"].to_numpy()
+    bytes_out = np.zeros(len(size), np.int64)
+    for saving in savings:
+        here = np.where(saving.mask, np.floor(size * saving.fraction), 0).astype(np.int64)
+        bytes_out = np.maximum(bytes_out, here)
+    rows = np.flatnonzero(bytes_out)
+    return peak_without(timeline, rows, bytes_out[rows])[:2]
+
+
+def peak_without(timeline: DeviceTimeline, rows: np.ndarray, bytes_out: np.ndarray) -> tuple[int, int, int]:
+    """(highest allocated, its first position, bytes taken out at the old peak) without ``bytes_out`` of each of
+    ``rows``.
+
+    Only as many stretches of the curve are compared as the chosen allocations have beginnings and ends.
+    """
+    table = timeline.allocations
+    born, freed = (table[name].to_numpy()[rows].astype(np.int64) for name in ("alloc_event", "free_event"))
+    ends = freed >= 0
+    # Index s of a curve is position s - 1. An allocation counts from its alloc_event up to the event before its free.
+    changes = np.concatenate((np.maximum(born, -1) + 1, freed[ends] + 1, np.zeros(1, np.int64)))
+    starts, which = np.unique(changes, return_inverse=True)
+    change = np.zeros(len(starts), np.int64)
+    np.add.at(change, which[:-1], np.concatenate((bytes_out, -bytes_out[ends])))
+    out = np.cumsum(change)
+    highest = np.maximum.reduceat(timeline.allocated, starts) - out
+    stretch = int(np.argmax(highest))
+    stop = starts[stretch + 1] if stretch + 1 < len(starts) else len(timeline.allocated)
+    at = int(starts[stretch] + np.argmax(timeline.allocated[starts[stretch] : stop]))
+    at_peak = int(out[np.searchsorted(starts, timeline.peak_event + 1, "right") - 1])
+    return int(highest[stretch]), at - 1, at_peak

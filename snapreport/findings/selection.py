@@ -1,0 +1,200 @@
+"""A query that selects exactly the allocations of a mask, in the language of ``docs/queries.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.categories import CATEGORIES
+
+LONGEST = 3500
+"""Characters of a query; the language allows 4,000, and pages number stacks with more digits."""
+
+
+def select(timeline: DeviceTimeline, mask: np.ndarray, words: Sequence[str] = ()) -> tuple[str, np.ndarray]:
+    """(a query, Bool per allocation that it selects exactly): ``mask``, less its smallest parts where the query is too
+    long.
+
+    ``words``: see :func:`query_of`. Dropped are stacks with fewest bytes, half of those left at a time.
+    """
+    query = query_of(timeline, mask, words)
+    table = timeline.allocations
+    while len(query) > LONGEST and mask.any():
+        rows = pl.DataFrame({"stack": table["stack"], "size": table["size"], "row": np.arange(len(mask))})
+        chosen = rows.filter(pl.Series(mask))
+        groups = (
+            chosen.group_by("stack", "size").agg(pl.col("size").sum().alias("bytes")).sort("bytes", "stack", "size")
+        )
+        kept = groups.tail(max(1, len(groups) // 2)) if len(groups) > 1 else groups.head(0)
+        mask = np.zeros(len(mask), bool)
+        mask[chosen.join(kept, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
+        query = query_of(timeline, mask, words)
+    return query, mask
+
+
+def query_of(timeline: DeviceTimeline, mask: np.ndarray, words: Sequence[str] = ()) -> str:
+    """The shortest form found: categories, names of functions, stacks, then single allocations by their events.
+
+    ``words``: parts of function names (lower case) that the selection is about. They are used where together with at
+    most one more term they select the same allocations. An empty mask gives a query that matches nothing.
+    """
+    if not mask.any():
+        return "size<0"
+    table = timeline.allocations
+    if mask.all():
+        return "size>=0"
+    for text, base in (*_functions(timeline, words), *_categories(table, mask)):
+        if not (mask & ~base).any():
+            if np.array_equal(mask, base):
+                return text
+            for term, found in _terms(timeline, mask):
+                if np.array_equal(base & found, mask):
+                    return f"({text}) {term}" if " OR " in text else f"{text} {term}"
+    return _by_stacks(timeline, mask)
+
+
+def _categories(table: pl.DataFrame, mask: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    codes = table["category"].to_physical().to_numpy()
+    chosen = np.unique(codes[mask])
+    names = [CATEGORIES[int(code)] for code in chosen]
+    texts = [f'category:"{name}"' if " " in name else f"category:{name}" for name in names]
+    yield " OR ".join(texts), np.isin(codes, chosen)
+
+
+def _functions(timeline: DeviceTimeline, words: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+    """Terms ``func:word``, with the allocations that they select."""
+    recording = timeline.recording
+    stack = timeline.allocations["stack"].to_numpy()
+    for word in words:
+        named = recording.frames["name"].str.to_lowercase().str.contains(word, literal=True).to_numpy()
+        yield f"func:{word}", stacks_with(recording.stack_offsets, named[recording.stack_frames])[stack]
+
+
+def stacks_with(offsets: np.ndarray, marked: np.ndarray) -> np.ndarray:
+    """Bool per stack: whether one of its frames is marked. ``marked``: Bool per entry of ``stack_frames``."""
+    found = np.zeros(len(offsets) - 1, bool)
+    found[np.searchsorted(offsets, np.flatnonzero(marked), "right") - 1] = True
+    return found
+
+
+def _terms(timeline: DeviceTimeline, mask: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Terms that hold for all of the mask, with the allocations that they select."""
+    return [(term, found) for term, found in _candidates(timeline, mask) if not (mask & ~found).any()]
+
+
+def _candidates(timeline: DeviceTimeline, mask: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    table = timeline.allocations
+    size = table["size"].to_numpy()
+    least, most = int(size[mask].min()), int(size[mask].max())
+    if least == most:
+        yield f"size:{least}", size == least
+    yield f"size>={least}", size >= least
+    yield f"size:{least}..{most}", (size >= least) & (size <= most)
+    born, freed = (table[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
+    (text, of_categories), *_ = _categories(table, mask)
+    yield f"({text})" if " OR " in text else text, of_categories
+    last = len(timeline.events)
+    lived = np.where(freed < 0, last + 1, freed + 1) - (born + 1)
+    shortest, longest = int(lived[mask].min()), int(lived[mask].max())
+    yield f"lifetime>={shortest}", lived >= shortest
+    yield f"lifetime<={longest}", lived <= longest
+    peak = timeline.peak_event
+    yield "live:peak", (born <= peak) & ((freed < 0) | (freed > peak))
+    yield "live:end", freed < 0
+    yield "live:start", born < 0
+    yield "-live:start", born >= 0
+    origins = table["origin"].cast(pl.String)
+    for origin in origins.filter(pl.Series(mask)).unique().to_list():
+        yield f"origin:{origin}", (origins == origin).to_numpy()
+
+
+def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:
+    """Stacks that are chosen whole as ranges, of others the sizes, and what sizes cannot tell apart by address and
+    event.
+    """
+    table = timeline.allocations
+    stack, size = table["stack"].to_numpy(), table["size"].to_numpy()
+    term, base = _common_term(timeline, mask)
+    mixed = np.unique(stack[base & ~mask])
+    whole = np.setdiff1d(stack[mask], mixed)
+    parts = [f"stack:{low}" if low == high else f"stack:{low}..{high}" for low, high in _ranges(whole, stack, base)]
+    rest: dict[tuple[int, ...], list[int]] = {}
+    single = np.zeros(len(mask), bool)
+    for number in np.intersect1d(mixed, stack[mask]).tolist():
+        here = base & (stack == number)
+        sizes = np.setdiff1d(size[here & mask], size[here & ~mask])
+        single |= here & mask & ~np.isin(size, sizes)
+        if len(sizes):
+            rest.setdefault(tuple(sizes.tolist()), []).append(number)
+    for chosen, numbers in rest.items():
+        stacks = _any_of([f"stack:{low}" if low == high else f"stack:{low}..{high}" for low, high in _runs(numbers)])
+        parts.append(f"({stacks} {_any_of([f'size:{n}' for n in chosen])})")
+    query = _any_of(parts) if parts else ""
+    query = f"{query} {term}".strip() if query and term else query
+    singles = _singles(table, np.flatnonzero(single))
+    if not singles:
+        return query.removeprefix("(").removesuffix(")") if _is_wrapped(query) else query
+    return " OR ".join([f"({query})"] * bool(query) + singles)
+
+
+def _common_term(timeline: DeviceTimeline, mask: np.ndarray) -> tuple[str, np.ndarray]:
+    """The one further term that leaves fewest stacks chosen in part; none where it helps nothing."""
+    stack = timeline.allocations["stack"].to_numpy()
+    best = ("", np.ones(len(mask), bool))
+    fewest = len(np.unique(stack[~mask & np.isin(stack, stack[mask])]))
+    for term, found in _terms(timeline, mask):
+        if not fewest:
+            break
+        left = len(np.unique(stack[found & ~mask & np.isin(stack, stack[mask])]))
+        if left < fewest:
+            best, fewest = (term, found), left
+    return best
+
+
+def _ranges(chosen: np.ndarray, stack: np.ndarray, base: np.ndarray) -> list[tuple[int, int]]:
+    """Runs of chosen stacks; numbers that no allocation has, or none of ``base``, may stand within one."""
+    used = np.unique(stack[base])
+    at = np.searchsorted(used, np.unique(chosen))
+    return [(int(used[low]), int(used[high])) for low, high in _runs(at.tolist())]
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _any_of(terms: Sequence[str]) -> str:
+    return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})"
+
+
+def _is_wrapped(query: str) -> bool:
+    """Whether the outermost parentheses belong to each other."""
+    depth = 0
+    for place, letter in enumerate(query):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and place < len(query) - 1:
+            return False
+    return query.startswith("(")
+
+
+def _singles(table: pl.DataFrame, rows: np.ndarray) -> list[str]:
+    """A term for each allocation: the event that allocates it, or its address before the trace.
+
+    An event may also end the life of an older block at the same address; the size of the newer one then decides.
+    """
+    ended = np.append(table["free_event"].to_numpy(), table["free_requested_event"].to_numpy())
+    terms = []
+    for addr, event, size in table[rows].select("addr", "alloc_event", "size").rows():
+        if event < 0:
+            terms.append(f"(addr:{addr:#x} live:start)")
+        else:
+            terms.append(f"(event:{event} size:{size})" if event in ended else f"event:{event}")
+    return terms

@@ -1,0 +1,78 @@
+"""Every saving equals the tests' own replay to the byte, on every snapshot there is, with what its query selects."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import corpus
+import oracle
+import pytest
+import recorded
+import saving_oracle
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.timeline.build import Snapshot
+
+LEAST_SHARE = 0.02
+
+
+@lru_cache(maxsize=2)
+def advised(path: Path) -> tuple[Snapshot, list[Finding]]:
+    snapshot = snapreport.load(path)
+    return snapshot, [f for f in findings(snapshot) if f.kind == "advice"]
+
+
+def check(path: Path, replayed: dict[int, oracle.Device]) -> int:
+    """How many savings were compared."""
+    snapshot, given = advised(path)
+    count = 0
+    for device in replayed:
+        here = [f for f in given if f.device == device]
+        peak = replayed[device].peak_bytes
+        changes = {}
+        for finding in here:
+            saving = finding.evidence["saving"]
+            if saving is None:
+                assert finding.evidence["at_peak_bytes"] is None and "→" not in finding.title
+                continue
+            change = saving_oracle.bytes_out(snapshot, device, replayed[device], saving)
+            changes[finding.evidence["rule"]] = change
+            assert change, f"{finding.title}: its query selects nothing"
+            most, event = saving_oracle.peak_without(replayed[device], change)
+            assert (saving["peak_bytes"], saving["peak_event"]) == (most, event), finding.title
+            assert saving["saves_bytes"] == peak - most == finding.bytes
+            assert saving["saves_bytes"] >= LEAST_SHARE * peak, f"{finding.title}: too little to say"
+            assert finding.evidence["at_peak_bytes"] == saving_oracle.at_peak(replayed[device], change)
+            count += 1
+        sizes = [f.bytes for f in here if f.evidence["saving"]]
+        assert sizes == sorted(sizes, reverse=True), "the greatest saving first"
+        for finding in here:
+            if both := finding.evidence["together"]:
+                every = saving_oracle.largest(changes[rule] for rule in both["rules"])
+                most, event = saving_oracle.peak_without(replayed[device], every)
+                assert (both["peak_bytes"], both["peak_event"]) == (most, event), finding.detail
+                assert both["saves_bytes"] == peak - most
+                best = [f for f in here if f.evidence["saving"]][:2]
+                assert both["rules"] == [f.evidence["rule"] for f in best] and finding is best[0]
+                count += 1
+    return count
+
+
+def test_every_saving_is_replayed(snapshot_path: Path) -> None:
+    check(snapshot_path, corpus.replayed(snapshot_path))
+
+
+@pytest.mark.parametrize("name", recorded.cases())
+def test_every_saving_on_recordings_of_real_pytorch(name: str) -> None:
+    path = recorded.ROOT / f"{name}.pickle"
+    # Pinned memory gets no saving; newer recorders write it in a form that the oracle does not know.
+    raw = {key: value for key, value in corpus.raw(path).items() if not key.startswith("host_")}
+    check(path, oracle.replay(raw))
+
+
+def test_savings_are_compared() -> None:
+    """The files that are always there have some, also of two together."""
+    assert check(corpus.path_of("training"), corpus.replayed(corpus.path_of("training"))) >= 4

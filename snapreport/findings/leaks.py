@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -58,11 +58,6 @@ def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitio
     if repetitions is None or not repetitions.is_loop:
         return []
     growths = growing_stacks(timeline, repetitions)
-    every = growths[0].every if growths else 1
-    if repetitions.unit == "iteration" and every > 1 and repetitions.count // every >= FEWEST:
-        # The line that marks iterations runs several times in each of them.
-        repetitions = replace(repetitions, bounds=repetitions.bounds[::every])
-        growths = growing_stacks(timeline, repetitions)
     piled = [growth for growth in growths if not growth.replaced]
     groups = [piled] if len(piled) >= _ONE_CAUSE else [[growth] for growth in piled]
     caches = [growth for growth in growths if growth.replaced]

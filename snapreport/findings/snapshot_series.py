@@ -22,7 +22,7 @@ _LEAST_BYTES, _LEAST_SHARE = 1 << 20, 0.001
 """Of the last peak, for the growth of one stack over the whole series."""
 _RISING = 0.8
 """The share of all pairs of snapshots that rise, less that of those that fall (Kendall's tau)."""
-_RISING_ALONE, _MANY = 0.9, 5
+_RISING_ALONE, _MANY = 0.9, 6
 """The same for a stack whose bytes rise but not its number of allocations, which takes so many snapshots."""
 _LATER = 0.25
 """The share of the growth in the later half of the series: a cache that levels off has nothing there."""

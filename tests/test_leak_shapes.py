@@ -1,0 +1,245 @@
+"""Growth by shape: programs written by hand that leak, cache, replace or collect, and the right answer for each.
+
+The expected bytes are sums over what the script itself allocated.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planted import planted
+from scripted import MIB, Script
+
+import snapreport
+from snapreport.findings.allocation_growth import steady_growth, theil_sen
+from snapreport.findings.live_at_end import leaks_of
+from snapreport.findings.model import Finding
+from snapreport.findings.repetition import growth_repetitions
+
+TRAIN = ("/app/train.py", "main")
+CALL = ("/env/site-packages/torch/nn/modules/module.py", "_call_impl")
+KEEP, WORK, INPUT = ("/app/hooks.py", "remember"), ("/app/model.py", "forward"), ("/app/data.py", "batch")
+Body = Callable[[Script, int], None]
+
+
+def program(body: Body, count: int, *, annotate: bool = True) -> Script:
+    """A loop with an input, two activations of a module, and ``body``."""
+    script = Script()
+    script.alloc("weights", 40 * MIB, ("/app/model.py", "__init__"), TRAIN)
+    for number in range(count):
+        began = len(script.events)
+        batch = script.alloc("input", 2 * MIB, INPUT, TRAIN)
+        hidden = [
+            script.alloc(f"hidden {i}", (6 + i) * MIB, (f"/app/layer{i}.py", "run"), WORK, CALL, TRAIN) for i in (0, 1)
+        ]
+        body(script, number)
+        for address in (*hidden, batch):
+            script.free(address, TRAIN)
+        if annotate:
+            script.step(number, began)
+    return script
+
+
+def found_in(script: Script, folder: Path) -> tuple[list[Finding], str]:
+    path = folder / "shape.pickle"
+    path.write_bytes(pickle.dumps(script.raw(), 4))
+    snapshot = snapreport.load(path)
+    leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
+    return leaks, verdict.status
+
+
+def every(k: int, size: int = 3 * MIB) -> Body:
+    def body(script: Script, number: int) -> None:
+        if number % k == k - 1:
+            script.alloc("leak", size, KEEP, TRAIN)
+
+    return body
+
+
+def queue(length: int) -> Body:
+    """A replay buffer: it fills, then the oldest goes."""
+    held: list[int] = []
+
+    def body(script: Script, number: int) -> None:
+        held.append(script.alloc("buffer", 3 * MIB, KEEP, TRAIN))
+        if len(held) > length:
+            script.free(held.pop(0), TRAIN)
+
+    return body
+
+
+def concatenated(script: Script, number: int, last: list[int]) -> None:
+    new = script.alloc("history", (number + 1) * 4 * MIB, KEEP, TRAIN)
+    if last:
+        script.free(last.pop(), TRAIN)
+    last.append(new)
+
+
+@pytest.mark.parametrize("annotate", [True, False])
+@pytest.mark.parametrize(("k", "count"), [(1, 12), (2, 20), (3, 24)])
+def test_a_leak_of_every_kth_step(k: int, count: int, annotate: bool, tmp_path: Path) -> None:
+    script = program(every(k), count, annotate=annotate)
+    (leak,), status = found_in(script, tmp_path)
+    assert status == "leak" and leak.severity == "warning"
+    assert leak.bytes == sum(size for tag, size in script.live.values() if tag == "leak") == count // k * 3 * MIB
+    evidence = leak.evidence
+    if annotate:
+        often = "step" if k == 1 else f"{k} steps"
+        assert (evidence["every"], evidence["unit"]) == (k, "step") and evidence["bytes_per_step"] == 3 * MIB // k
+        assert f"remember hooks.py:7 keeps 3.00 MiB every {often}, " in leak.title
+    else:
+        # An iteration is whatever repeats at regular intervals: the loop's, or one from leak to leak.
+        assert evidence["unit"] == "iteration" and evidence["steps"] * evidence["bytes_per_step"] == leak.bytes
+
+
+def test_a_leak_that_begins_late(tmp_path: Path) -> None:
+    (leak,), _ = found_in(program(lambda s, n: every(1)(s, n) if n >= 8 else None, 20), tmp_path)
+    assert leak.bytes == 12 * 3 * MIB and leak.evidence["bytes_per_step"] == 3 * MIB
+
+
+def test_a_tensor_that_is_replaced_by_a_larger_one(tmp_path: Path) -> None:
+    last: list[int] = []
+    (leak,), status = found_in(program(lambda s, n: concatenated(s, n, last), 12), tmp_path)
+    assert status == "leak" and leak.evidence["replaced"] and leak.evidence["bytes_per_step"] == 4 * MIB
+    assert leak.bytes == 12 * 4 * MIB
+
+
+def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> None:
+    def graph(script: Script, number: int) -> None:
+        for i in range(4):
+            script.alloc("graph", (i + 1) * MIB, (f"/app/block{i}.py", "attend"), WORK, CALL, TRAIN)
+
+    (leak,), _ = found_in(program(graph, 10), tmp_path)
+    assert leak.bytes == 10 * 10 * MIB and leak.evidence["bytes_per_step"] == 10 * MIB
+    assert [row["bytes"] for row in leak.evidence["stacks"]] == [i * 10 * MIB for i in (4, 3, 2, 1)]
+    assert "store loss.item()" in leak.detail[-1]
+
+
+@pytest.mark.parametrize("annotate", [True, False])
+@pytest.mark.parametrize(
+    "name", ["nothing", "replay buffer", "levels off", "first step only", "replaced by its like", "inputs grow"]
+)
+def test_what_is_no_leak(name: str, annotate: bool, tmp_path: Path) -> None:
+    last: list[int] = []
+
+    def like(script: Script, number: int) -> None:
+        new = script.alloc("ema", 12 * MIB, KEEP, TRAIN)
+        if last:
+            script.free(last.pop(), TRAIN)
+        last.append(new)
+
+    def inputs(script: Script, number: int) -> None:
+        """Previous outputs live until the next ones are there, and everything becomes longer."""
+        for i in range(3):
+            script.free(
+                script.alloc("work", (number + 1) * 4 * MIB, (f"/app/long{i}.py", "run"), WORK, CALL, TRAIN), TRAIN
+            )
+        concatenated(script, number, last)
+
+    bodies: dict[str, Body] = {
+        "nothing": lambda s, n: None,
+        "replay buffer": queue(6),
+        "levels off": lambda s, n: every(1)(s, n) if n < 7 else None,
+        "first step only": lambda s, n: every(1, 50 * MIB)(s, n) if n == 0 else None,
+        "replaced by its like": like,
+        "inputs grow": inputs,
+    }
+    leaks, status = found_in(program(bodies[name], 20, annotate=annotate), tmp_path)
+    assert [leak.title for leak in leaks if leak.severity == "warning"] == [] and status == "none"
+
+
+@pytest.mark.parametrize("by", ["collector", "list"])
+def test_bursts_in_order_are_cycles_and_others_are_not(by: str, tmp_path: Path) -> None:
+    """The collector frees the oldest first; a list that is dropped the newest first."""
+    piled: list[int] = []
+
+    def body(script: Script, number: int) -> None:
+        piled.append(script.alloc("holder", 4 * MIB, KEEP, TRAIN))
+        if number % 6 == 5:
+            for address in piled if by == "collector" else piled[::-1]:
+                script.free(address, TRAIN)
+            piled.clear()
+
+    leaks, status = found_in(program(body, 24), tmp_path)
+    assert status == "none"
+    assert [(f.severity, f.evidence["burst_bytes"]) for f in leaks] == (
+        [("info", 24 * MIB)] if by == "collector" else []
+    )
+    assert all("Possible reference cycle: remember hooks.py:7" in f.title for f in leaks)
+
+
+def test_one_burst_of_a_loop_that_only_allocates(tmp_path: Path) -> None:
+    """Twenty tensors in reference cycles, freed by one gc.collect()."""
+    script = Script()
+    piled = [script.alloc("holder", 16 * MIB, KEEP, TRAIN) for _ in range(20)]
+    for address in piled:
+        script.free(address, TRAIN)
+    (cycle,), status = found_in(script, tmp_path)
+    assert status == "none" and cycle.severity == "info" and cycle.evidence["burst_bytes"] == 20 * 16 * MIB
+
+
+def test_loading_weights_is_no_leak_and_decides_nothing(tmp_path: Path) -> None:
+    """Shards copied to the device one after the other, all of them there to stay."""
+    script = Script()
+    for number in range(30):
+        whole = script.alloc("shard", (4 + number % 5) * MIB, ("/app/load.py", "read"), TRAIN)
+        script.alloc("weight", (2 + number % 5) * MIB, ("/app/load.py", "cast"), TRAIN)
+        script.free(whole, TRAIN)
+    leaks, status = found_in(script, tmp_path)
+    assert leaks == [] and status == "unknown"
+
+
+def test_layers_of_one_forward_pass_are_no_iterations(tmp_path: Path) -> None:
+    """Each layer leaves its activations for a backward pass that the trace does not reach."""
+    script = Script()
+    for _ in range(24):
+        for i in range(4):
+            address = script.alloc("hidden", (3 + i) * MIB, (f"/app/layer{i}.py", "forward"), CALL, TRAIN)
+            if i == 3:
+                script.free(address, TRAIN)
+    leaks, status = found_in(script, tmp_path)
+    assert leaks == [] and status == "unknown"
+
+
+def test_the_saving_is_the_peak_without_what_leaked(tmp_path: Path) -> None:
+    script = program(every(1), 12)
+    (leak,), _ = found_in(script, tmp_path)
+    saving = leak.evidence["saving"]
+    snapshot = snapreport.load(tmp_path / "shape.pickle")
+    rows = snapshot.query(saving["query"])
+    assert int(rows["size"].sum()) == leak.bytes and len(rows) == leak.evidence["kept_count"]
+    curve = [0]
+    for event in script.raw()["device_traces"][0]:
+        of_leak = any(frame["name"] == "remember" for frame in event["frames"])
+        sign = {"alloc": 1, "free_completed": -1}.get(event["action"], 0)
+        curve.append(curve[-1] + (0 if of_leak else sign * event["size"]))
+    assert saving["peak_bytes"] == max(curve) and saving["peak_event"] == curve.index(max(curve)) - 1
+    assert saving["saves_bytes"] == snapshot.timeline(0).peak_bytes - max(curve)
+
+
+@given(st.lists(st.integers(0, 50), min_size=4, max_size=30), st.integers(1, 9))
+def test_growth_does_not_depend_on_the_unit(added: list[int], scale: int) -> None:
+    one, other = (steady_growth(np.array(added, float) * k) for k in (1, scale))
+    assert (one is None) == (other is None)
+    if one and other:
+        assert other.per_repetition == pytest.approx(one.per_repetition * scale) and one.every == other.every
+
+
+@given(st.integers(-5, 5), st.integers(3, 90), st.integers(0, 1000))
+def test_theil_sen_is_exact_on_a_line_and_ignores_one_outlier(slope: int, count: int, where: int) -> None:
+    values = np.arange(count) * slope + 7
+    assert theil_sen(values) == slope
+    if 8 <= count <= 60:
+        values[where % count] += 10_000
+        assert theil_sen(values) == slope
+
+
+def test_steps_go_before_what_the_curve_repeats() -> None:
+    found = growth_repetitions(planted("leak").timeline(0))
+    assert found is not None and found.unit == "step" and found.is_loop

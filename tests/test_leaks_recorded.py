@@ -1,0 +1,62 @@
+"""Leaks in recordings of real PyTorch: found where the script leaks on purpose, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import corpus
+import pytest
+
+import snapreport
+from snapreport.findings.live_at_end import leaks_of
+from snapreport.findings.model import Finding
+
+MIB = 1 << 20
+RECORDED = Path(corpus.ROOT).parent / "shared" / "recorded"
+NAMES = sorted(path.stem for path in RECORDED.glob("*.pickle"))
+pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings of real PyTorch")
+# What a script keeps on purpose, with its tensors: bytes a step.
+LEAKING = {"leak_outputs": 2 * 256 * 32000 * 4, "rec_series1": 40 * MIB, "rec_series2": 40 * MIB}
+LEAKING |= {f"t29_{name}": size for name, size in LEAKING.items() if f"t29_{name}" in NAMES}
+
+
+def found(name: str) -> dict[int, tuple[list[Finding], str]]:
+    snapshot = snapreport.load(RECORDED / f"{name}.pickle")
+    result = {}
+    for device in snapshot.devices:
+        leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(device))
+        result[device] = leaks, verdict.status
+    return result
+
+
+@pytest.mark.parametrize("name", [name for name in LEAKING if name in NAMES])
+def test_planted_leaks_are_found_to_the_byte(name: str) -> None:
+    leaks, status = found(name)[0]
+    (leak,) = [leak for leak in leaks if leak.severity == "warning"]
+    assert status == "leak" and leak.evidence["bytes_per_step"] == LEAKING[name]
+
+
+@pytest.mark.skipif("leak_loss" not in NAMES, reason="not recorded")
+def test_a_graph_that_stays_alive_is_one_leak() -> None:
+    """Losses appended with their graph: all that the forward pass saves stays, some 97 MiB a step."""
+    leaks, _ = found("leak_loss")[0]
+    (leak,) = [leak for leak in leaks if leak.severity == "warning"]
+    end = corpus.replayed(RECORDED / "leak_loss.pickle")[0].allocated[-1]
+    marks = json.loads((RECORDED / "leak_loss.truth.json").read_text())["marks"][-1]["live"].values()
+    known = sum(size for category, size, _ in marks if category not in ("leak", "activation"))
+    assert 0.9 * (end - known) <= leak.bytes <= end - known, "what nothing else of the program explains"
+    assert len(leak.evidence["stacks"]) > 3 and "autograd graph" in leak.detail[-1]
+
+
+@pytest.mark.skipif("leak_cycle" not in NAMES, reason="not recorded")
+def test_reference_cycles() -> None:
+    (cycle,), status = found("leak_cycle")[0]
+    assert (cycle.severity, cycle.evidence["burst_bytes"], cycle.evidence["burst_count"]) == ("info", 320 * MIB, 20)
+    assert status == "none", "all of it was freed"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "leak" not in name and name not in LEAKING])
+def test_no_leak_where_none_is_planted(name: str) -> None:
+    for leaks, _ in found(name).values():
+        assert [leak.title for leak in leaks] == []

@@ -101,4 +101,11 @@ def replayed(path: Path) -> dict[int, oracle.Device]:
     """
     devices = oracle.replay(raw(path))
     name_oracle.learn(devices)
+    import snapreport
+
+    snapshot = snapreport.load(path)
+    for number, device in devices.items():
+        own = snapshot.allocations(number)["category"].to_list()
+        for allocation, category in zip(device.allocations, own, strict=True):
+            allocation.category = category
     return devices

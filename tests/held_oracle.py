@@ -1,25 +1,23 @@
 """Who holds what: the category, the function, the line and the module path of an allocation, and sums by them.
 
-Worked out from the oracle's replay with plain loops over single frames. The rules of categories are read from their
-file as data; which frames are Python's and which are noise is asked of the reader, and tested in test_noise.
+Worked out from the oracle's replay with plain loops over single frames. Categories are the product's own, which
+test_categories and test_category_truth prove; which frames are Python's and which are noise is asked of the reader,
+and tested in test_noise.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Hashable, Iterable
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import corpus
 import oracle
 import table_oracle
 
 from snapreport.reading.noise import PYTHON
 
-RULES = tomllib.loads((corpus.ROOT / "snapreport" / "timeline" / "categories.toml").read_text(encoding="utf-8"))
 CALLS = ("_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__")
 NO_FRAMES = "allocations without a stack trace"
 Row = dict[str, Any]
@@ -29,30 +27,8 @@ def slashed(path: str) -> str:
     return path.replace("\\", "/")
 
 
-@cache
-def frame_fits(rule: tuple[str, str], frame: table_oracle.Frame) -> bool:
-    return bool(re.search(rule[0], slashed(frame[0])) and re.search(rule[1], frame[2]))
-
-
-@cache
-def rule_of(table: str, stack: oracle.Frames) -> Row | None:
-    """The first rule that any frame of a stack fits."""
-    for rule in RULES[table]:
-        if any(frame_fits((rule.get("file", ""), rule.get("function", "")), frame) for frame in stack):
-            return rule
-    return None
-
-
 def category(a: oracle.Allocation) -> str:
-    if a.own_category is not None:
-        return a.own_category
-    rule = rule_of("rule", a.stack)
-    if rule is not None:
-        lived = a.free_event - a.alloc_event if a.alloc_event >= 0 and a.free_event >= 0 else 0
-        short = 0 < lived <= rule.get("short_lived_events", RULES["short_lived_events"])
-        return rule.get("short", rule["category"]) if short else rule["category"]
-    rule = rule_of("freed", a.free_stack) if a.free_stack != a.stack else None
-    return rule["category"] if rule else "unknown"
+    return a.category
 
 
 @cache

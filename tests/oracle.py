@@ -33,6 +33,8 @@ class Allocation:
     stack: Frames = ()
     free_stack: Frames = ()
     own_category: str | None = None
+    # The product's, filled in by the corpus for oracles of what is built on it.
+    category: str = "unknown"
     compile_context: str | None = None
     user_metadata: str | None = None
 
@@ -185,6 +187,12 @@ def replay_device(device: int, events: list[dict[str, Any]], segments: list[dict
     blocks = final_blocks(segments)
     waiting = {b["address"] for b in blocks if b["state"] in ACTIVE and b["state"] != "active_allocated"}
     traced, freed, live, taken = pair(events, waiting)
+    # The stack of a free is its allocation's only where every pair in the trace has equal stacks, and there is one.
+    pairs = [a for a in traced if a.free_requested_event >= 0 or events[a.free_event]["action"].startswith("free")]
+    pairs = [a for a in pairs if a.free_requested_event >= 0 or a.free_event >= 0]
+    if not pairs or any(a.stack != a.free_stack for a in pairs):
+        for a in freed:
+            a.stack = ()
     ghosts = []
     for block in blocks:
         if block["state"] not in ACTIVE:

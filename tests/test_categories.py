@@ -14,7 +14,7 @@ from test_pipeline import load
 
 import snapreport
 from snapreport.errors import SnapshotError
-from snapreport.timeline.categories import CATEGORIES, default_rules, load_rules
+from snapreport.timeline.category_rules import CATEGORIES, default_rules, load_rules
 
 BACKWARD = [("/x/torch/autograd/graph.py", "_engine_run_backward"), ("/a/train.py", "step")]
 
@@ -47,13 +47,41 @@ def test_by_stack_then_by_lifetime() -> None:
         "temporary",
         "activation",
     ]
-    # A step's lists of temporaries live until it ends, its states longer.
+    # A step's lists of temporaries live until it ends, however long it takes; its states outlive it.
     assert categories((adam, 600, None), (adam, 1001, None), (adam, -1, None)) == [
         "temporary",
-        "optimizer state",
+        "temporary",
         "optimizer state",
     ]
     assert categories((BACKWARD, -1, None), (BACKWARD, 3, None)) == ["gradient", "temporary"]
+
+
+def test_what_outlives_its_phase_was_made_to_stay() -> None:
+    """States that a hand-written optimizer replaces at every step, and gradients that the program's own code lets
+    go.
+    """
+    adam = [("/x/site-packages/torch/optim/adam.py", "step"), ("/a/train.py", "main")]
+    forward = [("/a/model.py", "forward"), ("/a/train.py", "main")]
+    main = [("/a/train.py", "main")]
+
+    def events(*rows: tuple[str, int, list[tuple[str, str]]]) -> list[dict[str, Any]]:
+        made = []
+        for action, block, stack in rows:
+            base = {"addr": block << 20, "size": 512, "stream": 0, "frames": frames(*stack)}
+            names = ["alloc"] if action == "alloc" else ["free_requested", "free_completed"]
+            made += [{"action": name, **base} for name in names]
+        return made
+
+    trace = events(
+        ("alloc", 1, adam), ("alloc", 2, adam), ("free", 2, adam[1:]), ("alloc", 3, forward), ("alloc", 4, BACKWARD),
+        ("alloc", 5, BACKWARD), ("free", 5, BACKWARD), ("free", 3, BACKWARD), ("free", 4, main),
+        ("alloc", 6, adam), ("free", 1, adam),
+    )  # fmt: skip
+    table = load({"segments": [], "device_traces": [trace]}, 4).allocations(0)
+    assert table["category"].to_list() == [
+        "optimizer state", "temporary", "activation", "gradient", "temporary", "optimizer state",
+    ]  # fmt: skip
+    assert set(table["category_source"]) == {"stack"}
 
 
 def test_what_backward_lets_go_was_an_activation() -> None:
@@ -70,7 +98,7 @@ def test_what_backward_lets_go_was_an_activation() -> None:
 @pytest.mark.parametrize(
     ("name", "function", "file", "want"),
     [
-        ("kv", "_allocate_kv_cache", "/x/vllm/worker/cache_engine.py", "activation"),
+        ("kv", "_allocate_kv_cache", "/x/vllm/worker/cache_engine.py", "kv cache"),
         ("inputs", "get_input", "/a/attention.py", "input"),
         ("nccl", "all_reduce", "/x/torch/distributed/distributed_c10d.py", "communication"),
         ("to", "convert", "/x/torch/nn/modules/module.py", "parameter"),
@@ -111,7 +139,10 @@ def test_real_optimizers_are_told(real_path: Path) -> None:
         pytest.skip("another file")
     table = snapreport.load(real_path).allocations(0)
     freed = table.filter((pl.col("origin") == "freed") & (pl.col("category") == "optimizer state"))
-    assert len(freed) == 436 and freed["size"].n_unique() > 3
+    by_stack = freed.group_by("free_stack").len().sort("len")["len"].to_list()
+    # And two temporaries of the step that the recording began in.
+    assert by_stack == [2, 218, 218] and freed["size"].n_unique() > 3
+    assert set(freed["category_source"]) == {"freed in"} and freed["stack"].max() == 0
 
 
 OWN = """
@@ -132,21 +163,22 @@ def test_own_rules_come_first(tmp_path: Path) -> None:
     rules.write_text(OWN)
     plain = snapreport.load(corpus.path_of("training")).allocations(0)
     mine = snapreport.load(corpus.path_of("training"), rules=rules).allocations(0)
-    assert plain.drop("category").equals(mine.drop("category"))
+    theirs = ["category", "category_source"]
+    assert plain.drop(theirs).equals(mine.drop(theirs))
     changed = mine.filter(mine["category"] != plain["category"])
     assert len(changed) and set(changed["category"].cast(pl.String)) <= {"input", "parameter", "temporary"}
     built_in = plain.filter(pl.col("category") == "optimizer state")["id"]
     assert (mine["category"].gather(built_in) == "optimizer state").all()
     own = load_rules(rules)
-    assert own.rules[2:] and [r.events for r in own.rules[:2]] == [None, 3]
-    assert len(own.rules) == 2 + len(default_rules().rules) and own.freed == default_rules().freed
+    assert [r.events for r in own.own] == [12, 3]
+    assert own.rules == default_rules().rules and own.freed == default_rules().freed
 
 
 def test_own_lifetime_holds_for_own_rules_alone(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("short_lived_events = 1\n" + OWN)
     own = load_rules(rules)
-    assert own.short_lived_events == 1 and own.rules[2].events == default_rules().short_lived_events
+    assert [r.events for r in own.own] == [1, 3] and own.short_lived_events == default_rules().short_lived_events
 
 
 @pytest.mark.parametrize(

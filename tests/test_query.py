@@ -21,7 +21,7 @@ from snapreport import QueryError
 from snapreport.search.fields import CATEGORIES, FIELDS, Choice, Range, Text
 from snapreport.search.grammar import AllOf, AnyOf, Node, Not, Term, parse
 from snapreport.search.snapshot import Snapshot
-from snapreport.timeline import categories
+from snapreport.timeline import category_rules as categories
 
 SNAPSHOTS = [
     "small", "training", "oom", "pools", "compiled", "multi-gpu", "expandable", "truncated", "no-times", "no-stacks",

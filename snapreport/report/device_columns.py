@@ -14,7 +14,8 @@ from snapreport.packing.columns import Column
 from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.categories import CATEGORIES
+from snapreport.timeline.categories import SOURCES
+from snapreport.timeline.category_rules import CATEGORIES
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def device_tables(
         "stored_rows": stored[1] if stored else None,
         "actions": actions,
         "categories": list(CATEGORIES),
+        "category_sources": list(SOURCES),
         **{key: value.values for key, value in names.items()},
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
@@ -166,6 +168,7 @@ def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[st
     columns.add_stack("stack", table["stack"], stack_base)
     columns.add_stack("free_stack", table["free_stack"], stack_base)
     columns.add("category", table["category"].to_physical().to_numpy(), "u8")
+    columns.add("source", table["category_source"].to_physical().to_numpy(), "u8")
     columns.add("context", names["contexts"].index(table["compile_context"]), "u32")
     columns.add("metadata", names["metadata"].index(table["user_metadata"]), "u32")
 

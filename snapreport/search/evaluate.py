@@ -106,7 +106,8 @@ class Searcher:
     # Names
 
     def _choice(self, name: str, test: Choice) -> np.ndarray:
-        if name in ("category", "origin"):
+        if name in ("category", "source", "origin"):
+            name = "category_source" if name == "source" else name
             return self.table[name].cast(pl.String).is_in(test.names).to_numpy()
         if name == "pool":
             return self._pool(test.names[0])

@@ -31,10 +31,14 @@ FIELDS = {
     "stack": "whole or text",
     "step": "whole or text",
     "meta": "text",
+    "source": "source",
 }
 CATEGORIES = (
-    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input", "communication",
+    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input",
+    "communication", "workspace",
+    "kv cache",
 )  # fmt: skip
+SOURCES = ("unknown", "recorded", "stack", "freed in", "inferred")
 ORIGINS = ("traced", "freed", "ghost")
 PREEXISTING = "preexisting"
 MOMENTS = ("start", "peak", "end", "oom")
@@ -101,7 +105,7 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
         if not is_equal:
             raise bad(f"{field} is text and takes : only")
         return Text((fold(value),) if is_quoted else _parts(value), _place(value) if field == "file" else None)
-    if kind in ("category", "origin", "pool"):
+    if kind in ("category", "source", "origin", "pool"):
         if not is_equal:
             raise bad(f"{field} is a name and takes : only")
         return _choice(kind, value, bad)
@@ -148,6 +152,10 @@ def _choice(kind: str, value: str, bad: _Bad) -> Choice:
         if not names:
             raise bad(f'there is no category "{value}"; categories are {", ".join(CATEGORIES)}')
         return Choice(names)
+    if kind == "source":
+        if wanted not in SOURCES:
+            raise bad(f'there is no source "{value}"; sources of categories are {", ".join(SOURCES)}')
+        return Choice((wanted,))
     if kind == "origin":
         if wanted == PREEXISTING:
             return Choice(("freed", "ghost"))

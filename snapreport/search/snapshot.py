@@ -15,7 +15,7 @@ import polars as pl
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import Recording
 from snapreport.timeline import build
-from snapreport.timeline.categories import Rules, load_rules
+from snapreport.timeline.category_rules import Rules, load_rules
 
 if TYPE_CHECKING:
     from snapreport.allocator.document import Answer
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Snapshot(build.Snapshot):
     """A snapshot file, read, that can be searched. Timelines and folded strings are made when first asked for."""
 
-    def __init__(self, recording: Recording, rules: Rules | None = None) -> None:
-        super().__init__(recording, rules)
+    def __init__(self, recording: Recording, rules: Rules | None = None, *, inference: bool = True) -> None:
+        super().__init__(recording, rules, inference=inference)
         self._searchers: dict[int, Searcher] = {}
 
     @cached_property
@@ -111,10 +111,14 @@ class Snapshot(build.Snapshot):
         return self._searchers[device]
 
 
-def load(path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None) -> Snapshot:
+def load(
+    path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None, *, inference: bool = True
+) -> Snapshot:
     """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
 
-    rules: a TOML file of categories that are asked before the built-in ones, see ``timeline.categories.load_rules``.
+    rules: a TOML file of categories that are asked before the built-in ones, see
+    ``timeline.category_rules.load_rules``.
+    inference: whether categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
     """
     own = None if rules is None else load_rules(rules)
-    return Snapshot(open_recording(path), own)
+    return Snapshot(open_recording(path), own, inference=inference)

@@ -18,10 +18,13 @@ from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, R
 from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated
 from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
-from snapreport.timeline.categories import Rules, StackCategories, categorise, load_rules, stack_categories
+from snapreport.timeline.categories import StackCategories, stack_categories
+from snapreport.timeline.categorise import categorise
+from snapreport.timeline.category_rules import Rules, load_rules
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
-from snapreport.timeline.lifetimes import GHOST, ORIGINS, Pairing, action_codes, pair
+from snapreport.timeline.life_phases import recorded_pairs
+from snapreport.timeline.lifetimes import FREED, GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
 from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.recording_gaps import Gap, find_gaps
@@ -39,8 +42,9 @@ class DeviceTimeline:
     allocations: a row per lifetime in birth order; ``id`` (= row) Int32, ``addr`` UInt64, ``size`` Int64 bytes
     requested,
       ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
-      ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none), ``category`` Enum, ``origin``
-      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event).
+      ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of what allocated and what freed
+      it, never mixed up), ``category``, ``category_source`` Enum (``CATEGORIES``, ``SOURCES``), ``origin`` Enum,
+      ``compile_context``, ``user_metadata`` String null (of the alloc event).
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) at which allocated is greatest; peak_bytes what it is there.
     oom_events: indices of ``oom`` events.
@@ -172,9 +176,10 @@ class DeviceTimeline:
 class Snapshot:
     """A snapshot file, read. Timelines are built when first asked for."""
 
-    def __init__(self, recording: Recording, rules: Rules | None = None) -> None:
+    def __init__(self, recording: Recording, rules: Rules | None = None, *, inference: bool = True) -> None:
         self.recording = recording
         self._rules = rules
+        self._inference = inference
         self._timelines: dict[int, DeviceTimeline] = {}
 
     def __repr__(self) -> str:
@@ -214,7 +219,9 @@ class Snapshot:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
         if device not in self._timelines:
             try:
-                timeline = build_timeline(self.recording, self._record(device), self._categories)
+                timeline = build_timeline(
+                    self.recording, self._record(device), self._categories, inference=self._inference
+                )
             except SnapshotError as error:
                 raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
             timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
@@ -232,21 +239,26 @@ class Snapshot:
             raise KeyError(f"no device {device} in this snapshot; it has {self.devices}") from None
 
 
-def load(path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None) -> Snapshot:
+def load(
+    path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None, *, inference: bool = True
+) -> Snapshot:
     """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
 
-    rules: a TOML file of categories that are asked before the built-in ones, see :func:`categories.load_rules`.
+    rules: a TOML file of categories that are asked before the built-in ones, see :func:`load_rules`. inference: whether
+      categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
     """
     own = None if rules is None else load_rules(rules)
-    return Snapshot(open_recording(path), own)
+    return Snapshot(open_recording(path), own, inference=inference)
 
 
-def build_timeline(recording: Recording, record: DeviceRecord, categories: StackCategories) -> DeviceTimeline:
+def build_timeline(
+    recording: Recording, record: DeviceRecord, categories: StackCategories, *, inference: bool = True
+) -> DeviceTimeline:
     """Everything about one device that follows from its events and final segments."""
     events, segments, blocks = record.events, record.segments, record.blocks
     pairing = pair(record)
-    allocations = _allocations(recording, record, pairing, categories)
-    allocated = allocated_curve(pairing.alloc_event, pairing.free_event, allocations["size"].to_numpy(), len(events))
+    allocated = allocated_curve(pairing.alloc_event, pairing.free_event, _sizes(record, pairing), len(events))
+    allocations = _allocations(recording, record, pairing, allocated, categories, inference=inference)
     action = action_codes(events)
     active = blocks.filter(pl.col("state").is_in(ACTIVE_STATES))
     return DeviceTimeline(
@@ -264,13 +276,26 @@ def build_timeline(recording: Recording, record: DeviceRecord, categories: Stack
     )
 
 
+def _sizes(record: DeviceRecord, pairing: Pairing) -> np.ndarray:
+    """Int64 requested bytes of each lifetime."""
+    ghosts = int((pairing.origin == GHOST).sum())
+    of_blocks = record.blocks["requested_size"].to_numpy()[pairing.source[:ghosts]]
+    return np.concatenate((of_blocks, record.events["size"].to_numpy()[pairing.source[ghosts:]]))
+
+
 def _overflowed(recording: Recording) -> bool | None:
     value = recording.settings.get("trace_alloc_overflowed")
     return value if isinstance(value, bool) else None
 
 
 def _allocations(
-    recording: Recording, record: DeviceRecord, pairing: Pairing, categories: StackCategories
+    recording: Recording,
+    record: DeviceRecord,
+    pairing: Pairing,
+    allocated: np.ndarray,
+    categories: StackCategories,
+    *,
+    inference: bool,
 ) -> pl.DataFrame:
     events, blocks, segments = record.events, record.blocks, record.segments
     ghosts = int((pairing.origin == GHOST).sum())
@@ -284,20 +309,21 @@ def _allocations(
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, ghosts)
     address = both("addr", blocks["address"].gather(block_rows))
     own_pool = both("pool", segments["pool"].gather(segment_of))
-    stack = both("stack", blocks["stack"].gather(block_rows))
-    traced = alloc >= 0
-    lifetime = np.where(traced & (free >= 0), free - alloc, 0)
+    stack = both("stack", blocks["stack"].gather(block_rows)).to_numpy()
     free_stack = _free_stacks(events, requested, free)
-    own_category = both("category", nothing)
-    user_metadata = both("user_metadata", nothing).set(pl.Series(~traced), None)
+    is_pair = recorded_pairs(events, alloc, requested, free)
+    if not is_pair.any() or (stack[is_pair] != free_stack[is_pair]).any():
+        # What freed a block from before the trace did not allocate it.
+        stack = np.where(pairing.origin == FREED, 0, stack).astype(np.int32)
+    from_alloc = pl.Series(alloc < 0)
+    recorded, user_metadata = both("category", nothing), both("user_metadata", nothing).set(from_alloc, None)
     if recording.recorder is not None:
         known, name = recorded_tensors(recording.recorder, record.device, events, address, alloc, free)
-        own_category, user_metadata = known.fill_null(own_category), user_metadata.fill_null(name)
-    category = categorise(categories, stack.to_numpy(), free_stack, lifetime, own_category)
-    return pl.DataFrame([
+        recorded, user_metadata = known.fill_null(recorded), user_metadata.fill_null(name)
+    table = pl.DataFrame([
         pl.Series("id", np.arange(len(alloc), dtype=np.int32)),
         address,
-        both("size", blocks["requested_size"].gather(block_rows)),
+        pl.Series("size", _sizes(record, pairing)),
         pl.Series("alloc_event", alloc),
         pl.Series("free_requested_event", requested),
         pl.Series("free_event", free),
@@ -305,13 +331,14 @@ def _allocations(
         _at(events["time_us"], free).alias("free_us"),
         both("stream", segments["stream"].gather(segment_of)),
         pools_of(record, address.to_numpy(), own_pool).alias("pool"),
-        stack,
+        pl.Series("stack", stack),
         pl.Series("free_stack", free_stack),
-        category,
         enum_series("origin", pairing.origin, ORIGINS),
-        both("compile_context", nothing).set(pl.Series(~traced), None),
+        both("compile_context", nothing).set(from_alloc, None),
         user_metadata.alias("user_metadata"),
     ])  # fmt: skip
+    category, source = categorise(categories, events, table, allocated, recorded, inference=inference)
+    return table.insert_column(12, category).insert_column(13, source)
 
 
 def _at(column: pl.Series, event: np.ndarray) -> pl.Series:

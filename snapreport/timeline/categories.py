@@ -1,29 +1,43 @@
-"""What each allocation is for: by the stack that made it, then by how long it lived. The rules are data,
-``categories.toml``.
+"""What each allocation is for, and where that is known from: the recording, its stack, how it was freed, or
+inference.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import re
-import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from snapreport.errors import SnapshotError
 from snapreport.reading.events import enum_series
 from snapreport.reading.recording import Recording
+from snapreport.timeline.category_rules import (
+    ACTIVATION,
+    CATEGORIES,
+    GRADIENT,
+    KV_CACHE,
+    OPTIMIZER_STATE,
+    Rule,
+    Rules,
+    default_rules,
+)
+from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.phases import (
+    BACKWARD,
+    FORWARD,
+    INITIALISATION,
+    LOADING,
+    NOWHERE,
+    OPTIMIZER_STEP,
+    PHASES,
+    ZERO_GRAD,
+    StackPhases,
+    stack_phases,
+)
 
-CATEGORIES = (
-    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input", "communication",
-)  # fmt: skip
+SOURCES = ("unknown", "recorded", "stack", "freed in", "inferred")
+SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(SOURCES))
 # What others call these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
     "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter",
@@ -31,195 +45,164 @@ _SYNONYMS = {
     "gradients": "gradient", "grad": "gradient", "grads": "gradient",
     "optimizer_state": "optimizer state", "optimizer": "optimizer state", "optimizer_states": "optimizer state",
     "activations": "activation", "temp": "temporary", "temporaries": "temporary", "inputs": "input",
-    "autograd_detail": "temporary",
+    "autograd_detail": "temporary", "kv_cache": "kv cache", "kvcache": "kv cache", "buffer": "parameter",
+    "workspaces": "workspace",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A stack that has a frame matching both patterns is of ``category``, or ``short`` for those that live shortly.
-
-    events: how many events a life is short of; None: the file's ``short_lived_events``.
-    """
-
-    file: re.Pattern[str]
-    function: re.Pattern[str]
-    category: int
-    short: int
-    events: int | None = None
-
-
-@dataclass(frozen=True)
-class Rules:
-    """rules: by the stack that allocated. freed: by the stack that freed, for what the first leave unknown."""
-
-    short_lived_events: int
-    rules: tuple[Rule, ...]
-    freed: tuple[Rule, ...] = ()
-
-    def before(self, later: Rules) -> Rules:
-        """These rules, then those of ``later``, whose own ``short_lived_events`` hold for them."""
-        kept = tuple(replace(r, events=later.short_lived_events if r.events is None else r.events) for r in later.rules)
-        return Rules(self.short_lived_events, self.rules + kept, self.freed + later.freed)
-
-
-_RULE_KEYS = {"file", "function", "category", "short", "short_lived_events"}
-
-
-def parse_rules(text: str) -> Rules:
-    """Rules from the text of a TOML file like ``categories.toml``. Raises ValueError that says what is wrong, and
-    where.
-    """
-    data = tomllib.loads(text)
-    if unknown := sorted(data.keys() - {"short_lived_events", "rule", "freed"}):
-        raise ValueError(f"{unknown[0]}: no such setting; there are short_lived_events, rule and freed")
-    if not data.get("rule") and not data.get("freed"):
-        raise ValueError("no [[rule]] in it")
-    default = (
-        _events(data, "short_lived_events") if "short_lived_events" in data else default_rules().short_lived_events
-    )
-    return Rules(default, _rules(data, "rule"), _rules(data, "freed"))
-
-
-def _rules(data: dict[str, Any], table: str) -> tuple[Rule, ...]:
-    rows = data.get(table, [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"{table}: not a list of tables; write [[{table}]]")
-    result = []
-    for number, row in enumerate(rows, 1):
-        try:
-            result.append(_rule(row))
-        except ValueError as error:
-            raise ValueError(f"{table} {number}: {error}") from None
-    return tuple(result)
-
-
-def _rule(row: dict[str, Any]) -> Rule:
-    if unknown := sorted(row.keys() - _RULE_KEYS):
-        raise ValueError(f"{unknown[0]}: no such key; there are {', '.join(sorted(_RULE_KEYS))}")
-    if "category" not in row:
-        raise ValueError("no category")
-    if "file" not in row and "function" not in row:
-        raise ValueError("neither file nor function: it would match every stack")
-    category = _category(row, "category")
-    events = _events(row, "short_lived_events") if "short_lived_events" in row else None
-    short = _category(row, "short") if "short" in row else category
-    return Rule(_pattern(row, "file"), _pattern(row, "function"), category, short, events)
-
-
-def _category(row: dict[str, Any], key: str) -> int:
-    if row[key] not in CATEGORIES:
-        raise ValueError(f"{key} is {row[key]!r}; it can be {', '.join(CATEGORIES)}")
-    return CATEGORIES.index(row[key])
-
-
-def _events(row: dict[str, Any], key: str) -> int:
-    events: int = row[key]
-    if type(events) is not int or not 0 <= events < 2**31:
-        raise ValueError(f"{key} is {events!r}, not a number of events")
-    return events
-
-
-def _pattern(row: dict[str, Any], key: str) -> re.Pattern[str]:
-    text = row.get(key, "")
-    if not isinstance(text, str):
-        raise ValueError(f"{key} is {text!r}, not a text")
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{key}: {error}") from None
-
-
-def load_rules(path: str | os.PathLike[str]) -> Rules:
-    """A user's rules, which are asked before the built-in ones. Raises :class:`SnapshotError` for a file that is
-    none.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise SnapshotError(f"{os.fspath(path)}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}") from None
-    try:
-        own = parse_rules(text)
-    except ValueError as error:
-        raise SnapshotError(f"{os.fspath(path)}: {error}") from None
-    return own.before(default_rules())
-
-
-@functools.cache
-def default_rules() -> Rules:
-    return parse_rules(resources.files("snapreport.timeline").joinpath("categories.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class StackCategories:
     """What the rules say of each stack.
 
-    long: UInt8 category; short: of what lives at most ``events`` (Int32) events; freed: of what is unknown by these and
-    was freed by the stack.
+    long: UInt8 category; short: of what does not outlive its phase, or, ``by_events``, what lives at most ``events``
+    (Int32) events; freed: of what is unknown by these and was freed by the stack; phases: the stacks' own.
     """
 
     long: np.ndarray
     short: np.ndarray
+    by_events: np.ndarray
     events: np.ndarray
     freed: np.ndarray
+    phases: StackPhases
 
 
 def stack_categories(recording: Recording, rules: Rules | None = None) -> StackCategories:
     """What the rules (ours where none are given) say of each stack. Patterns run once for each distinct frame."""
     rules = rules or default_rules()
-    first = _first_match(recording, rules.rules)
-    freed = _first_match(recording, rules.freed)
-
-    def of(table: tuple[Rule, ...], match: np.ndarray, value: Callable[[Rule], int], dtype: type) -> np.ndarray:
-        values: np.ndarray = np.array([*map(value, table), 0], dtype)[match]  # no match is the last
-        return values
-
-    def events(rule: Rule) -> int:
-        return rules.short_lived_events if rule.events is None else rule.events
-
-    return StackCategories(
-        of(rules.rules, first, lambda r: r.category, np.uint8),
-        of(rules.rules, first, lambda r: r.short, np.uint8),
-        of(rules.rules, first, events, np.int32),
-        of(rules.freed, freed, lambda r: r.category, np.uint8),
+    phases = stack_phases(recording)
+    table = [rule for rule in rules.rules if not rule.phase]
+    match, place = _innermost_match(recording, table)
+    long = np.array([*(rule.category for rule in table), 0], np.uint8)[match]
+    short = np.array([*(rule.short for rule in table), 0], np.uint8)[match]
+    long = _first_lines(recording, table, match, place, long)
+    # A module that is built inside a forward pass is for that forward pass.
+    phase = np.where(
+        np.isin(phases.innermost, (INITIALISATION, LOADING)) & phases.runs(FORWARD), FORWARD, phases.innermost
     )
+    by_phase = {rule.phase: rule for rule in rules.rules if rule.phase}
+    outer = phases.place < place
+    none = Rule(table[0].file, table[0].function, 0, 0)
+    for column, attribute in ((long, "category"), (short, "short")):
+        of_phase = np.array([getattr(by_phase.get(p, none), attribute) for p in range(len(PHASES))], np.uint8)[phase]
+        column[outer] = of_phase[outer]
+    by_events, events = np.zeros(len(long), bool), np.full(len(long), rules.short_lived_events, np.int32)
+    if rules.own:
+        own = _first_match(recording, rules.own)
+        hit = own < len(rules.own)
+        for column, values in (
+            (long, [rule.category for rule in rules.own]),
+            (short, [rule.short for rule in rules.own]),
+            (events, [rule.events or 0 for rule in rules.own]),
+            (by_events, [True] * len(rules.own)),
+        ):
+            column[hit] = np.array(values)[own[hit]]
+    freed = np.array([*(rule.category for rule in rules.freed), 0], np.uint8)[_first_match(recording, rules.freed)]
+    return StackCategories(long, short, by_events, events, freed, phases)
+
+
+def _matches(recording: Recording, rule: Rule) -> np.ndarray:
+    """Bool per distinct frame."""
+    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
+    names = recording.frames["name"].to_list()
+    in_file, in_function = rule.file.search, rule.function.search
+    pairs = zip(files, names, strict=True)
+    return np.fromiter((bool(in_function(name) and in_file(file)) for file, name in pairs), bool, len(files))
+
+
+def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
+    """(Int64 number of the rule of each stack's innermost frame that any rule matches, ``len(rules)`` where none does;
+    Int32 place of that frame in the stack, ``NOWHERE``).
+    """
+    of_frame = np.full(len(recording.frames), len(rules))
+    for number, rule in reversed(list(enumerate(rules))):
+        of_frame[_matches(recording, rule)] = number
+    stacks = len(recording.stack_offsets) - 1
+    match, place = np.full(stacks, len(rules)), np.full(stacks, NOWHERE, np.int32)
+    if len(recording.stack_frames):
+        flat = of_frame[recording.stack_frames]
+        at = np.flatnonzero(flat < len(rules))
+        stack, first = np.unique(np.searchsorted(recording.stack_offsets, at, "right") - 1, return_index=True)
+        match[stack] = flat[at[first]]
+        place[stack] = at[first] - recording.stack_offsets[stack]
+    return match, place
 
 
 def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
-    """Int64 number of the first rule that matches each stack, ``len(rules)`` where none does."""
-    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
-    names = recording.frames["name"].to_list()
+    """Int64 number of the first rule that matches any frame of each stack, ``len(rules)`` where none does."""
     stacks = len(recording.stack_offsets) - 1
     result = np.full(stacks, len(rules))
     of_stack = np.repeat(np.arange(stacks), np.diff(recording.stack_offsets))
     for number, rule in reversed(list(enumerate(rules))):
-        in_file, in_function = rule.file.search, rule.function.search
-        hit = np.fromiter(
-            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
-            bool,
-            len(files),
-        )
-        result[of_stack[hit[recording.stack_frames]]] = number
+        result[of_stack[_matches(recording, rule)[recording.stack_frames]]] = number
     return result
 
 
-def categorise(
-    by_stack: StackCategories, stack: np.ndarray, free_stack: np.ndarray, lifetime: np.ndarray, own: pl.Series
-) -> pl.Series:
-    """Enum(``CATEGORIES``) for each allocation.
+def _first_lines(
+    recording: Recording, rules: Sequence[Rule], match: np.ndarray, place: np.ndarray, long: np.ndarray
+) -> np.ndarray:
+    """``long``, with the category of rules that tell a function's first line from its others."""
+    for number, rule in enumerate(rules):
+        mine = np.flatnonzero(match == number)
+        if not rule.first or not len(mine):
+            continue
+        frame = recording.stack_frames[recording.stack_offsets[mine] + place[mine]]
+        line = recording.frames["line"].to_numpy()[frame]
+        if line.min() < line.max():
+            long[mine[line == line.min()]] = rule.first
+    return long
 
-    stack, free_stack: ids, 0 where not known. lifetime: events lived, 0 or less where birth or death is not in the
-    trace. own: the snapshot's own ``category`` texts, null where there are none; those that name none of ours count as
-    unknown.
-    """
-    is_short = (lifetime > 0) & (lifetime <= by_stack.events[stack])
+
+def stack_and_free_categories(
+    by_stack: StackCategories, table: pl.DataFrame, lives: LifePhases
+) -> tuple[np.ndarray, np.ndarray]:
+    """(UInt8 category, UInt8 source) of each allocation of ``table``, from its stack, then from how it was freed."""
+    columns = ("alloc_event", "free_event", "stack", "free_stack")
+    alloc, free, stack, free_stack = (table[name].to_numpy() for name in columns)
+    phases = by_stack.phases
+    lived = np.where((alloc >= 0) & (free >= 0), free - alloc, 0)
+    is_brief = (lived > 0) & (lived <= by_stack.events[stack])
+    inner = np.where(lives.engine, BACKWARD, phases.innermost[stack])
+    is_short = np.select(
+        [by_stack.by_events[stack], inner == BACKWARD, inner == OPTIMIZER_STEP, inner == FORWARD],
+        # What a backward pass frees of a forward pass was saved for it, however short the way.
+        [is_brief, lives.within, lives.within, is_brief & (lives.freed == FORWARD)],
+        is_brief,
+    )
     codes = np.where(is_short, by_stack.short[stack], by_stack.long[stack])
-    # A recorder that keeps no stacks of frees gives a free the stack of its alloc, which says nothing of the free.
-    codes = np.where((codes == 0) & (free_stack != stack), by_stack.freed[free_stack], codes)
-    if own.null_count() < len(own):
-        known = {name: i for i, name in enumerate(CATEGORIES)}
-        names = own.drop_nulls().unique().to_list()
-        mapped = {name: known.get(_SYNONYMS.get(name.lower(), name.lower()), 0) for name in names}
-        given = own.replace_strict(mapped, default=None, return_dtype=pl.UInt8)
-        codes = given.fill_null(pl.Series(codes)).to_numpy()
-    return enum_series("category", codes, CATEGORIES)
+    source = np.where(codes > 0, STACK, SOURCE_UNKNOWN)
+
+    def say(where: np.ndarray, category: int | np.ndarray) -> None:
+        codes[where] = category[where] if isinstance(category, np.ndarray) else category
+        source[where] = FREED_IN
+
+    own = by_stack.by_events[stack]
+    say((lives.freed == ZERO_GRAD) & ~own & (codes != GRADIENT) & (lives.born != ZERO_GRAD), GRADIENT)
+    by_free = by_stack.freed[free_stack]
+    say((codes == 0) & (by_free > 0) & (free_stack != stack), by_free)
+    # A cache that the model fills while it trains is saved for the backward pass.
+    say((codes == KV_CACHE) & ~own & (lives.freed == BACKWARD), ACTIVATION)
+    nothing = (codes == 0) & ~lives.engine
+    say(nothing & (lives.freed == BACKWARD), ACTIVATION)
+    say(nothing & (lives.freed == OPTIMIZER_STEP) & (alloc < 0), OPTIMIZER_STATE)
+    return codes.astype(np.uint8), source.astype(np.uint8)
+
+
+def apply_recorded(codes: np.ndarray, source: np.ndarray, recorded: pl.Series) -> None:
+    """Set, in place, the categories that the recording states itself: they win over all rules.
+
+    recorded: String for each allocation, null where nothing is stated; texts that name none of ours are unknown.
+    """
+    rows = np.flatnonzero(recorded.is_not_null().to_numpy())
+    if not len(rows):
+        return
+    known = {name: i for i, name in enumerate(CATEGORIES)}
+    texts = recorded.drop_nulls()
+    names = texts.unique().to_list()
+    mapped = {name: known.get(_SYNONYMS.get(name.lower(), name.lower()), 0) for name in names}
+    codes[rows] = texts.replace_strict(mapped, return_dtype=pl.UInt8).to_numpy()
+    source[rows] = np.where(codes[rows] > 0, RECORDED, SOURCE_UNKNOWN)
+
+
+def category_columns(codes: np.ndarray, source: np.ndarray) -> tuple[pl.Series, pl.Series]:
+    """``category`` Enum(``CATEGORIES``) and ``category_source`` Enum(``SOURCES``)."""
+    return enum_series("category", codes, CATEGORIES), enum_series("category_source", source, SOURCES)

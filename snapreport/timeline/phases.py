@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from typing import Any
 
@@ -20,6 +21,7 @@ from snapreport.once import once
 from snapreport.reading.recording import Recording
 
 PHASES = ("none", "forward", "backward", "optimizer step", "zero_grad", "initialisation", "loading")
+NOWHERE = 2**31 - 1
 NONE, FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD, INITIALISATION, LOADING = range(len(PHASES))
 
 
@@ -29,10 +31,22 @@ class StackPhases:
 
     innermost: UInt8, the phase (an index into ``PHASES``) of the innermost frame that belongs to one.
     running: UInt8 bits, ``1 << phase`` for every phase that any frame of the stack belongs to.
+    place: Int32, how many frames stand within that innermost one; ``NOWHERE`` for a stack without any.
     """
 
     innermost: np.ndarray
     running: np.ndarray
+    place: np.ndarray
+
+    @cached_property
+    def stretch(self) -> np.ndarray:
+        """UInt8 phase per stack, of the stretch of the program that it is part of: a forward pass that is run again for
+        a backward pass is part of that, a module that a forward pass builds is part of the forward pass, and loading is
+        a way to initialise.
+        """
+        phase = np.where((self.innermost == FORWARD) & self.runs(BACKWARD), BACKWARD, self.innermost)
+        building = np.isin(phase, (INITIALISATION, LOADING))
+        return np.where(building, np.where(self.runs(FORWARD), FORWARD, INITIALISATION), phase).astype(np.uint8)
 
     def runs(self, phase: int) -> np.ndarray:
         """Bool per stack: whether any of its frames belongs to the phase."""
@@ -45,18 +59,20 @@ def stack_phases(recording: Recording) -> StackPhases:
     frame_phase, frame_always = _frame_phases(recording.frames)
     stacks = len(recording.stack_offsets) - 1
     innermost, running = np.zeros(stacks, np.uint8), np.zeros(stacks, np.uint8)
+    depth = np.full(stacks, NOWHERE, np.int32)
     if not len(recording.stack_frames):
-        return StackPhases(innermost, running)
+        return StackPhases(innermost, running, depth)
     phase = frame_phase[recording.stack_frames]
     place = np.flatnonzero(phase)
     stack = np.searchsorted(recording.stack_offsets, place, "right") - 1
     first, at = np.unique(stack, return_index=True)
     innermost[first] = phase[place[at]]
+    depth[first] = place[at] - recording.stack_offsets[first]
     if len(at):
         running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase[place]).astype(np.uint8), at)
     always = frame_always[recording.stack_frames[place]]
     innermost[stack[always]] = phase[place[always]]
-    return StackPhases(innermost, running)
+    return StackPhases(innermost, running, depth)
 
 
 def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:

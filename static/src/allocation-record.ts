@@ -24,6 +24,7 @@ export interface AllocationRecord {
   /** 0: none */
   free_stack: number
   category: string
+  category_source: string
   origin: 'ghost' | 'freed' | 'traced'
   compile_context: string | null
   user_metadata: string | null
@@ -52,6 +53,7 @@ export function describeAllocation(d: DeviceData, id: number): AllocationRecord 
     stack: d.stack[id],
     free_stack: d.freeStack[id],
     category: info.categories[d.category[id]],
+    category_source: info.categorySources[d.categorySource[id]],
     origin: id < info.ghosts ? 'ghost' : id < before ? 'freed' : 'traced',
     compile_context: info.contexts[d.context[id]] || null,
     user_metadata: info.metadata[d.metadata[id]] || null,

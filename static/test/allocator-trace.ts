@@ -222,6 +222,7 @@ function columnsOf(
     stack: zeros,
     freeStack: zeros,
     category: new Uint8Array(N),
+    categorySource: new Uint8Array(N),
     context: zeros,
     metadata: zeros,
     allocated: allocatedCurve(start, end, size, P),

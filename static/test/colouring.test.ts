@@ -28,6 +28,8 @@ const CATEGORIES = [
   'temporary',
   'input',
   'communication',
+  'workspace',
+  'kv cache',
 ]
 const STACKS = { count: 60, frames: () => [], top: () => null } as unknown as Stacks
 
@@ -42,7 +44,7 @@ function device(events: number, seed: number): DeviceData {
     ghosts: 20,
     freed: 30,
   })
-  return Object.assign(d, { stream: pick(3), pool: pick(3), category: pick(8) })
+  return Object.assign(d, { stream: pick(3), pool: pick(3), category: pick(10) })
 }
 
 const key: TileKey = { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }

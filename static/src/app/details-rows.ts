@@ -51,6 +51,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Category', info.categories[data.category[id]] ?? null],
+    ['Category from', SOURCE_WORDS[info.categorySources[data.categorySource[id]]] ?? null],
     ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],
@@ -92,6 +93,14 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Above in it', beside && neighbour(scene, beside.above, links, 'nothing')],
     ['Number', formatCount(id)],
   ]
+}
+
+/** Where a category comes from, in words; what is unknown comes from nowhere. */
+const SOURCE_WORDS: Readonly<Record<string, string>> = {
+  recorded: 'recorded by the program',
+  stack: 'its stack trace',
+  'freed in': 'how it was freed',
+  inferred: 'inferred from phases, sizes and lifetimes',
 }
 
 /** An allocation as a link: "16.0 MiB, events 12 – 80" */

@@ -4,7 +4,7 @@ import type { DeviceData, DeviceInfo } from '../data/model'
 import { positionOf } from '../data/live'
 import { formatBytes, formatCount } from '../layout/format'
 import { type Colouring, cssOf } from '../views/colouring'
-import { byBytes, type Held, heldAt, keysUsed } from '../views/colours/held'
+import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colours/held'
 import { colourTitle, isColoured } from './colour-select'
 import { fill, h } from '../ui/dom'
 import { formatShare, plural, shortName } from '../ui/format'
@@ -61,6 +61,7 @@ export class Legend {
     if (!this.shown) return null
     const { data, colouring, position } = this.shown
     const held = heldAt(data, colouring, position)
+    const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     return {
       position,
       entries: byBytes(this.keysOf(this.shown), held).map((key) => ({
@@ -69,6 +70,7 @@ export class Legend {
         query: colouring.queryOf(key),
         bytes: held.bytes[key],
         count: held.count[key],
+        inferred: inferred?.[key] ?? 0,
         css: cssOf(colouring, key),
       })),
     }
@@ -108,7 +110,8 @@ export class Legend {
       this.entries.clear()
       this.entriesFor = entriesFor
     }
-    const items = order.map((key) => this.entryOf(key, shown, held, total, state.query))
+    const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
+    const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
     // Entries stay the same elements, and where the order stays too they are not touched: the focus is kept.
     if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item))
       fill(this.list, ...items)
@@ -121,7 +124,14 @@ export class Legend {
     return this.used.keys
   }
 
-  private entryOf(key: number, { colouring }: Shown, held: Held, total: number, query: string): HTMLElement {
+  private entryOf(
+    key: number,
+    { colouring }: Shown,
+    held: Held,
+    inferred: number,
+    total: number,
+    query: string,
+  ): HTMLElement {
     let entry = this.entries.get(key)
     const wanted = colouring.queryOf(key)
     const name = colouring.nameOf(key)
@@ -146,9 +156,13 @@ export class Legend {
     entry.numbers.textContent = `${bytes}  ${share}  ${formatCount(held.count[key])}×`
     entry.button.setAttribute('aria-pressed', String(isPressed))
     entry.button.classList.toggle('none', held.count[key] === 0)
+    const isInferred = inferred * 2 > held.bytes[key]
+    const guess = inferred > 0 ? `\n${formatShare(inferred, held.bytes[key])} of it inferred` : ''
     entry.button.title =
-      `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
-    ;(entry.button.firstElementChild as HTMLElement).style.background = cssOf(colouring, key)
+      `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}${guess}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
+    const swatch = entry.button.firstElementChild as HTMLElement
+    swatch.style.backgroundColor = cssOf(colouring, key)
+    swatch.classList.toggle('inferred', isInferred)
     return entry.item
   }
 }

@@ -7,6 +7,7 @@ const EXAMPLES: readonly (readonly [query: string, meaning: string])[] = [
   ['forward -dropout', 'both must hold; - negates'],
   ['size>64MiB live:peak', 'large and alive at the peak'],
   ['category:gradient OR category:activation', 'either; OR binds less than the blank'],
+  ['live:peak -source:inferred', 'at the peak, of a category that is not inferred'],
   ['(linear OR conv) size:1MiB..1GiB', 'parentheses; a range includes both ends'],
   ['file:model.py:120', 'a frame in this file at this line'],
   ['func:"operator()"', 'in quotes nothing is special'],

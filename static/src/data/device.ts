@@ -34,6 +34,7 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob): DeviceColumn
     stack: columns.u32(p + 'stack'),
     freeStack: small(columns.u32(p + 'free_stack')),
     category: columns.u8(p + 'category'),
+    categorySource: columns.u8(p + 'source'),
     context: small(columns.u32(p + 'context')),
     metadata: small(columns.u32(p + 'metadata')),
     allocated: allocatedCurve(events.start, events.end, size, P),

@@ -43,6 +43,7 @@ interface RawDevice {
   streams: string[]
   pools: string[]
   categories: string[]
+  category_sources: string[]
   contexts: string[]
   metadata: string[]
   stats: StatsJson
@@ -121,6 +122,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     streams: raw.streams,
     pools: raw.pools,
     categories: raw.categories,
+    categorySources: raw.category_sources,
     contexts: raw.contexts,
     metadata: raw.metadata,
     stats: raw.stats,

@@ -171,6 +171,8 @@ export interface DeviceInfo {
   streams: string[]
   pools: string[]
   categories: string[]
+  /** Where a category can come from. */
+  categorySources: string[]
   contexts: string[]
   metadata: string[]
   stats: StatsJson
@@ -240,6 +242,8 @@ export interface DeviceData {
   stack: Uint32Array
   freeStack: Small
   category: Uint8Array
+  /** Where the category comes from: an index into `info.categorySources`. */
+  categorySource: Uint8Array
   context: Small
   metadata: Small
   /** bytes allocated, by position (length P) */

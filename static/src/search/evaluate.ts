@@ -99,6 +99,11 @@ class Finder {
         info.categories.map((name) => Number(names.includes(name))),
         data.category,
       )
+    if (field === 'source')
+      return lookUp(
+        info.categorySources.map((name) => Number(names.includes(name))),
+        data.categorySource,
+      )
     if (field === 'pool') {
       if (this.isLeftOut('pool')) return this.nothing()
       return lookUp(

@@ -32,6 +32,7 @@ export const FIELDS = {
   stack: 'whole or text',
   step: 'whole or text',
   meta: 'text',
+  source: 'source',
 } as const
 export type Field = keyof typeof FIELDS
 type Kind = (typeof FIELDS)[Field]
@@ -45,7 +46,11 @@ export const CATEGORIES = [
   'temporary',
   'input',
   'communication',
+  'workspace',
+  'kv cache',
 ] as const
+/** Where a category comes from. */
+export const SOURCES = ['unknown', 'recorded', 'stack', 'freed in', 'inferred'] as const
 export const ORIGINS = ['traced', 'freed', 'ghost'] as const
 export const PREEXISTING = 'preexisting'
 export const MOMENTS = ['start', 'peak', 'end', 'oom'] as const
@@ -132,7 +137,7 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
       place: field === 'file' ? placeOf(value) : null,
     }
   }
-  if (kind === 'category' || kind === 'origin' || kind === 'pool') {
+  if (kind === 'category' || kind === 'source' || kind === 'origin' || kind === 'pool') {
     if (!isEqual) throw bad(`${field} is a name and takes : only`)
     return { kind: 'choice', names: namesOf(kind, value, bad) }
   }
@@ -180,12 +185,17 @@ function includes(names: readonly string[], name: string): boolean {
   return names.includes(name)
 }
 
-function namesOf(kind: 'category' | 'origin' | 'pool', value: string, bad: Bad): string[] {
+function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string, bad: Bad): string[] {
   const wanted = value.toLowerCase()
   if (kind === 'category') {
     const names = CATEGORIES.filter((name) => name.includes(wanted))
     if (names.length === 0) throw bad(`there is no category "${value}"; categories are ${CATEGORIES.join(', ')}`)
     return names
+  }
+  if (kind === 'source') {
+    if (!includes(SOURCES, wanted))
+      throw bad(`there is no source "${value}"; sources of categories are ${SOURCES.join(', ')}`)
+    return [wanted]
   }
   if (kind === 'origin') {
     if (wanted === PREEXISTING) return ['freed', 'ghost']

@@ -3,7 +3,7 @@
 import type { DeviceData, DeviceInfo, Stacks } from '../data/model'
 import { formatBytes } from '../layout/format'
 import { stepRanges } from '../steps/steps'
-import { type Field, FIELDS, fold, isField, MOMENTS, ORIGINS, POOLS, PREEXISTING } from './fields'
+import { type Field, FIELDS, fold, isField, MOMENTS, ORIGINS, POOLS, PREEXISTING, SOURCES } from './fields'
 import { BLANKS } from './grammar'
 import { StackTexts } from './texts'
 
@@ -42,6 +42,7 @@ export const FIELD_HELP: Record<Field, string> = {
   stack: 'number of its stack; or a word of it',
   step: 'in this step: 3, 10..20; or in what is so annotated',
   meta: 'compile context, user metadata',
+  source: 'where its category comes from: stack, inferred',
 }
 
 const SHOWN = 8
@@ -103,6 +104,8 @@ function valuesOf(field: Field, typed: string, source: Source): [value: string, 
       return withOthers(ranked(atPeak(source).functions, typed), 'func', typed, source)
     case 'file':
       return withOthers(ranked(atPeak(source).files, typed), 'file', typed, source)
+    case 'source':
+      return holding(SOURCES)
     case 'origin':
       return holding([...ORIGINS, PREEXISTING])
     case 'live':

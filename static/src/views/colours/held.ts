@@ -26,6 +26,26 @@ export function heldAt(
   return { bytes, count }
 }
 
+/** By key, the bytes of what is live at a position whose category is inferred. */
+export function inferredAt(
+  {
+    start,
+    end,
+    size,
+    N,
+    categorySource,
+    info,
+  }: Pick<DeviceData, 'start' | 'end' | 'size' | 'N' | 'categorySource' | 'info'>,
+  { keys, count }: Pick<Colouring, 'keys' | 'count'>,
+  position: number,
+): Float64Array {
+  const bytes = new Float64Array(count)
+  const inferred = info.categorySources.indexOf('inferred')
+  for (let id = 0; id < N && start[id] <= position; id++)
+    if (end[id] > position && categorySource[id] === inferred) bytes[keys[id]] += size[id]
+  return bytes
+}
+
 /** Keys that any allocation has. */
 export function keysUsed({ keys, count }: Pick<Colouring, 'keys' | 'count'>): number[] {
   const isUsed = new Uint8Array(count)

@@ -16,6 +16,8 @@ const CATEGORY: Readonly<Record<string, Tone>> = {
   temporary: [0.91, 0.115, 102],
   input: [0.87, 0.075, 218],
   communication: [0.54, 0.135, 28],
+  workspace: [0.44, 0.14, 8],
+  'kv cache': [0.77, 0.16, 320],
 }
 /** What is named first gets the first of these; then hues far from each other in the same three lightnesses as stacks. */
 const NAMED: readonly Tone[] = Object.values(CATEGORY)

@@ -241,6 +241,7 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
     field('stack', (id) => data.stack[id]),
     ...frameFields(stacks, (id) => data.stack[id]),
     field('category', (id) => info.categories[data.category[id]] || null),
+    field('category_source', (id) => info.categorySources[data.categorySource[id]] || null),
     field('stream', (id) => (has('stream') ? info.streams[data.stream[id]] || null : null)),
     field('pool', (id) => info.pools[data.pool[id]] || null),
     field('origin', (id) => (id < info.ghosts ? 'ghost' : id < info.ghosts + info.freed ? 'freed' : 'traced')),

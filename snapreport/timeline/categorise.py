@@ -1,0 +1,46 @@
+"""The columns ``category`` and ``category_source`` of a device's allocations."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.timeline.activity import device_activity
+from snapreport.timeline.categories import (
+    INFERRED,
+    StackCategories,
+    apply_recorded,
+    category_columns,
+    stack_and_free_categories,
+)
+from snapreport.timeline.inference import Evidence, infer
+from snapreport.timeline.life_phases import life_phases
+
+
+def categorise(
+    by_stack: StackCategories,
+    events: pl.DataFrame,
+    table: pl.DataFrame,
+    allocated: np.ndarray,
+    recorded: pl.Series,
+    *,
+    inference: bool = True,
+) -> tuple[pl.Series, pl.Series]:
+    """``category`` and ``category_source`` of each allocation of ``table`` (see :class:`DeviceTimeline`, without
+    these two).
+
+    What the recording states wins, then the stack, then how it was freed, then ``inference`` where it is wanted.
+    allocated: Int64 bytes at each position. recorded: what the recording states of each, see :func:`apply_recorded`.
+    """
+    lives = life_phases(events, table, by_stack.phases)
+    codes, source = stack_and_free_categories(by_stack, table, lives)
+    if inference:
+        activity = device_activity(events, table, by_stack.phases)
+        columns = ("addr", "size", "alloc_event", "free_event", "stack")
+        addr, size, alloc, free, stack = (table[name].to_numpy() for name in columns)
+        evidence = Evidence(addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, activity.events)
+        inferred, _ = infer(evidence)
+        mine = inferred > 0
+        codes[mine], source[mine] = inferred[mine], INFERRED
+    apply_recorded(codes, source, recorded)
+    return category_columns(codes, source)

@@ -1,0 +1,118 @@
+"""Categories of allocations that no stack and no free tells of, from phases, sizes and lifetimes.
+
+Only rules whose precision was measured are here (``python -m benchmarks categories`` prints it for each):
+
+* *engine*: an allocation of the autograd engine's thread, which has no Python stack, is a temporary if the same
+  backward
+  pass frees it, else a gradient;
+* *copies*: blocks from before the trace that are never freed hold a few times the sizes of the model's parameters: the
+  first copy are parameters, then gradients if the trace makes none, the rest is optimizer state;
+* *forward only*: where the trace only runs forward passes and returns to where it started, what is never freed are
+  parameters;
+* *workspace*: cuBLAS's workspace has a size of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
+from snapreport.timeline.category_rules import GRADIENT, PARAMETER, TEMPORARY, WORKSPACE
+from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.parameter_copies import parameter_copies
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
+
+CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What inference looks at: columns of the allocations as numpy arrays, in rows of the table."""
+
+    addr: np.ndarray
+    size: np.ndarray
+    alloc: np.ndarray
+    free: np.ndarray
+    stack: np.ndarray
+    codes: np.ndarray
+    lives: LifePhases
+    allocated: np.ndarray
+    activity: str
+    phase_counts: dict[str, int]
+
+
+_COMES_DOWN = 0.25  # of what forward passes allocate at most
+RULES = ("workspace", "engine", "copies", "forward only")
+
+
+def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+    """(UInt8 category of each allocation, 0 where nothing is inferred; UInt8 number of the rule in ``RULES``, from
+    1).
+    """
+    codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
+    for number, make in enumerate((_workspace, _engine, _copies, _forward_only), 1):
+        guess = make(evidence, codes)
+        new = (guess > 0) & (codes == 0)
+        codes[new], rule[new] = guess[new], number
+    return codes, rule
+
+
+def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
+    """A handle keeps its workspace: never freed, or only after it has outlived every phase that it was made in."""
+    stays = (e.free < 0) | ~e.lives.within
+    mine = (e.size == CUBLAS_WORKSPACE) & stays & np.isin(e.codes, (0, GRADIENT)) | (
+        (e.size == CUBLAS_WORKSPACE) & (e.free < 0)
+    )
+    return np.where(mine, WORKSPACE, 0)
+
+
+def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
+    mine = e.lives.engine & (e.codes == 0)
+    result = np.where(mine, np.where(e.lives.within, TEMPORARY, GRADIENT), 0)
+    # In a backward pass that the trace ends in, what has a gradient's or a parameter's size is one.
+    if e.lives.final == BACKWARD:
+        alive = mine & (e.free < 0)
+        known = np.unique(e.size[np.isin(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & (e.free >= 0))])
+        if len(known):
+            result[alive & ~np.isin(e.size, known)] = TEMPORARY
+    return result
+
+
+def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    # What the program's own code lets go was there for all of it, as what is never freed.
+    stays = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
+    open_ = (e.alloc < 0) & stays & (e.codes == 0) & (so_far == 0)
+    if not open_.any() or e.activity != TRAINING:
+        return np.zeros(len(e.size), np.uint8)
+    codes = np.where(so_far > 0, so_far, e.codes)
+    return parameter_copies(e.addr, e.size, e.alloc, e.free, e.stack, codes, e.lives, open_)
+
+
+def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    result = np.zeros(len(e.size), np.uint8)
+    if e.activity not in (INFERENCE, GRAPH_DROPPED) or not _returns(e):
+        return result
+    result[(e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)] = PARAMETER
+    return result
+
+
+def _returns(e: Evidence) -> bool:
+    """Whether allocated memory never falls below where it starts, and what forward passes allocate on top comes down
+    again:
+    to the start, or to a small part of its height (outputs and caches stay until the next pass).
+    """
+    start = int(e.allocated[0])
+    if start == 0 or e.allocated.min() < 0.98 * start:
+        return False
+    above = np.flatnonzero(e.allocated > 1.02 * start)
+    if len(above) and (e.allocated[above[0] :] <= 1.005 * start).any():
+        return True
+    mine = (e.alloc >= 0) & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
+    change = np.bincount(e.alloc[mine] + 1, e.size[mine], minlength=len(e.allocated))
+    gone = mine & (e.free >= 0)
+    change -= np.bincount(e.free[gone] + 1, e.size[gone], minlength=len(change))
+    height = np.cumsum(change)
+    top = int(np.argmax(height))
+    return bool(height[top:].min() <= _COMES_DOWN * height[top]) if height[top] > 0 else False

@@ -1,0 +1,101 @@
+"""Between which phases of the program each allocation lived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.activity import engine_allocations
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
+
+_ALLOC, _FREE_REQUESTED, _FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
+_ENGINE_FREES = 8
+_BRIEF = 12  # events that one small operator's temporaries live
+
+
+@dataclass(frozen=True)
+class LifePhases:
+    """Of each allocation, in rows of the table.
+
+    born, freed: UInt8 phases of its allocation and of its free (the request where there is one); ``NONE`` where the
+    stack
+      tells none, where there is no stack, and for what was never allocated or freed in the trace.
+    within: bool, whether it was allocated and freed in one stretch of a phase: no other phase ran in between.
+    engine: bool, whether a thread of the autograd engine allocated it, which has no Python stack.
+    final: the phase that the trace ends in. own_frees: whether frees have stacks of their own, see
+      :func:`frees_have_own_stacks`; without them ``freed`` is the phase of the allocations around the free.
+    """
+
+    born: np.ndarray
+    freed: np.ndarray
+    within: np.ndarray
+    engine: np.ndarray
+    final: int
+    own_frees: bool
+
+
+def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Bool per allocation: whether its alloc and a free of it are both in the trace."""
+    if not len(events):
+        return np.zeros(len(alloc), bool)
+    # An alloc that ends an older lifetime did not free it.
+    closes = events["action"].to_physical().to_numpy() != _ALLOC
+    is_pair: np.ndarray = (alloc >= 0) & ((requested >= 0) | ((free >= 0) & closes[free]))
+    return is_pair
+
+
+def frees_have_own_stacks(stack: np.ndarray, free_stack: np.ndarray) -> bool:
+    """Whether frees carry stacks of their own, from the stacks of pairs (:func:`recorded_pairs`). PyTorch gives each
+    free the stack of its allocation unless it records with ``context="all"``: then every pair has equal stacks.
+    """
+    return bool((free_stack != stack).any() and (free_stack > 0).any())
+
+
+def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) -> LifePhases:
+    """The phases of the allocations ``table`` (columns of :class:`DeviceTimeline`) among a device's ``events``."""
+    alloc, requested, free, stack, free_stack = (
+        table[name].to_numpy() for name in ("alloc_event", "free_requested_event", "free_event", "stack", "free_stack")
+    )
+    end = np.where(requested >= 0, requested, free)
+    if not len(events):
+        none = np.zeros(len(table), np.uint8)
+        return LifePhases(phases.stretch[stack], none, none > 0, none > 0, NONE, own_frees=False)
+    is_pair = recorded_pairs(events, alloc, requested, free)
+    own_frees = frees_have_own_stacks(stack[is_pair], free_stack[is_pair])
+    action, event_stack = events["action"].to_physical().to_numpy(), events["stack"].to_numpy()
+    is_free = (action == _FREE_REQUESTED) | (action == _FREE_COMPLETED)
+    bare_alloc = engine_allocations(events)
+    bare_free = is_free & (event_stack == 0) & own_frees
+    # Threads without Python are the engine's where a backward pass is seen, or where they free what forward passes
+    # saved.
+    trains = any(phases.runs(phase)[event_stack].any() for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD))
+    if not trains and own_frees:
+        saved = (phases.innermost[stack] == FORWARD) & (end >= 0)
+        trains = int(bare_free[end[saved]].sum()) >= _ENGINE_FREES
+    phase = phases.stretch[event_stack]
+    if trains:
+        phase = np.where(bare_alloc | bare_free, BACKWARD, phase)
+    # What a free that repeats its allocation's stack belongs to is known from the allocations around it alone.
+    counts = (phase != NONE) & ((action == _ALLOC) | (is_free & own_frees))
+    last = np.maximum.accumulate(np.where(counts, np.arange(len(phase)), -1))
+    running = np.where(last >= 0, phase[last], NONE)
+    stretch = np.cumsum(np.append(True, running[1:] != running[:-1]))
+    known = free_stack if own_frees else np.zeros_like(free_stack)
+    freed = np.where(end >= 0, np.where(bare_free[end] & trains, BACKWARD, phases.innermost[known]), NONE)
+    if not own_frees:
+        freed = np.where(end >= 0, running[end], NONE)
+    engine = (alloc >= 0) & bare_alloc[alloc] & trains
+    born = np.where(engine, BACKWARD, phases.stretch[stack])
+    within = (alloc >= 0) & (end >= 0) & (stretch[alloc] == stretch[end])
+    of_backward = born == BACKWARD
+    if own_frees:
+        # The engine frees its own temporaries; the program's code lets go of gradients.
+        within &= ~of_backward | (freed != NONE)
+    else:
+        # Gradients may go before the first allocation of the next phase.
+        following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
+        within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _BRIEF)
+    return LifePhases(born.astype(np.uint8), freed.astype(np.uint8), within, engine, int(running[-1]), own_frees)

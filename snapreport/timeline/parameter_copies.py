@@ -1,0 +1,116 @@
+"""Which blocks from before the trace are a model's parameters, gradients and optimizer state, by their sizes.
+
+A training program holds its parameters' sizes several times over: the parameters, their gradients, and the optimizer's
+states. The trace shows that multiset of sizes once (gradients alive together, blocks that ``zero_grad`` frees, what one
+line of the optimizer allocates); counting how many times it fits into what was there before tells how many copies there
+are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.timeline.category_rules import GRADIENT, OPTIMIZER_STATE, PARAMETER
+from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.phases import OPTIMIZER_STEP, ZERO_GRAD
+
+_MOST_COPIES = 4
+_FITS = 0.95
+_EXPLAINS = 0.9
+_EXPLAINS_THREE = 0.5
+_LEAST_BLOCKS = 4
+_LEAST_BYTES = 64 << 20
+
+Sizes = tuple[np.ndarray, np.ndarray]
+"""(distinct sizes, ascending; how many of each)."""
+
+
+def parameter_copies(
+    addr: np.ndarray,
+    size: np.ndarray,
+    alloc: np.ndarray,
+    free: np.ndarray,
+    stack: np.ndarray,
+    codes: np.ndarray,
+    lives: LifePhases,
+    open_: np.ndarray,
+) -> np.ndarray:
+    """UInt8 category of the blocks marked in ``open_`` (0: not known).
+
+    addr: UInt64; size: Int64 bytes; alloc, free: events, -1 for none; stack: ids; codes: categories known so far.
+    """
+    result = np.zeros(len(size), np.uint8)
+    sizes = _counted(size[open_])
+    total = int(size[open_].sum())
+    new = codes == GRADIENT
+    gradients = _alive_together(size, alloc, free, new & (alloc >= 0))
+    freed = _counted(size[(alloc < 0) & (free >= 0) & (lives.freed == ZERO_GRAD)])
+    references = [gradients, freed, _counted(size[new & (alloc < 0) & (free < 0)])]
+    steps = (lives.born == OPTIMIZER_STEP) & (alloc >= 0)
+    references += [_alive_together(size, alloc, free, steps & (stack == one)) for one in np.unique(stack[steps])]
+    best, copies = None, 0
+    for reference in references:
+        if reference[1].sum() < _LEAST_BLOCKS or _bytes(reference) < min(_LEAST_BYTES, 0.05 * total):
+            continue
+        fits = _fits(reference, sizes)
+        if fits and (best is None or _bytes(reference) > 1.02 * _bytes(best)):
+            best, copies = reference, fits
+    explained = copies * _bytes(best) if best else 0
+    # Three whole copies are no coincidence, whatever else there is: inputs, outputs, frozen weights.
+    if best is None or copies > _MOST_COPIES or explained < (_EXPLAINS if copies < 3 else _EXPLAINS_THREE) * total:
+        return result
+    made = any(_bytes(one) >= 0.9 * _bytes(best) for one in references[:3])
+    roles = [PARAMETER]
+    if not made and copies >= 2:
+        roles.append(GRADIENT)
+    roles += [OPTIMIZER_STATE] * (copies - len(roles))
+    # Segments come in the order in which they were allocated, and parameters before what is made for them.
+    rows = np.flatnonzero(open_)
+    rows = rows[np.argsort(addr[rows], kind="stable")]
+    result[rows] = _dealt(size[rows], best, np.array(roles, np.uint8))
+    return result
+
+
+def _counted(size: np.ndarray) -> Sizes:
+    return np.unique(size, return_counts=True)
+
+
+def _bytes(sizes: Sizes) -> int:
+    return int((sizes[0] * sizes[1]).sum())
+
+
+def _alive_together(size: np.ndarray, alloc: np.ndarray, free: np.ndarray, mine: np.ndarray) -> Sizes:
+    """Sizes of ``mine`` at the moment at which most bytes of them are alive."""
+    rows = np.flatnonzero(mine)
+    if not len(rows):
+        return _counted(size[:0])
+    born, gone = alloc[rows], np.where(free[rows] < 0, np.iinfo(np.int32).max, free[rows])
+    event = np.concatenate((gone, born))  # at one event, what goes before what comes
+    change = np.concatenate((-size[rows], size[rows]))
+    order = np.argsort(event, kind="stable")
+    moment = event[order][np.argmax(np.cumsum(change[order]))]
+    return _counted(size[rows][(born <= moment) & (gone > moment)])
+
+
+def _fits(reference: Sizes, sizes: Sizes) -> int:
+    """How many whole copies of ``reference`` there are in ``sizes``, but for 5% of its bytes."""
+    at = np.minimum(np.searchsorted(sizes[0], reference[0]), len(sizes[0]) - 1)
+    there = np.where(sizes[0][at] == reference[0], sizes[1][at], 0)
+    weight = reference[0] * reference[1]
+    for copies in range(1, _MOST_COPIES + 3):
+        if weight[there >= copies * reference[1]].sum() < _FITS * weight.sum():
+            return copies - 1
+    return _MOST_COPIES + 2
+
+
+def _dealt(size: np.ndarray, reference: Sizes, roles: np.ndarray) -> np.ndarray:
+    """The role of each block: of each size the first ``count`` blocks take the first role, the next the second."""
+    order = np.argsort(size, kind="stable")
+    ordered = size[order]
+    rank = np.arange(len(size)) - np.searchsorted(ordered, ordered)
+    at = np.minimum(np.searchsorted(reference[0], ordered), len(reference[0]) - 1)
+    count = np.where(reference[0][at] == ordered, reference[1][at], 0)
+    turn = np.where(count > 0, rank // np.maximum(count, 1), len(roles))
+    result = np.zeros(len(size), np.uint8)
+    result[order] = np.append(roles, 0)[np.minimum(turn, len(roles))]
+    return result

@@ -154,6 +154,23 @@ def test_what_is_no_leak(name: str, annotate: bool, tmp_path: Path) -> None:
     assert [leak.title for leak in leaks if leak.severity == "warning"] == [] and status == "none"
 
 
+def test_a_kv_cache_grows_and_is_no_leak(tmp_path: Path) -> None:
+    """Each of six layers replaces its keys by longer ones with every token; nothing trains."""
+    keys: dict[int, int] = {}
+
+    def decode(script: Script, number: int) -> None:
+        for layer in range(6):
+            new = script.alloc("keys", (number + 8) * MIB, ("/app/attention.py", "attend"), WORK, CALL, TRAIN)
+            if layer in keys:
+                script.free(keys[layer], TRAIN)
+            keys[layer] = new
+
+    (cache,), status = found_in(program(decode, 16, annotate=False), tmp_path)
+    assert (cache.severity, status) == ("info", "none")
+    assert cache.evidence["bytes_per_step"] == 6 * MIB and cache.bytes == 6 * 23 * MIB
+    assert cache.title.startswith("A cache grows by 6.00 MiB every iteration in ")
+
+
 @pytest.mark.parametrize("by", ["collector", "list"])
 def test_bursts_in_order_are_cycles_and_others_are_not(by: str, tmp_path: Path) -> None:
     """The collector frees the oldest first; a list that is dropped the newest first."""

@@ -40,6 +40,8 @@ _ALONG, _ALONG_SHARE = 0.5, 0.15
 """A stack grows along with a replaced one from this share of its growth on; with so many of a step's bytes in stacks
 that do, the inputs become larger.
 """
+_CACHED = 4
+"""Tensors of a KV cache that one line extends at least: those of two layers. Its inputs grow with it."""
 _REMAINING = 1.5
 """How many times what a replaced stack allocates in one repetition may remain at the end."""
 _SETTLED = ("parameter", "optimizer state")
@@ -113,6 +115,7 @@ def _replaced(timeline: DeviceTimeline, repetitions: Repetitions, known: set[int
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
+    infers = not allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
     found = []
     for row, stack in enumerate(stacks.tolist()):
         rises = np.diff(floors[row, 1:]).astype(float)
@@ -123,7 +126,7 @@ def _replaced(timeline: DeviceTimeline, repetitions: Repetitions, known: set[int
         mine = remaining.filter(pl.col("stack") == stack)
         if (per_stack[own, 1:] > 0).mean() < _SPREAD_ALL or len(mine) > max(1.0, _REMAINING * births[stack]):
             continue
-        cached = (mine["category"].cast(pl.String) == "kv cache").all()
+        cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _CACHED)
         if cached or not _inputs_grow(floors[row], np.delete(per_stack, own, axis=0)):
             size = int(mine["size"].sum())
             found.append(GrowingStack(stack, size, len(mine), floors[row], steady.per_repetition, steady.every, True))

@@ -23,7 +23,7 @@ _SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".j
 
 # name → (module, attribute, one line of help): what other modules define is imported when called, not for --help.
 _LAZY_COMMANDS = {
-    "stats": ("snapreport.commands.stats", "stats", "Print a snapshot's numbers, as a table, as JSON or as Markdown."),
+    "stats": ("snapreport.commands.stats", "stats", "Print findings and numbers, as text, JSON or Markdown."),
     "diff": ("snapreport.commands.diff", "diff", "Compare two snapshots, or follow a series."),
     "check": ("snapreport.commands.check", "check", "Fail when a snapshot breaks a rule, for continuous integration."),
     "record": ("snapreport.commands.record", "record", "Run a command and record the CUDA memory of its processes."),
@@ -59,6 +59,14 @@ class _Commands(click.Group):
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "SNAP... [-o report.html]")
         formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix="       ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The report's own options first, since a report is what no command makes."""
+        made = self.commands["report"]
+        records = [record for param in made.get_params(ctx) if (record := param.get_help_record(ctx))]
+        with formatter.section("Options of a report"):
+            formatter.write_dl([record for record in records if "--help" not in record[0]])
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, command.get_short_help_str()) for name, command in self.commands.items() if not command.hidden]
@@ -110,10 +118,10 @@ def main() -> None:
     """Turn PyTorch memory snapshots into one self-contained HTML report.
 
     SNAP is a file written by torch.cuda.memory._dump_snapshot() (pickle, torch.save; compressed or not), or - for
-    standard input. Several files, of several ranks or moments, go into one report. Without -o the report is named after
+    standard input. Several files, of several ranks or moments, become one report. Without -o the report is named after
     the first snapshot and written to the current directory; -o - writes it to standard output.
 
-    A file that is named like a command is given as ./stats.
+    Write ./stats for a file that is named like a command.
     """
 
 
@@ -127,19 +135,22 @@ def main() -> None:
     "--max-size",
     metavar="SIZE",
     type=SizeType(),
-    help="Leave out what the report can do without until it is no larger, e.g. 10MB or 800KiB. Totals, the peak and "
-    "the top stacks always stay; the report and the last line on standard error say what is missing.",
+    help="Leave out parts until the report is no larger, e.g. 10MB or 800KiB. Totals, the peak and the largest stacks "
+    "always stay. The report and standard error say what is missing.",
 )
 @click.option(
     "--source",
     metavar="DIR",
     multiple=True,
     type=click.Path(),
-    help="Quote the source lines that frames name, from files under DIR (may be given several times). The report then "
-    "holds that text, and says so.",
+    help="Quote the source lines that stack traces name, from files under DIR (may be given several times). The report "
+    "then contains that text, and says so.",
 )
 @click.option(
-    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
+    "--rules",
+    metavar="FILE",
+    type=click.Path(),
+    help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 def report(
     snaps: tuple[str, ...],
@@ -171,7 +182,7 @@ def _default_output(snap: str) -> str:
 
 
 def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
-    from snapreport.number_format import bytes_text, count_text, device_name
+    from snapreport.number_format import bytes_text, count_text, device_name, plural
 
     timelines = [snapshot.timeline(device) for snapshot in snapshots for device in snapshot.devices]
     if not any(t.peak_bytes or len(t.events) for t in timelines):
@@ -182,5 +193,5 @@ def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
     if top.peak_event >= 0:
         when = f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"
     ooms = sum(len(t.oom_events) for t in timelines)
-    told = f"; {count_text(ooms)} out of memory" if ooms else ""
-    return f"{bytes_text(size)}; {name} peaked at {bytes_text(top.peak_bytes)} allocated {when}{told}"
+    failures = f"; out of memory {plural(ooms, 'time')}" if ooms else ""
+    return f"{bytes_text(size)}; peak on {name}: {bytes_text(top.peak_bytes)} allocated {when}{failures}"

@@ -66,9 +66,8 @@ def learn(devices: dict[int, oracle.Device]) -> None:
     weight: dict[oracle.Frames, int] = {}
     for device in devices.values():
         for event in device.events:
-            if event["action"] == "alloc":
-                stack = oracle.frames_of(event)
-                weight[stack] = weight.get(stack, 0) + event["size"]
+            stack = oracle.frames_of(event)
+            weight[stack] = weight.get(stack, 0) + (event["size"] if event["action"] == "alloc" else 0)
         for block in device.blocks:
             weight[block["stack"]] = weight.get(block["stack"], 0) + block["requested"]
     own = {stack: split(stack) for stack in weight if split(stack)[1]}

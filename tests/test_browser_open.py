@@ -66,7 +66,7 @@ def test_useful_with_scripts_off(
             assert f"{len(device.events):,}" in text
         assert size_words(device.peak_bytes) in text and size_words(max(device.reserved)) in text
         assert (
-            ("reconciles" in text)
+            ("The replay ends with exactly the blocks of the final state." in text)
             if not device.reconciliation_bytes
             else (size_words(device.reconciliation_bytes) in text)
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import corpus
 import name_oracle
+import oracle
 import pytest
 import recorded
 from decoder import Report
@@ -28,10 +29,10 @@ def test_names_are_the_oracle_s(snapshot_path: Path) -> None:
     recording = snapreport.load(snapshot_path).recording
     names = stack_names(recording)
     rows = recording.frames.select("filename", "line", "name").rows()
-    weighed = {stack for device in corpus.replayed(snapshot_path).values() for stack in stacks_of(device)}
+    seen = {stack for device in corpus.replayed(snapshot_path).values() for stack in stacks_of(device)}
     for number in range(len(names.frame)):
         stack = tuple(rows[i] for i in recording.stack(number))
-        if stack not in weighed:
+        if stack not in seen:
             continue
         frame = name_oracle.named_frame(stack)
         assert (rows[names.frame[number]] if names.frame[number] >= 0 else None) == frame
@@ -42,8 +43,8 @@ def test_names_are_the_oracle_s(snapshot_path: Path) -> None:
 
 
 def stacks_of(device: Any) -> set[Any]:
-    """Those that allocated something: others have no bytes by which to find what launches them."""
-    return {a.stack for a in device.allocations if a.origin != "freed"} | {block["stack"] for block in device.blocks}
+    """Those of events and blocks, which the oracle has seen."""
+    return {oracle.frames_of(event) for event in device.events} | {block["stack"] for block in device.blocks}
 
 
 @pytest.mark.parametrize(("name", "launcher"), LAUNCHED)

@@ -17,21 +17,26 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
-@click.option("--markdown", is_flag=True, help="Print what a ticket needs as Markdown: numbers, findings, top stacks.")
 @click.option(
-    "--query", metavar="TEXT", help="Tell about the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
+    "--markdown", is_flag=True, help="Print findings, numbers and the largest stacks as Markdown, for a ticket."
 )
 @click.option(
-    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
+    "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
+)
+@click.option(
+    "--rules",
+    metavar="FILE",
+    type=click.Path(),
+    help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 def stats(snaps: tuple[str, ...], as_json: bool, markdown: bool, query: str | None, rules: str | None) -> None:
-    """Print a snapshot's numbers, as a table, as JSON or as Markdown."""
+    """Print a snapshot's findings and numbers, as text, as JSON or as Markdown."""
     if markdown and (as_json or query is not None):
         raise click.UsageError("--markdown goes with neither --json nor --query")
     if query is not None:
         from snapreport.search.grammar import parse
 
-        parse(query)  # a bad query is told before the files are read
+        parse(query)  # a bad query is reported before the files are read
     text = _text(load_all(snaps, rules), as_json, markdown, query)
     pipe_safe(lambda: click.echo(text))
 

@@ -57,7 +57,7 @@ def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")
     rest = len(advice) - _ADVICE
-    return [*lines, f"{plural(rest, 'further piece')} of advice: see --json or the report."] if rest > 0 else lines
+    return [*lines, f"{plural(rest, 'more suggestion')} in the report and in --json."] if rest > 0 else lines
 
 
 def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:

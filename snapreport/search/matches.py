@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from snapreport.search.evaluate import Searcher
+from snapreport.timeline.own_code import own_lines
 
 TOP = 10
 
@@ -35,7 +36,7 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
         .head(TOP)
     )
     recording = timeline.recording
-    frames = recording.frames.select("filename", "line", "name")
+    frames, names = recording.frames.select("filename", "line", "name"), own_lines(recording)
     return {
         "count": len(rows),
         "bytes": int(rows["size"].sum()),
@@ -44,6 +45,7 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
         "top_stacks": [
             {
                 **{key: value for key, value in row.items() if key != "stack"},
+                "name": names[row["stack"]],
                 "frames": frames[recording.stack(row["stack"])].rows(named=True),
             }
             for row in stacks.rows(named=True)
@@ -82,10 +84,9 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
             lines.append(f"\nstacks of the matches on {_name(d)}, most bytes at the peak first")
             lines.append(f"{'at the peak':>11}  {'in all':>10}  {'count':>8}")
         for top in d["matches"]["top_stacks"]:
-            frame = next((f for f in top["frames"] if f["filename"].endswith(".py")), (top["frames"] or [None])[0])
-            place = f"{frame['filename']}:{frame['line']} {frame['name']}" if frame else "no frames"
             lines.append(
-                f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  {place}"
+                f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  "
+                f"{top['name'] or 'no stack trace'}"
             )
     return "\n".join(lines)
 

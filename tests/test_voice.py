@@ -1,0 +1,80 @@
+"""No sentence that a user reads contains the words that we do not use, over all snapshots there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import recorded
+
+import snapreport
+from snapreport.findings.run import findings
+from snapreport.report.code_spans import code_spans
+from snapreport.report.finding_cards import CERTAINTY
+from snapreport.report.stats_text import stats_text
+from snapreport.report.summary import summarise
+from snapreport.report.ticket import ticket_markdown
+from snapreport.timeline.build import Snapshot
+
+BANNED = re.compile(
+    r"\b(told|tells?|asked|asks|holes?|wholly|given back|kept|held|lay in|lies in|stood|stands|pieces?)\b"
+    r"|\d %|the greatest|no frames|without frames",
+    re.IGNORECASE,
+)
+# Of a sentence that a person still follows; a list of names may make it longer.
+LONGEST = 45
+# Findings whose sentences are tested where they are made.
+ELSEWHERE = ("advice", "churn", "fragmentation")
+
+
+def prose(text: str) -> str:
+    """``text`` without what is code: names of functions and files are the program's own."""
+    plain = " ".join(part for is_code, part in code_spans(text) if not is_code)
+    return re.sub(r"\S*[\w/]\.\w+\S*|\S*[:_/]\S*", " ", plain)
+
+
+def sentences(snapshot: Snapshot) -> Iterator[str]:
+    """Everything that the summary of a report says, a line each."""
+    summary = summarise([snapshot], snapshot.recording.name)
+    yield from summary.headline
+    for card in summary.findings:
+        yield from (card.label, card.title, *card.detail, card.certainty, card.basis)
+    for device in summary.cards:
+        yield from (*device.peak, *device.doubts, *device.assurances, *(part.title for part in device.parts))
+    yield from summary.notes
+
+
+def check(snapshot: Snapshot) -> None:
+    own = {line for f in findings(snapshot) if f.kind in ELSEWHERE for line in (f.title, *f.detail, *f.basis)}
+    text = " ".join(stats_text(snapshot).split())
+    for line in sorted(own, key=len, reverse=True):
+        text = text.replace(line, "")
+    ticket = [line for line in ticket_markdown(snapshot).split("\n") if not line.startswith("- ")]
+    for line in (*(line for line in sentences(snapshot) if not any(other in line for other in own)), text, *ticket):
+        found = BANNED.search(prose(line))
+        assert not found, f"{found[0]!r} in {line[max(0, line.find(found[0]) - 90) :][:180]!r}"
+    for line in sentences(snapshot):
+        for sentence in re.split(r"(?<=[.:;]) ", line):
+            assert len(prose(sentence).split()) <= LONGEST or any(sentence in other for other in own), sentence
+
+
+def test_snapshots(snapshot_path: Path) -> None:
+    check(snapreport.load(snapshot_path))
+
+
+@pytest.mark.parametrize("name", recorded.cases())
+def test_recordings(name: str) -> None:
+    check(recorded.load(name))
+
+
+def test_certainty_is_one_word() -> None:
+    assert sorted(CERTAINTY.values()) == ["estimate", "inferred", "measured"]
+
+
+def test_what_the_words_are_searched_in() -> None:
+    """Names of the program are left out, what we say of them is not."""
+    assert not BANNED.search(prose("The request was made in ask_what_is_held held.py:12 from kept.py:3."))
+    assert not BANNED.search(prose("`held` and torch::holes::kept"))
+    assert BANNED.search(prose("12 MiB are held by train.py:3"))

@@ -88,6 +88,40 @@ def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert loaded.steps(0)["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"]
 
 
+OUT_OF_MEMORY = {
+    # The backward pass runs in a thread of autograd's own, without Python frames.
+    "backward": "x = torch.ones(1, device='cuda', requires_grad=True)\n(x.expand(450 << 20) * x).sum().backward()",
+    "optimizer": (
+        "layer = torch.nn.Linear(16384, 16384, bias=False).cuda(); optimizer = torch.optim.AdamW(layer.parameters())\n"
+        "layer.weight.grad = torch.ones_like(layer.weight); optimizer.step()"
+    ),
+    "fraction": "torch.cuda.set_per_process_memory_fraction(0.25)\nx = [torch.empty(300 << 20, device='cuda')]",
+    "fragmented": (
+        "x = [torch.empty(100 << 18, device='cuda') for _ in range(34)]; del x[::2]\n"
+        "x.append(torch.empty(500 << 18, device='cuda'))"
+    ),
+    "graph": ("graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph): x = torch.empty(5 << 30, device='cuda')"),
+}
+
+
+@pytest.mark.parametrize("expandable", ["False", "True"])
+@pytest.mark.parametrize("kind", OUT_OF_MEMORY)
+def test_kinds_of_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path, kind: str, expandable: str) -> None:
+    """In any thread, with any allocator settings: one whole snapshot whose last allocator event is the failure."""
+    configuration = f"expandable_segments:{expandable}"
+    command = ["-c", f"import torch\n{OUT_OF_MEMORY[kind]}\nprint('no error')"]
+    done = torch_cuda.record("-o", tmp_path, command=command, PYTORCH_CUDA_ALLOC_CONF=configuration)
+    if kind == "fragmented" and expandable == "True":
+        # The 17 freed blocks are unmapped and mapped again for the request: it fits.
+        assert (done.code, done.out) == (0, "no error\n"), done.err
+        return
+    assert done.code == 1 and "CUDA out of memory" in done.err, done.err
+    assert snapshots(tmp_path) == ["rank_00000_step_00000000_oom.pickle.gz"]
+    loaded = snapreport.load(next(tmp_path.iterdir()))
+    assert loaded.events(0)["action"].cast(str).to_list()[-1] == "oom" and len(loaded.timeline(0).oom_events) == 1
+    assert loaded.recording.recorder.allocator["PYTORCH_CUDA_ALLOC_CONF"] == configuration
+
+
 def test_error_of_pytorch_is_the_same(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """The last lines of the traceback are those of the program on its own."""
     plain = torch_cuda.run(TRAIN, 1, 0)

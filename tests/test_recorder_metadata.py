@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import snapreport
 from snapreport import samples
 from snapreport.reading.recorder_metadata import read_metadata
-from snapreport.report.recorder_facts import repository_url
+from snapreport.report.recorder_facts import repositories, repository_url
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GIB = 1 << 30
@@ -169,6 +169,19 @@ def test_nested_without_end() -> None:
     for _ in range(100_000):
         deep = (deep,)
     assert read_metadata(recorded(oom=deep, versions={"torch": deep}, devices={0: deep}, marks=[deep], steps=[deep]))
+
+
+def test_folders_whose_lines_have_an_address() -> None:
+    def of(root: str | None, commit: str = COMMIT) -> Any:
+        return read_metadata(
+            recorded(git={"commit": commit, "remote": "git@github.com:team/project.git", "root": root})
+        )
+
+    url = f"https://github.com/team/project/blob/{COMMIT}"
+    assert repositories([of("/code"), None, of("/code/"), of("C:\\work\\code")]) == [
+        {"root": "/code", "url": url}, {"root": "C:/work/code", "url": url},
+    ]  # fmt: skip
+    assert repositories([of("/code"), of("/code", COMMIT.replace("0", "f")), of(""), of(None), of("/")]) == []
 
 
 def test_a_text_stays_text(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import polars as pl
 from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
+from snapreport.report.recorder_facts import repositories
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.own_code import is_library, stack_names
 
@@ -90,6 +91,9 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
             str(row["frame"]): {k: row[k] for k in extra if row[k] is not None} for row in rows.iter_rows(named=True)
         }
         columns.append(Column("frame_fx", values, "json"))
+    known = repositories([snapshot.recording.recorder for snapshot in snapshots])
+    if known:
+        columns.append(Column("repositories", known, "json"))
     return StackColumns(columns, base)
 
 

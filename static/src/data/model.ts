@@ -269,6 +269,8 @@ export interface Frame extends FrameJson {
   /** In code that the reader did not write: installed packages, PyTorch, Python's own. */
   library: boolean
   fx?: Record<string, unknown>
+  /** Of the line on the web, where the recorder noted the commit. */
+  address?: string
 }
 
 /** Posting lists: the nodes of a frame are nodes[begins[frame]] … nodes[begins[frame + 1] - 1], in ascending order. */

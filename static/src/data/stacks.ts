@@ -5,6 +5,7 @@
 
 import type { DecodedBlob } from './columns'
 import type { Frame, Postings, StackTrie, Stacks } from './model'
+import { lineAddress } from './repositories'
 
 const NONE = -1
 /** Bits of the column frame_flags; the rules are in snapreport/reading/noise.py alone. */
@@ -72,6 +73,7 @@ class FrameTable {
   readonly line: Int32Array
   readonly flags: Uint8Array
   private readonly fx: Record<string, Record<string, unknown>>
+  private readonly address: (filename: string, line: number) => string | null
 
   constructor(blob: DecodedBlob) {
     this.filenames = blob.json('filenames')
@@ -81,6 +83,7 @@ class FrameTable {
     this.line = blob.i32('frame_line')
     this.flags = blob.u8('frame_flags')
     this.fx = blob.has('frame_fx') ? blob.json('frame_fx') : {}
+    this.address = lineAddress(blob.has('repositories') ? blob.json('repositories') : [])
   }
 
   get(id: number): Frame {
@@ -99,6 +102,8 @@ class FrameTable {
       }
       const fx = this.fx[id]
       if (fx) frame.fx = fx
+      const address = this.address(filename, line)
+      if (address) frame.address = address
       this.made[id] = frame
     }
     return frame

@@ -49,7 +49,9 @@ export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement
     'li',
     { class: frame.noise ? 'frame noise' : 'frame' },
     h('span', { class: 'name', title: frame.name }, frame.name || '(no name)'),
-    h('span', { class: 'place', title: place }, short),
+    frame.address
+      ? h('a', { class: 'place', title: place, href: frame.address, rel: 'noreferrer', target: '_blank' }, short)
+      : h('span', { class: 'place', title: place }, short),
   )
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
     if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))

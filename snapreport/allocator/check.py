@@ -15,6 +15,9 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State
 
+NEW_SETTINGS = frozenset(("trace_alloc_max_entries", "max_cached_size", "max_round_threshold"))
+"""Settings that PyTorch 2.12 to 2.15 records and 2.9 does not."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -47,8 +50,8 @@ def self_check(trace: Trace, start: State) -> Check:
     if refused:
         return Check(False, trace.settings, int(trace.born.sum()), 0, 0, 0, 1.0, refused)
     # Retries are taken from the recording first: it need not say how much memory the device had. Which of two equal
-    # free blocks is used depends on the version of PyTorch, which no snapshot names; events with a pool say "new".
-    is_new = bool(trace.timeline.events["pool"].is_not_null().any())
+    # free blocks is used depends on the version of PyTorch, which no snapshot names; newer ones have more settings.
+    is_new = not NEW_SETTINGS.isdisjoint(trace.timeline.recording.settings)
     best: Check | None = None
     for recorded_retries in (True, False):
         if not recorded_retries and trace.capacity.bytes is None:

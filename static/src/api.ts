@@ -11,6 +11,7 @@ import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
 import { tileSpans } from './layout/spans'
 import { asksForTimes, parse } from './search/grammar'
+import type { WhatIfAnswer } from './whatif/job'
 import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
@@ -26,6 +27,8 @@ export interface PublicApi {
   frames(device: number, stack: number): FrameJson[]
   /** The allocations that match, in birth order. Rejects with QueryError, which says where a query is bad. */
   search(device: number, query: string): Promise<{ count: number; bytes: number; ids: number[] }>
+  /** A device's trace replayed under settings in PYTORCH_CUDA_ALLOC_CONF's syntax ('': as recorded), without what a query matches. */
+  whatIf(device: number, question?: WhatIfOptions): Promise<WhatIfAnswer>
   drawn(): Drawn
   testContextLoss(): void
   /** For the tests: both layouts, what a view shows, and numbers as they are written are compared with an oracle. */
@@ -44,6 +47,14 @@ export interface SpanRecord {
   stack: number
   count: number
   bytes: number
+}
+
+/** `memory`: bytes for the allocator. */
+export interface WhatIfOptions {
+  settings?: string[]
+  without?: string
+  memory?: number
+  start?: 'fresh' | 'recorded'
 }
 
 interface Parts {
@@ -103,6 +114,18 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const ids: number[] = []
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
       return { count, bytes, ids }
+    },
+    async whatIf(device, { settings = [''], without, memory, start = 'fresh' } = {}) {
+      const { client } = await opened
+      const index = indexOf(client, device)
+      let mask: Uint8Array | null = null
+      if (without) {
+        parse(without)
+        const [data, stacks] = await Promise.all([client.device(index), client.stacks()])
+        mask = Uint8Array.from(evaluateQuery(data, stacks, client.devices[index], without).mask, Number)
+      }
+      const question = { settings, without: mask, memory: memory ?? null, fromRecorded: start === 'recorded' }
+      return client.whatIf(index, question).answer
     },
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),

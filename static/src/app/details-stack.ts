@@ -56,9 +56,18 @@ export function stackDetails(parts: DetailsParts, scene: Scene, data: DeviceData
     },
     isFilter ? 'Clear the query' : 'Search for this stack',
   )
+  const without = h(
+    'button',
+    {
+      type: 'button',
+      title: 'Replay the trace without the allocations of this stack',
+      onclick: () => store.set({ view: 'reserved', options: { ...store.state.options, 'reserved.whatif': query } }),
+    },
+    'Without this stack',
+  )
   return [
     ...stackPart(parts, stacks, stack, 'Stack trace'),
-    h('p', { class: 'details-actions' }, filter),
+    h('p', { class: 'details-actions' }, filter, data.n > 0 && without),
     ...allocationsPart(parts, scene, data, stack, null),
   ]
 }

@@ -7,7 +7,10 @@ import { DecodedBlob } from '../data/columns'
 import { type DeviceColumns, readDevice, readTimes } from '../data/device'
 import { MAIN } from './engine'
 import { type Link, openLink } from './link'
-import type { DataClient } from './data-client'
+import type { DataClient, WhatIfRequest } from './data-client'
+import type { Check } from '../whatif/check'
+import type { WhatIfQuestion } from '../whatif/job'
+import { type Trace, traceOf } from '../whatif/trace'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh, Times } from '../data/model'
 import { complete, setTimes } from '../data/on-demand'
 import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
@@ -42,10 +45,13 @@ interface Waiting {
 class RequestTable {
   private nextId = 1
   private readonly waiting = new Map<number, Waiting>()
+  private readonly progress = new Map<number, (share: number) => void>()
 
   constructor(private readonly link: Link) {
     link.onMessage = (message) => {
       if (message.type === 'up') return
+      if (message.type === 'progress') return this.progress.get(message.id)?.(message.share)
+      this.progress.delete(message.id)
       const waiting = this.waiting.get(message.id)
       this.waiting.delete(message.id)
       if (message.type === 'reply') waiting?.resolve(message.value)
@@ -61,6 +67,10 @@ class RequestTable {
     const reply = new Promise<unknown>((resolve, reject) => this.waiting.set(id, { resolve, reject }))
     this.link.send({ type: 'request', id, kind, argument } satisfies ToWorker)
     return { id, reply: reply as Promise<Requests[K]['reply']> }
+  }
+
+  onProgress(id: number, report: (share: number) => void): void {
+    this.progress.set(id, report)
   }
 
   setKeys(device: number, keys: BandKeys): void {
@@ -86,6 +96,7 @@ class LinkedClient implements DataClient {
   private readonly timesComing = new Map<number, Promise<void>>()
   private readonly replaysComing = new Map<number, Promise<Replay>>()
   private readonly tilesComing = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
+  private readonly traces = new Map<number, { trace: Trace; check: Check | null }>()
   private stacksHere: Stacks | undefined
   private stacksComing: Promise<Stacks> | undefined
   private sourceComing: Promise<SourceLines | null> | undefined
@@ -147,6 +158,39 @@ class LinkedClient implements DataClient {
 
   async largestFree(index: number): Promise<Float64Array> {
     return this.requests.ask('largestFree', { device: index, places: placesOf(await this.device(index)) }).reply
+  }
+
+  whatIf(index: number, question: WhatIfQuestion, onProgress: (share: number) => void = () => {}): WhatIfRequest {
+    let cancel = (): void => {}
+    let isCancelled = false
+    const answer = (async () => {
+      const { trace, check } = await this.traceOf(index)
+      if (isCancelled) throw new TileCancelled()
+      const { id, reply } = this.requests.ask('whatIf', { trace, check, question })
+      this.requests.onProgress(id, onProgress)
+      cancel = () => this.requests.cancel(id)
+      const value = await reply
+      this.traces.get(index)!.check = value.check
+      return value
+    })()
+    return {
+      answer,
+      cancel: () => {
+        isCancelled = true
+        cancel()
+      },
+    }
+  }
+
+  private async traceOf(index: number): Promise<{ trace: Trace; check: Check | null }> {
+    let known = this.traces.get(index)
+    if (!known) {
+      const replay = await this.replay(index)
+      const { settings } = this.manifest.snapshots[replay.data.info.snapshot] ?? {}
+      known = { trace: traceOf(replay.data, replay, settings), check: null }
+      this.traces.set(index, known)
+    }
+    return known
   }
 
   times(index: number): Promise<void> {

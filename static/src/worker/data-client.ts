@@ -1,5 +1,6 @@
 // What the page asks data of, wherever that is worked out.
 
+import type { WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Replay } from '../allocator/replay'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
 import type { SourceLines } from '../data/source'
@@ -20,6 +21,8 @@ export interface DataClient {
   replay(index: number): Promise<Replay>
   /** Bytes of the largest contiguous free range at every position (length P), worked out in the worker anew. */
   largestFree(index: number): Promise<Float64Array>
+  /** A device's trace under other settings of the allocator; `onProgress` hears the share that is done. */
+  whatIf(index: number, question: WhatIfQuestion, onProgress?: (share: number) => void): WhatIfRequest
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void
@@ -32,4 +35,10 @@ export interface DataClient {
   /** The same at once and with its times, for window.snapreport; decodes on this thread when it has to. */
   deviceNow(index: number): DeviceData
   stacksNow(): Stacks
+}
+
+/** `answer` rejects after `cancel`. */
+export interface WhatIfRequest {
+  answer: Promise<WhatIfAnswer>
+  cancel(): void
 }

@@ -5,6 +5,7 @@
 
 import type { Engine } from './engine'
 import type { TileKey } from '../data/model'
+import { answerWhatIf, type WhatIfAnswer } from '../whatif/job'
 import {
   type FromWorker,
   outgoingDevice,
@@ -24,6 +25,8 @@ interface Job {
 export class JobList {
   private readonly jobs: Job[] = []
   private running = false
+  private current = 0
+  private isCancelled = false
 
   constructor(
     private readonly engine: Engine,
@@ -35,6 +38,7 @@ export class JobList {
     else if (message.type === 'cancel') {
       const at = this.jobs.findIndex((job) => job.id === message.id)
       if (at >= 0) this.jobs.splice(at, 1)
+      else if (this.current === message.id) this.isCancelled = true
     } else if (message.type === 'request') {
       this.jobs.push(message)
       if (!this.running) {
@@ -48,6 +52,8 @@ export class JobList {
     // A turn of the event loop first: requests and cancellations that came in one burst are seen together.
     await turn()
     for (let job = this.take(); job; job = this.take()) {
+      this.current = job.id
+      this.isCancelled = false
       try {
         const { value, transfer } = await this.perform(job)
         this.send({ type: 'reply', id: job.id, value }, transfer)
@@ -80,6 +86,19 @@ export class JobList {
     return at >= 0 ? this.jobs.splice(at, 1)[0] : undefined
   }
 
+  /** In parts, with a look at the mail between two: a million events take seconds. */
+  private async whatIf(job: Job): Promise<WhatIfAnswer> {
+    const { trace, check, question } = job.argument as Requests['whatIf']['argument']
+    const work = answerWhatIf(trace, check, question)
+    for (;;) {
+      const step = work.next()
+      if (step.done) return step.value
+      this.send({ type: 'progress', id: job.id, share: step.value }, [])
+      await turn()
+      if (this.isCancelled) throw new Error('cancelled')
+    }
+  }
+
   private async perform(job: Job): Promise<{ value: unknown; transfer: ArrayBuffer[] }> {
     switch (job.kind) {
       case 'manifest':
@@ -96,6 +115,8 @@ export class JobList {
         const value = await this.engine.largestFree(job.argument as Requests['largestFree']['argument'])
         return { value, transfer: [value.buffer as ArrayBuffer] }
       }
+      case 'whatIf':
+        return { value: await this.whatIf(job), transfer: [] }
       case 'code':
         return { value: this.engine.code(job.argument as string), transfer: [] }
       case 'bytes':

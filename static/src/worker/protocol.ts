@@ -2,6 +2,9 @@
 
 import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
+import type { Check } from '../whatif/check'
+import type { WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { Trace } from '../whatif/trace'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
 
 export interface Requests {
@@ -14,6 +17,8 @@ export interface Requests {
   replay: { argument: { device: number; places: Places }; reply: Replayed }
   /** Bytes of the largest contiguous free range by position (length P), for which the device is replayed again. */
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
+  /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
+  whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */
@@ -30,6 +35,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'up' }
+  | { type: 'progress'; id: number; share: number }
   | { type: 'reply'; id: number; value: unknown }
   | { type: 'failed'; id: number; message: string }
 

@@ -20,7 +20,7 @@ import { PointerInput } from '../shared/pointer'
 import { Tooltip } from '../shared/tooltip'
 import type { ViewContext, ViewParts } from '../view'
 import type { Rgb } from '../shared/inks'
-import { type Columns, columnsOf, type Extremes, extremesOf, stackOf } from './columns'
+import { type Columns, columnsOf, type Extremes, extremesOf, maxByColumn, stackOf } from './columns'
 import { drawCurve, paintSegments, paintStack } from './paint'
 import { SegmentStack } from './segment-stack'
 import { describeMoment } from './words'
@@ -46,6 +46,8 @@ interface Shown {
   piles: SegmentStack | null
   /** Bytes of the largest free range by position; null where it is not shown or not there yet. */
   largest: Float64Array | null
+  /** Reserved bytes by position of a replay under other settings; null: none is drawn. */
+  whatIf: Float64Array | null
   inks: Inks
   choice: ChartChoice
   marks: ChartMark[]
@@ -74,6 +76,7 @@ export class ReservedChart {
   private stack: { groups: Groups; piles: SegmentStack } | null = null
   private extremes: Extremes | null = null
   private drawnKey = ''
+  private drawnCurve: Float64Array | null = null
   private hover: { x: number; y: number } | null = null
   private frame = 0
   paintMs = 0
@@ -116,8 +119,8 @@ export class ReservedChart {
     })
   }
 
-  show(shown: Pick<Shown, 'context' | 'replay' | 'groups' | 'largest' | 'inks' | 'choice' | 'marks'>): void {
-    const { context, replay, groups, choice } = shown
+  show(shown: Pick<Shown, 'context' | 'replay' | 'groups' | 'largest' | 'whatIf' | 'inks' | 'choice' | 'marks'>): void {
+    const { context, replay, groups, choice, whatIf } = shown
     const width = this.plot.clientWidth
     const height = this.plot.clientHeight
     if (width === 0) return
@@ -133,7 +136,9 @@ export class ReservedChart {
     const upper = both ? Math.round(room * 0.52) : room
     const box = (top: number, tall: number): Box => ({ left, top, width: plotWidth, height: Math.max(1, tall) })
     if (this.extremes?.data !== data) this.extremes = extremesOf(data)
-    const { most, mostLost } = this.extremes
+    const { mostLost } = this.extremes
+    let { most } = this.extremes
+    if (whatIf) for (const bytes of whatIf) if (bytes > most) most = bytes
     this.shown = {
       ...shown,
       piles: hasSegments ? this.stack!.piles : null,
@@ -189,6 +194,7 @@ export class ReservedChart {
     const {
       context: { data, dark, state },
       largest,
+      whatIf,
       window,
       partsBox,
       segmentsBox,
@@ -207,7 +213,8 @@ export class ReservedChart {
       choice,
       devicePixelRatio,
     ])
-    if (key !== this.drawnKey) this.paint()
+    if (key !== this.drawnKey || whatIf !== this.drawnCurve) this.paint()
+    this.drawnCurve = whatIf
     this.drawnKey = key
     this.drawOverlay()
   }
@@ -217,6 +224,7 @@ export class ReservedChart {
       context: { data, info, dark },
       replay,
       largest,
+      whatIf,
       groups,
       piles,
       inks,
@@ -243,6 +251,8 @@ export class ReservedChart {
         if (base) {
           drawCurve(pixels, width, height, this.columns.allocatedMax, partsTop, word(inks.ink))
           drawCurve(pixels, width, height, this.columns.reservedMax, partsTop, word(inks.reserved))
+          if (whatIf)
+            drawCurve(pixels, width, height, maxByColumn(data, window, width, whatIf), partsTop, word(inks.accent))
         } else {
           drawCurve(pixels, width, height, this.columns.fragmentationMax, partsTop, word(inks.reserved))
           // Of the moments that the areas show: beside them it tells whether what is free is one piece or many.

@@ -59,6 +59,20 @@ export function columnsOf(data: DeviceData, window: XWindow, count: number, by: 
   return out
 }
 
+/** The greatest of `values`, which are by position, within each column. */
+export function maxByColumn(data: DeviceData, window: XWindow, count: number, values: Float64Array): Float64Array {
+  const out = new Float64Array(count)
+  const width = (window.x1 - window.x0) / count
+  for (let column = 0; column < count; column++) {
+    const x = window.x0 + column * width
+    const [from, to] = positionsIn(data, window.scale, x, x + width)
+    let most = values[from]
+    for (let s = from + 1; s < to; s++) if (values[s] > most) most = values[s]
+    out[column] = most
+  }
+  return out
+}
+
 /** Of a whole device: what the scales of the pictures are made for. */
 export interface Extremes {
   data: DeviceData

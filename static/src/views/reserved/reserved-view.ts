@@ -13,6 +13,7 @@ import { css, groupColour, type Inks, readInks } from '../shared/inks'
 import { contradictionOf } from '../shared/figures'
 import type { View, ViewContext, ViewParts } from '../view'
 import { type ChartChoice, type ChartMark, ReservedChart } from './chart'
+import { WhatIfPanel } from './what-if-panel'
 import { figuresOf, largestFigure, momentName } from './words'
 
 /** Curves of more positions than this are not copied out for tests. */
@@ -26,6 +27,8 @@ export class ReservedView implements View {
   private readonly moment: MomentBar
   private readonly chart: ReservedChart
   private readonly axis: AxisSwitch
+  private readonly whatIf: WhatIfPanel
+  private readonly ask: HTMLButtonElement
   private readonly words = h('p', { class: 'segments-change soft', role: 'status' })
   private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
   private readonly figures = h('dl', { class: 'figures' })
@@ -54,6 +57,10 @@ export class ReservedView implements View {
     this.moment = new MomentBar(store)
     this.chart = new ReservedChart(parts)
     this.axis = new AxisSwitch(store)
+    this.whatIf = new WhatIfPanel(parts)
+    this.whatIf.onChange = () => {
+      if (this.shown) this.show(this.shown.context)
+    }
     this.chart.onSegment = (row, position) => this.openSegment(row, position)
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
       h('button', { type: 'button', title, onclick: run }, label)
@@ -75,6 +82,9 @@ export class ReservedView implements View {
       'The moment with the most bytes in rounding and inactive split blocks, which no empty_cache gives back (G)',
       () => this.goTo('stuck'),
     )
+    this.ask = button('What if', 'Replay the trace under other settings of the allocator', () =>
+      store.setOption('reserved.whatif', store.state.options['reserved.whatif'] === undefined ? '' : null),
+    )
     this.tools = h(
       'div',
       { class: 'tools' },
@@ -87,8 +97,9 @@ export class ReservedView implements View {
       this.only,
       this.worst,
       this.stuck,
+      this.ask,
     )
-    this.body = h('div', { class: 'segments-body' }, this.chart.element)
+    this.body = h('div', { class: 'segments-body' }, this.chart.element, this.whatIf.element)
     this.element = h(
       'section',
       { class: 'reserved-view', 'aria-label': 'Reserved memory' },
@@ -133,12 +144,26 @@ export class ReservedView implements View {
     this.doubts.hidden = isEmpty || doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
+    const without = replay ? state.options['reserved.whatif'] : undefined
+    this.ask.hidden = replay === null || info.events === 0
+    this.ask.setAttribute('aria-pressed', String(without !== undefined))
+    if (without === undefined) this.whatIf.hide()
+    else this.whatIf.show(data, info, without || null)
     const key = `${dark} ${state.theme}`
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     const { inks } = this.inks
     this.showLegend(inks, groups, replay, choice, dark)
     const largest = choice.parts && choice.fragmentationOnly && replay ? this.largestOf(data) : null
-    this.chart.show({ context, replay, groups, largest, inks, choice, marks: this.marks(inks, context, moments) })
+    this.chart.show({
+      context,
+      replay,
+      groups,
+      largest,
+      whatIf: this.whatIf.curve,
+      inks,
+      choice,
+      marks: this.marks(inks, context, moments),
+    })
   }
 
   async settled(): Promise<void> {
@@ -214,6 +239,7 @@ export class ReservedView implements View {
         reservedMax: [...columns.reservedMax],
         fragmentationMax: [...columns.fragmentationMax],
       },
+      whatIf: this.whatIf.element.hidden ? null : this.whatIf.debug(),
       boxes: this.chart.boxes(),
       ms: { paint: this.chart.paintMs },
     }
@@ -261,6 +287,7 @@ export class ReservedView implements View {
     const lines = [
       choice.segments || !choice.fragmentationOnly ? line('Most allocated', css(inks.ink)) : null,
       choice.parts ? line(choice.fragmentationOnly ? 'Most not allocated' : 'Most reserved', css(inks.reserved)) : null,
+      this.whatIf.curve && !choice.fragmentationOnly ? line('Most reserved, replayed', css(inks.accent)) : null,
       choice.parts && choice.fragmentationOnly && replay ? line('Largest free range', css(inks.largest)) : null,
     ]
     const parts = replay

@@ -1,0 +1,133 @@
+// Blocks and the pools of free ones. The twin of snapreport/allocator/blocks.py.
+
+export const MIN_BLOCK = 512
+export const SMALL_SIZE = 2 ** 20
+export const SMALL_BUFFER = 2 * 2 ** 20
+export const LARGE_BUFFER = 20 * 2 ** 20
+const MIN_LARGE_ALLOC = 10 * 2 ** 20
+export const ROUND_LARGE = 2 * 2 ** 20
+
+/** Bytes of the cudaMalloc for a rounded size that no free block fits. */
+export function segmentSize(size: number): number {
+  if (size <= SMALL_SIZE) return SMALL_BUFFER
+  return size < MIN_LARGE_ALLOC ? LARGE_BUFFER : Math.ceil(size / ROUND_LARGE) * ROUND_LARGE
+}
+
+export interface ExpandableSegment {
+  address: number
+  size: number
+  granule: number
+}
+
+export class Block {
+  previous: Block | null = null
+  next: Block | null = null
+  /** False while it is allocated or its free is pending. */
+  free = true
+  mapped = true
+  expandable: ExpandableSegment | null = null
+  age = 0
+  /** Orders free blocks of equal size before their address does. */
+  rank = 0
+
+  constructor(
+    public address: number,
+    public size: number,
+    readonly pool: BlockPool,
+    readonly stream: number,
+  ) {}
+
+  splice(before: Block | null, after: Block | null): void {
+    if (before) before.next = this
+    this.previous = before
+    if (after) after.previous = this
+    this.next = after
+  }
+}
+
+/** The free blocks of one pool. Per stream: mapped ones by size, rank and address, others by address. */
+export class BlockPool {
+  readonly free = new Map<number, Block[]>()
+  readonly unmapped = new Map<number, Block[]>()
+  requests = 0
+
+  constructor(readonly small: boolean) {}
+
+  insert(block: Block): void {
+    const blocks = listOf(this.free, block.stream)
+    blocks.splice(firstNotBelow(blocks, block.size, block.rank, block.address), 0, block)
+    block.age = this.requests
+  }
+
+  remove(block: Block): void {
+    const blocks = this.free.get(block.stream)!
+    blocks.splice(firstNotBelow(blocks, block.size, block.rank, block.address), 1)
+  }
+
+  insertUnmapped(block: Block): void {
+    const blocks = listOf(this.unmapped, block.stream)
+    blocks.splice(firstAtOrAbove(blocks, block.address), 0, block)
+  }
+
+  removeUnmapped(block: Block): void {
+    const blocks = this.unmapped.get(block.stream)!
+    blocks.splice(firstAtOrAbove(blocks, block.address), 1)
+  }
+
+  /** Free mapped blocks in PyTorch's order. */
+  inOrder(): Block[] {
+    const streams = [...this.free.keys()].sort((a, b) => a - b)
+    return streams.flatMap((stream) => this.free.get(stream)!)
+  }
+}
+
+function listOf(lists: Map<number, Block[]>, stream: number): Block[] {
+  let list = lists.get(stream)
+  if (!list) {
+    list = []
+    lists.set(stream, list)
+  }
+  return list
+}
+
+/** The first of `blocks` that is not below (size, rank, address). */
+export function firstNotBelow(blocks: readonly Block[], size: number, rank: number, address: number): number {
+  let low = 0
+  let high = blocks.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    const block = blocks[middle]
+    const isBelow =
+      block.size !== size ? block.size < size : block.rank !== rank ? block.rank < rank : block.address < address
+    if (isBelow) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function firstAtOrAbove(blocks: readonly Block[], address: number): number {
+  let low = 0
+  let high = blocks.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (blocks[middle].address < address) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** Let `block`, which is in no pool, absorb a neighbour that is free. */
+export function merge(block: Block, neighbour: Block | null): void {
+  if (!neighbour?.free || block.mapped !== neighbour.mapped) return
+  if (neighbour.mapped) neighbour.pool.remove(neighbour)
+  else neighbour.pool.removeUnmapped(neighbour)
+  if (block.previous === neighbour) {
+    block.address = neighbour.address
+    block.previous = neighbour.previous
+    if (block.previous) block.previous.next = block
+  } else {
+    block.next = neighbour.next
+    if (block.next) block.next.previous = block
+  }
+  block.size += neighbour.size
+}

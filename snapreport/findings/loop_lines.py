@@ -49,9 +49,10 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     birth, stack = birth[order], stack[order]
     counts = np.bincount(stack)
     outside = outside_modules(timeline.recording)[: len(counts)]
+    by_stack, ends = np.argsort(stack, kind="stable"), np.cumsum(counts)
     found: dict[int, np.ndarray] = {}
     for number in np.flatnonzero(outside & (counts >= fewest)):
-        at = _heads(np.flatnonzero(stack == number), len(birth))
+        at = _heads(by_stack[ends[number] - counts[number] : ends[number]], len(birth))
         if len(at) >= fewest and len(at) not in found and _is_regular(at, len(birth)):
             found[len(at)] = birth[at]
             if len(found) >= _CANDIDATES:

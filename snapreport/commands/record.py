@@ -186,7 +186,7 @@ def _headline(path: Path) -> None:
     from snapreport.commands.shared import load_all
     from snapreport.report.summary import summarise
 
-    for sentence in summarise(load_all([str(path)]), path.name).headline[:1]:
+    for sentence in summarise(load_all([str(path)]), path.name).headline_text[:1]:
         _say(f"{path.name}: {sentence}")
 
 

@@ -20,7 +20,7 @@ from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
-from snapreport.report.summary import Summary, summarise
+from snapreport.report.summary import Sentence, Summary, summarise
 from snapreport.timeline.build import Snapshot
 
 
@@ -120,7 +120,7 @@ def _fitting(
         snapshots, lambda: summarise(snapshots, title), lambda: build_sections(snapshots, title, quoted, comparison)
     )
     if comparison:
-        summary = replace(summary, headline=comparison.headline, diff=comparison.tables)
+        summary = replace(summary, headline=[[Sentence(text)] for text in comparison.headline], diff=comparison.tables)
 
     def told(left_out: LeftOut) -> Summary:
         sentences = [quoted.sentence if left_out.has_section("source") else "", left_out.sentence]

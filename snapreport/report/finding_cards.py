@@ -131,6 +131,8 @@ def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
     parts = [f"view={link.get('view', 'timeline')}", f"device={device}"]
     if link.get("at") is not None:
         parts.append(f"at={link['at']}")
+    if finding.kind == "oom" and "verdict" in finding.evidence:
+        parts.append(f"oom={finding.event}")
     if link.get("x"):
         parts.append(f"x={link['x'][0]}..{link['x'][1]}")
     if link.get("query"):

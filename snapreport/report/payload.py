@@ -124,7 +124,8 @@ def build_sections(
             bar.advance(len(snapshot.events(device)))
         columns = {name: [future.result() for future in futures] for name, futures in coming.items()}
     small = sum(table.rows for table in tables) <= ONE_BLOB_UP_TO
-    first = next((index for index, table in enumerate(tables) if table.rows), 0)
+    start = opening(snapshots)
+    first = start.index if start else 0
     place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in columns}
     return Sections(title, snapshots, tables, columns, place, prime.result() if small and prime else None, comparison)
 

@@ -43,12 +43,20 @@ class Card:
     parts: list[Breakdown]
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of the headline. ``link``: the page's hash that shows what it is about, "" where nothing does."""
+
+    text: str
+    link: str = ""
+
+
 @dataclass
 class Summary:
     """Everything the static part of the page shows."""
 
     title: str
-    headline: list[str]
+    headline: list[list[Sentence]]
     files: list[str]
     diff: list[DiffTable] = field(default_factory=list)
     findings: list[FindingCard] = field(default_factory=list)
@@ -59,12 +67,17 @@ class Summary:
     recorder: list[Fact] = field(default_factory=list)
     module_note: str = NO_NAMES
 
+    @property
+    def headline_text(self) -> list[str]:
+        """The paragraphs of the headline without their links."""
+        return [" ".join(sentence.text for sentence in paragraph) for paragraph in self.headline]
+
 
 def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
     """Build the summary of a report over ``snapshots``."""
     summary = Summary(title, [], [])
     start = opening(snapshots)
-    peak_lines: list[str] = []
+    peak_lines: list[Sentence] = []
     first = stacks = 0
     for number, snapshot in enumerate(snapshots):
         recording = snapshot.recording
@@ -84,7 +97,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         file = recording.name if len(snapshots) > 1 else ""
         names = {d: _device_name(snapshot.timeline(d), None) for d in traced} if len(traced) > 1 else {}
         summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, common, names, file, stacks)
-        stacks += len(recording.stack_offsets) - 1
+        base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
             name = _device_name(timeline, snapshot if len(snapshots) > 1 else None)
@@ -94,14 +107,20 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
             summary.cards.append(_card(snapshot, timeline, name, peak))
             if peak and start and (start.snapshot, start.device) == (number, device):
-                peak_lines = _headline(peak, file)
+                link = _peak_link(timeline, index[device], base)
+                peak_lines = [Sentence(line, link) for line in _headline(peak, file)]
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
     # Why it ran out of memory first, then the peak, then what else is wrong.
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
-    errors = [line for card in wrong if card.severity == "error" for line in (f"{card.full_title}.", *card.detail[:1])]
-    others = [f"{card.full_title}." for card in wrong if card.severity != "error"]
-    peak_lines = peak_lines or ["No allocations were recorded in this snapshot."]
-    summary.headline += [" ".join(lines) for lines in (errors, peak_lines, others) if lines]
+    errors = [
+        Sentence(line, card.link)
+        for card in wrong
+        if card.severity == "error"
+        for line in (f"{card.full_title}.", *card.detail[:1])
+    ]
+    others = [Sentence(f"{card.full_title}.", card.link) for card in wrong if card.severity != "error"]
+    peak_lines = peak_lines or [Sentence("No allocations were recorded in this snapshot.")]
+    summary.headline += [lines for lines in (errors, peak_lines, others) if lines]
     return summary
 
 
@@ -173,6 +192,13 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding
 
 def _from_to(start: int, end: int) -> str:
     return bytes_text(end) if start == end else f"{bytes_text(start)} → {bytes_text(end)}"
+
+
+def _peak_link(timeline: DeviceTimeline, index: int, stack_base: int) -> str:
+    """The timeline at the peak, with the stack open that holds most of it."""
+    link = f"#view=timeline&device={index}&at={timeline.peak_event}"
+    stack = next((row["stack"] for row in timeline.top_stacks if row["stack"]), 0)
+    return f"{link}&stack={stack + stack_base}" if stack else link
 
 
 def _headline(peak: Finding, file: str) -> list[str]:

@@ -14,6 +14,8 @@ function startPage(): void {
   const root = document.getElementById('app')
   if (!root) throw new Error('the page has no element #app')
   const opening = openClient(blobTexts(), script).then((client) => ({ client, controller: startApp(client, root) }))
+  // The note that no script has run; while the report opens it would be untrue.
+  document.querySelector('.unrun')?.remove()
   const api = installApi(window as never, opening)
   warmUp(root)
   api.ready.then(

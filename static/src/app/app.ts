@@ -12,12 +12,14 @@ import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
 import { explain, firstDevice, hasData, openingFailure } from '../ui/devices'
 import { fill, h } from '../ui/dom'
+import { isSandboxed } from '../ui/download'
 import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
 import { Legend } from './legend'
 import { PageTools } from './page-tools'
 import { statePatch } from './patch'
+import { bindLinks } from './report-links'
 import { SearchBox } from './search-box'
 import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
@@ -96,8 +98,9 @@ class App implements Controller {
       this.store.set({ view: 'timeline' })
       this.timeline.navigator.centreOn(event)
     }
+    const saved = (text: string): void => (isSandboxed() ? this.tell(text) : this.announcer.say(text))
     this.stage = new Stage(
-      { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text) },
+      { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
       (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
     )
     this.legend = new Legend(this.store)
@@ -113,6 +116,7 @@ class App implements Controller {
       start,
       timeline: this.timeline,
       stage: this.stage,
+      saved,
       tell: (text) => this.tell(text),
     })
     const actions = {
@@ -168,6 +172,7 @@ class App implements Controller {
     ;(document.getElementById('top') ?? root).append(themeButton)
     bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)
+    bindLinks(this.store, start, client.devices.length, () => this.details.focus())
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
     const painted = this.settled()
@@ -323,6 +328,8 @@ class App implements Controller {
   private tellWhatIsMissing(): void {
     const reason = this.info && explain(this.info)
     if (reason) this.tell(reason)
+    else if (this.client.hasNoWorker)
+      this.tell('This viewer does not allow workers. Everything works, but the page pauses while it computes.')
     else if (this.timeline.isFlat)
       this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
   }

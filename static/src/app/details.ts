@@ -72,6 +72,11 @@ export class DetailsPanel {
     this.element.scrollTop = top
   }
 
+  /** For a reader who followed a link that opened it. */
+  focus(): void {
+    if (!this.element.hidden) this.element.focus({ preventScroll: true })
+  }
+
   /** Once, when the panel first opens: most reports hold none. */
   private readSource(): void {
     if (this.isReadingSource) return

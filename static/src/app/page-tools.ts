@@ -18,6 +18,7 @@ interface Parts {
   start: State
   timeline: TimelineView
   stage: Stage
+  saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
 }
@@ -51,16 +52,16 @@ export class PageTools {
     let picture: HTMLCanvasElement | null
     if (view === 'timeline') {
       timeline.drawNow()
-      picture = composite(element, '.line-label, .ruler')
+      picture = composite(element, '.line-label:not([hidden]), .ruler')
     } else picture = await stage.picture()
     return picture && captioned(picture, { title: client.manifest.title, detail: this.nameOfView() }, element)
   }
 
   private async savePicture(): Promise<void> {
-    const { client, store, tell } = this.parts
+    const { client, store, saved, tell } = this.parts
     try {
       const picture = await this.picture()
-      if (picture) await savePicture(picture, `${fileName(client.manifest.title, store.state.view)}.png`)
+      if (picture) saved(await savePicture(picture, `${fileName(client.manifest.title, store.state.view)}.png`))
       else tell('This view has no picture to save.')
     } catch (error) {
       tell(`The picture cannot be saved: ${error instanceof Error ? error.message : String(error)}`)

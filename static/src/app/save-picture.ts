@@ -87,13 +87,12 @@ export function captioned(picture: HTMLCanvasElement, caption: Caption, element:
   return out
 }
 
-/** Hands a picture to the reader as a file. Rejects where the browser cannot make one that large. */
-export function savePicture(picture: HTMLCanvasElement, name: string): Promise<void> {
+/** Hands a picture to the reader as a file; settles with what to say of it. Rejects where the browser cannot make one that large. */
+export function savePicture(picture: HTMLCanvasElement, name: string): Promise<string> {
   return new Promise((resolve, reject) => {
     picture.toBlob((blob) => {
       if (!blob) return reject(new Error('the picture is too large for this browser'))
-      download(name, 'image/png', [blob])
-      resolve()
+      resolve(download(name, 'image/png', [blob]))
     }, 'image/png')
   })
 }

@@ -7,7 +7,11 @@ const SLICE_MS = 30
 /** Rows in one piece of a file. */
 const PIECE = 2000
 
-export function download(name: string, type: string, parts: BlobPart[]): void {
+/**
+ * Hands a file to the browser. Returns what can truly be said of it: a frame in a sandbox may be refused without a word, and
+ * nobody learns whether a file was written.
+ */
+export function download(name: string, type: string, parts: BlobPart[]): string {
   const url = URL.createObjectURL(new Blob(parts, { type }))
   const link = h('a', { href: url, download: name, class: 'offscreen' })
   document.body.append(link)
@@ -15,6 +19,14 @@ export function download(name: string, type: string, parts: BlobPart[]): void {
   link.remove()
   // The browser reads the blob after the click; a minute is more than it needs to begin.
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
+  return isSandboxed()
+    ? `This viewer may refuse downloads. If ${name} does not arrive, open the report itself in a browser.`
+    : `Saving as ${name}`
+}
+
+/** A frame without an origin of its own, as CI servers and mail programs show reports in. */
+export function isSandboxed(): boolean {
+  return window.parent !== window && window.origin === 'null'
 }
 
 /** Text of `count` rows in pieces, made a few ms at a time. */

@@ -34,6 +34,8 @@ export interface ViewParts {
   centreOn(event: number): void
   /** Says something to screen readers. */
   announce(text: string): void
+  /** Says what became of a file (see ui/download.ts), where it must be seen to all. */
+  saved(text: string): void
 }
 
 export interface View {

@@ -29,9 +29,10 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   for (const name of texts.names()) all[name] = texts.text(name)!
   const requests = new RequestTable(openLink(script, all, (name) => texts.text(name)))
   const manifest = await requests.ask('manifest', null).reply
-  const client = new LinkedClient(requests, manifest, texts)
+  const client = new LinkedClient(requests, manifest, texts, requests.isRefused)
   // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
-  const first = manifest.devices.find((info) => info.allocations > 0)
+  const { opening, devices } = manifest
+  const first = (opening && devices[opening.device]) ?? devices.find((info) => info.allocations > 0)
   if (first && first.levels.length === 0) client.device(first.index).catch(() => {}) // whoever asks for it is told
   return client
 }
@@ -46,8 +47,11 @@ class RequestTable {
   private nextId = 1
   private readonly waiting = new Map<number, Waiting>()
   private readonly progress = new Map<number, (share: number) => void>()
+  /** The viewer allows no workers. */
+  isRefused = false
 
   constructor(private readonly link: Link) {
+    link.onRefused = () => (this.isRefused = true)
     link.onMessage = (message) => {
       if (message.type === 'up') return
       if (message.type === 'progress') return this.progress.get(message.id)?.(message.share)
@@ -106,6 +110,7 @@ class LinkedClient implements DataClient {
     private readonly requests: RequestTable,
     readonly manifest: Manifest,
     texts: BlobTexts,
+    readonly hasNoWorker: boolean,
   ) {
     this.devices = manifest.devices
     this.local = new BlobStore((name) => texts.text(name))

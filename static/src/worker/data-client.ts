@@ -9,6 +9,8 @@ import type { SourceLines } from '../data/source'
 export interface DataClient {
   readonly manifest: Manifest
   readonly devices: DeviceInfo[]
+  /** The viewer allows no workers: everything is worked out on the page's own thread. */
+  readonly hasNoWorker: boolean
   stacks(): Promise<Stacks>
   /** Per stack of the report the number of its code, equal for stacks that are the same before and after; 0: of neither. */
   identity(): Promise<Uint32Array>

@@ -8,6 +8,8 @@ import type { FromWorker, ToWorker } from './protocol'
 export interface Link {
   send(message: ToWorker): void
   onMessage: (message: FromWorker) => void
+  /** The viewer refused to start a worker: all runs on this thread. */
+  onRefused: () => void
 }
 
 /** A worker that has not said a word after this long has been stopped by something. */
@@ -23,7 +25,12 @@ export function openLink(
   text: (name: string) => string | undefined,
 ): Link {
   const worker = script ? makeWorker(script) : null
-  if (!worker) return localLink(text)
+  if (!worker) {
+    const link = localLink(text)
+    // The caller sets its handler after this.
+    if (script) queueMicrotask(() => link.onRefused())
+    return link
+  }
   let local: Link | undefined
   let up = false
   const sent: ToWorker[] = []
@@ -36,6 +43,7 @@ export function openLink(
       }
     },
     onMessage: () => {},
+    onRefused: () => {},
   }
   const fallBack = () => {
     if (up || local) return
@@ -45,7 +53,10 @@ export function openLink(
     for (const message of sent) local.send(message)
     sent.length = 0
   }
-  worker.onerror = fallBack
+  worker.onerror = () => {
+    if (!up && !local) link.onRefused()
+    fallBack()
+  }
   worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
     if (data.type === 'up') {
       up = true
@@ -70,7 +81,7 @@ function makeWorker(script: string): Worker | null {
 }
 
 function localLink(text: (name: string) => string | undefined): Link {
-  const link: Link = { send: (message) => jobs.accept(message), onMessage: () => {} }
+  const link: Link = { send: (message) => jobs.accept(message), onMessage: () => {}, onRefused: () => {} }
   const jobs = new JobList(new Engine(new BlobStore(text)), (message) => link.onMessage(message))
   return link
 }

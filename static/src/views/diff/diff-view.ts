@@ -320,7 +320,7 @@ export class DiffView implements View {
       lines.push(
         csvLine([row.name, changeOf(row), row.before, row.after, deltaOf(row), row.countBefore, row.countAfter]),
       )
-    download(`${fileName('difference', this.parts.client.manifest.title)}.csv`, 'text/csv', lines)
+    this.parts.saved(download(`${fileName('difference', this.parts.client.manifest.title)}.csv`, 'text/csv', lines))
   }
 }
 

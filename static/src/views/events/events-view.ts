@@ -401,7 +401,7 @@ export class EventsView implements View {
 
   private async save(): Promise<void> {
     const { info, data, stacks } = this.context!
-    const { client, announce } = this.parts
+    const { client, announce, saved } = this.parts
     const index = this.events
     const rows = this.listed
     announce('Writing the file')
@@ -410,12 +410,13 @@ export class EventsView implements View {
     const pieces = await inPieces(count, (line) =>
       csvRow(info, stacks, recordOf(info, data, index, rows ? rows[line] : line)),
     )
-    download(
-      `${fileName(client.manifest.title, deviceName(client.manifest, info), 'events')}.csv`,
-      'text/csv;charset=utf-8',
-      [CSV_HEAD, ...pieces],
+    saved(
+      download(
+        `${fileName(client.manifest.title, deviceName(client.manifest, info), 'events')}.csv`,
+        'text/csv;charset=utf-8',
+        [CSV_HEAD, ...pieces],
+      ),
     )
-    announce(`${plural(count, 'event')} downloaded`)
   }
 }
 

@@ -15,7 +15,7 @@ import { isOfTrace, readChoices, writePlace } from './choices'
 import { CellLooks, readLook } from './cell-looks'
 import { renderCrumbs } from './crumbs'
 import { moved, sameCell } from './cursor'
-import { describeCell, describeTotal, explainEmpty, formatAmount, formatSum, frameOf, MEASURE_NAMES } from './describe'
+import { describeCell, describeTotal, explainEmpty, formatAmount, frameOf, MEASURE_NAMES } from './describe'
 import { type FlameModel, FlameModels, placeOfNode } from './model'
 import { paint, ROW } from './painter'
 import { SinceField } from './since'
@@ -361,8 +361,7 @@ export class FlameView implements View {
     const { model, context } = this
     if (!model || !context) return
     const name = fileName(document.title, context.info.kind, String(context.info.device), model.choices.measure)
-    download(`${name}.speedscope.json`, 'application/json', [this.speedscope()])
-    this.parts.announce(`Saved ${formatSum(model.layout.cells[0], model.choices.measure)} as ${name}.speedscope.json`)
+    this.parts.saved(download(`${name}.speedscope.json`, 'application/json', [this.speedscope()]))
   }
 }
 

@@ -320,7 +320,9 @@ export class ReservedChart {
     for (const [index, box] of [partsBox, segmentsBox].filter((box) => box !== null).entries()) {
       for (const mark of marks)
         drawMoment(ctx, box, window, xOfPosition(data, window.scale, mark.position), css(mark.colour), '', [3, 3])
-      drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), '')
+      // On a mark, the moment is the mark's: its line stays in its colour.
+      if (!marks.some((mark) => mark.position === position))
+        drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), '')
       if (index === 0) this.drawFlags(ctx, box)
       if (this.hover) {
         ctx.fillStyle = css(inks.ink, 0.4)

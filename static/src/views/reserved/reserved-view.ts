@@ -316,12 +316,18 @@ export class ReservedView implements View {
   private marks(inks: Inks, { data, info }: ViewContext, moments: Worst): ChartMark[] {
     if (info.events === 0) return []
     const lost = data.reserved[moments.fragmentation] - data.allocated[moments.fragmentation]
-    const marks: ChartMark[] = [
-      { position: moments.fragmentation, label: `worst fragmentation, ${formatBytes(lost)}`, colour: inks.peak },
-    ]
-    for (const event of info.stats.oom_events.slice(0, 20))
-      marks.push({ position: event + 1, label: marks.length === 1 ? 'out of memory' : '', colour: inks.oom })
-    return marks
+    const failures: ChartMark[] = info.ooms.slice(0, 20).map(({ event, requested }, i) => ({
+      position: event + 1,
+      label: i === 0 ? `OOM: ${formatBytes(requested)} requested` : '',
+      colour: inks.oom,
+    }))
+    const worst = {
+      position: moments.fragmentation,
+      label: `worst fragmentation, ${formatBytes(lost)}`,
+      colour: inks.peak,
+    }
+    // The label of a failure comes first: nothing takes its place.
+    return [...failures.slice(0, 1), worst, ...failures.slice(1)]
   }
 
   private goTo(which: keyof Worst): void {

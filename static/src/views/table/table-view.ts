@@ -373,12 +373,13 @@ export class TableView implements View {
     const heading = this.heading()
     this.parts.announce('Writing the file')
     const parts = format === 'csv' ? await tableCsv(table, plan.order) : await tableJson(table, plan.order, heading)
-    download(
-      `${fileName(heading.title, heading.device, word)}.${format}`,
-      format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json',
-      parts,
+    this.parts.saved(
+      download(
+        `${fileName(heading.title, heading.device, word)}.${format}`,
+        format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json',
+        parts,
+      ),
     )
-    this.parts.announce(`${plural(plan.order.length, 'row')} downloaded`)
   }
 
   private async copy(): Promise<void> {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import snapreport
 from snapreport import samples
 from snapreport.reading.recorder_metadata import read_metadata
+from snapreport.report.payload import build_sections
 from snapreport.report.recorder_facts import repositories, repository_url
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -169,6 +170,17 @@ def test_nested_without_end() -> None:
     for _ in range(100_000):
         deep = (deep,)
     assert read_metadata(recorded(oom=deep, versions={"torch": deep}, devices={0: deep}, marks=[deep], steps=[deep]))
+
+
+def test_names_are_no_track_of_the_timeline(tmp_path: Path) -> None:
+    """Names of tensors are shown with allocations; only metadata that the program set says what it did at a moment."""
+    plain = tmp_path / "plain.pickle"
+    plain.write_bytes(pickle.dumps(samples.make("small")))
+    names_only = []
+    for path in (with_metadata(recorded(), tmp_path), plain):
+        sections = build_sections([snapreport.load(path)], "")
+        names_only.append([table.manifest.get("names_only") for table in sections.tables])
+    assert set(names_only[0]) == {True} and set(names_only[1]) == {None}
 
 
 def test_folders_whose_lines_have_an_address() -> None:

@@ -110,8 +110,15 @@ def device_tables(
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
+        **({"names_only": True} if _names_only(timeline) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)
+
+
+def _names_only(timeline: DeviceTimeline) -> bool:
+    """Whether what stands as metadata of allocations are names from our recorder, and none of the program's own."""
+    own = timeline.events["user_metadata"]
+    return timeline.recording.recorder is not None and own.null_count() == len(own)
 
 
 def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:

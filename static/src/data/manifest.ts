@@ -46,6 +46,8 @@ interface RawDevice {
   category_sources: string[]
   contexts: string[]
   metadata: string[]
+  /** Whether these are names of tensors alone. */
+  names_only?: boolean
   stats: StatsJson
   ooms?: RawOom[]
   left_out?: string[]
@@ -125,6 +127,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     categorySources: raw.category_sources,
     contexts: raw.contexts,
     metadata: raw.metadata,
+    namesOnly: raw.names_only ?? false,
     stats: raw.stats,
     ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],

@@ -175,6 +175,8 @@ export interface DeviceInfo {
   categorySources: string[]
   contexts: string[]
   metadata: string[]
+  /** Whether the metadata are the names that a recorder gave to tensors, and the program set none of its own. */
+  namesOnly?: boolean
   stats: StatsJson
   /** Out-of-memory events, in order. */
   ooms: readonly OomEvent[]

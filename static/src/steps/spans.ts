@@ -54,7 +54,8 @@ export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
         ? runs('context', 'Compile contexts', info.contexts, data.context, data.start)
         : nothing('context', 'Compile contexts'),
     )
-  if (info.metadata.some(Boolean))
+  // Names of tensors say nothing of what the program did at a moment.
+  if (info.metadata.some(Boolean) && !info.namesOnly)
     tracks.push(
       data
         ? runs('metadata', 'User metadata', info.metadata, data.metadata, data.start)

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import findings, growth, peers, recording, sizes, switches
+from benchmarks import categories, findings, growth, peers, recording, sizes, switches
 from benchmarks.inputs import ROOT, generated, real
 from benchmarks.measure import empty_report
 
@@ -70,7 +70,10 @@ def main() -> None:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", choices=("sizes", "peers", "switches", "growth", "findings", "recording"), default="sizes"
+        "what",
+        nargs="?",
+        choices=("sizes", "peers", "switches", "growth", "findings", "recording", "categories"),
+        default="sizes",
     )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
     parser.add_argument(
@@ -90,11 +93,16 @@ def main() -> None:
         chromium(not options.no_browser and options.what in ("sizes", "peers", "switches")) as browser,
     ):
         folder = Path(scratch)
-        empty = empty_report(folder) if options.what not in ("findings", "recording") else 0
+        empty = empty_report(folder) if options.what not in ("findings", "recording", "categories") else 0
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
         if options.what == "findings":
             document |= findings.measure(folder)
             print(findings.table(document))
+        elif options.what == "categories":
+            paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]
+            measured = categories.measure(paths)
+            document["rows"] = measured.rows(named=True)
+            print(categories.table(measured))
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

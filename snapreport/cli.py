@@ -152,6 +152,7 @@ def main() -> None:
     type=click.Path(),
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
+@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
 def report(
     snaps: tuple[str, ...],
     output: str | None,
@@ -159,12 +160,13 @@ def report(
     max_size: int | None,
     source: tuple[str, ...],
     rules: str | None,
+    no_inference: bool,
 ) -> None:
     """Write a report over one or several snapshots."""
     output = output or _default_output(snaps[0])
     check_output(output, snaps)
     with progress.shown():
-        snapshots = load_all(snaps, rules)
+        snapshots = load_all(snaps, rules, inference=not no_inference)
         from snapreport.report.build import write_fitting
 
         written = pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source))

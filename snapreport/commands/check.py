@@ -96,6 +96,7 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 @click.option(
     "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
 )
+@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
 def check(
     snaps: tuple[str, ...],
     max_peak: int | None,
@@ -108,6 +109,7 @@ def check(
     junit: str | None,
     as_json: bool,
     rules: str | None,
+    no_inference: bool,
 ) -> int:
     """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
     one holds, and for bad usage or input.
@@ -125,8 +127,9 @@ def check(
         raise click.UsageError("no rule given: --max-peak, --max-reserved, --fits, --max-growth or --fail-on")
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
-    compared = load_all([baseline], rules)[0] if baseline else None
-    checks = check_all(load_all(snaps, rules), limits, compared)
+    infer = not no_inference
+    compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
+    checks = check_all(load_all(snaps, rules, inference=infer), limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.
     for path, render in ((summary_md, check_markdown), (junit, check_junit)):
         if path:

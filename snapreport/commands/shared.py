@@ -65,8 +65,8 @@ def parse_size(text: str) -> int | None:
     return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
 
 
-def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
-    """Read the snapshots. ``rules``: a file of categories."""
+def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool = True) -> list[Snapshot]:
+    """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`."""
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
@@ -75,7 +75,7 @@ def load_all(snaps: Sequence[str], rules: str | None = None) -> list[Snapshot]:
     gc.disable()
     from snapreport import load
 
-    return [load(snap, rules) for snap in snaps]
+    return [load(snap, rules, inference=inference) for snap in snaps]
 
 
 def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, in_place: bool = False) -> None:

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
-def stats(snaps: tuple[str, ...], as_json: bool, markdown: bool, query: str | None, rules: str | None) -> None:
+@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+def stats(
+    snaps: tuple[str, ...],
+    as_json: bool,
+    markdown: bool,
+    query: str | None,
+    rules: str | None,
+    no_inference: bool,
+) -> None:
     """Print a snapshot's findings and numbers, as text, as JSON or as Markdown."""
     if markdown and (as_json or query is not None):
         raise click.UsageError("--markdown goes with neither --json nor --query")
@@ -37,7 +45,7 @@ def stats(snaps: tuple[str, ...], as_json: bool, markdown: bool, query: str | No
         from snapreport.search.grammar import parse
 
         parse(query)  # a bad query is reported before the files are read
-    text = _text(load_all(snaps, rules), as_json, markdown, query)
+    text = _text(load_all(snaps, rules, inference=not no_inference), as_json, markdown, query)
     pipe_safe(lambda: click.echo(text))
 
 

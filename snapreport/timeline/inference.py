@@ -43,6 +43,7 @@ class Evidence:
     phase_counts: dict[str, int]
 
 
+_LEAST_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
 _COMES_DOWN = 0.25  # of what forward passes allocate at most
 RULES = ("workspace", "engine", "copies", "forward only")
 
@@ -94,8 +95,20 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
     if e.activity not in (INFERENCE, GRAPH_DROPPED) or not _returns(e):
         return result
-    result[(e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)] = PARAMETER
+    mine = (e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)
+    if not _several_copies(e.size[mine]):
+        result[mine] = PARAMETER
     return result
+
+
+def _several_copies(size: np.ndarray) -> bool:
+    """Whether sizes come in twos, threes or fours: then gradients, optimizer state or a second model are among them."""
+    sizes, counts = np.unique(size, return_counts=True)
+    weight = sizes * counts
+    if len(sizes) < _LEAST_SIZES:
+        return False
+    fits = [counts % copies == 0 for copies in (2, 3, 4)]
+    return any(weight[fit].sum() >= _SAME * weight.sum() and fit.mean() >= _SAME_SIZES for fit in fits)
 
 
 def _returns(e: Evidence) -> bool:

@@ -18,6 +18,7 @@ _MOST_COPIES = 4
 _FITS = 0.95
 _EXPLAINS = 0.9
 _EXPLAINS_THREE = 0.5
+_NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace makes
 _LEAST_BLOCKS = 4
 _LEAST_BYTES = 64 << 20
 
@@ -59,11 +60,14 @@ def parameter_copies(
     # Three whole copies are no coincidence, whatever else there is: inputs, outputs, frozen weights.
     if best is None or copies > _MOST_COPIES or explained < (_EXPLAINS if copies < 3 else _EXPLAINS_THREE) * total:
         return result
-    made = any(_bytes(one) >= 0.9 * _bytes(best) for one in references[:3])
+    # A trace that begins in a backward pass makes some of the gradients; the others are a copy that is not whole.
+    made = max(_bytes(one) for one in references[:3]) / _bytes(best)
     roles = [PARAMETER]
-    if not made and copies >= 2:
+    if made < _NONE_MADE and copies >= 2:
         roles.append(GRADIENT)
     roles += [OPTIMIZER_STATE] * (copies - len(roles))
+    if _NONE_MADE <= made < _ALL_MADE:
+        roles.append(GRADIENT)
     # Segments come in the order in which they were allocated, and parameters before what is made for them.
     rows = np.flatnonzero(open_)
     rows = rows[np.argsort(addr[rows], kind="stable")]

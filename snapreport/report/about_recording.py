@@ -15,8 +15,11 @@ LEAST_SHARE = 0.01
 
 def doubts(timeline: DeviceTimeline) -> list[str]:
     """What is missing from the record, each with its remedy; empty where nothing is."""
-    lines = [" ".join(filter(None, (gap.sentence, gap.remedy))) for gap in timeline.recording_gaps]
-    return [*lines, *_without_stack_trace(timeline), *_without_rule(timeline)]
+    gaps = timeline.recording_gaps
+    lines = [" ".join(filter(None, (gap.sentence, gap.remedy))) for gap in gaps]
+    is_said = any(gap.remedy == START_EARLY for gap in gaps)
+    bare = [line.removesuffix(f" {START_EARLY}") if is_said else line for line in _without_stack_trace(timeline)]
+    return [*lines, *bare, *_without_rule(timeline)]
 
 
 def assurances(timeline: DeviceTimeline) -> list[str]:

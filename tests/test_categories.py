@@ -103,10 +103,43 @@ def test_what_backward_lets_go_was_an_activation() -> None:
         ("nccl", "all_reduce", "/x/torch/distributed/distributed_c10d.py", "communication"),
         ("to", "convert", "/x/torch/nn/modules/module.py", "parameter"),
         ("own code", "to_rgb", "/a/picture.py", "unknown"),
+        ("cuBLAS", "at::cuda::getNewWorkspace()", "??", "workspace"),
+        ("vLLM", "initialize_kv_cache", "/x/vllm/v1/worker/gpu_model_runner.py", "kv cache"),
+        ("transformers", "update", "/x/transformers/cache_utils.py", "kv cache"),
+        ("Megatron's masters", "_build_model_and_main_param_groups", "/m/megatron/core/optimizer/o.py", "parameter"),
+        ("Megatron's states", "init_state_fn", "/m/megatron/core/optimizer/__init__.py", "optimizer state"),
+        ("Megatron's buffer", "__init__", "/m/megatron/core/distributed/param_and_grad_buffer.py", "gradient"),
+        (
+            "DeepSpeed's states",
+            "initialize_optimizer_states",
+            "/x/deepspeed/runtime/zero/stage_1_and_2.py",
+            "optimizer state",
+        ),
+        ("DeepSpeed's shards", "__init__", "/x/deepspeed/runtime/zero/stage3.py", "parameter"),
+        ("DeepSpeed's buckets", "setup_buckets", "/x/deepspeed/runtime/zero/stage_1_and_2.py", "gradient"),
+        ("FSDP 2", "_init_sharded_param", "/x/torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "parameter"),
+        (
+            "FSDP 2 gradients",
+            "foreach_reduce",
+            "/x/torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py",
+            "gradient",
+        ),
+        ("FSDP 1", "flatten_tensors", "/x/torch/distributed/fsdp/_flat_param.py", "parameter"),
+        ("Adagrad", "__init__", "/x/torch/optim/adagrad.py", "optimizer state"),
     ],
 )
 def test_functions(name: str, function: str, file: str, want: str) -> None:
     assert categories(([(file, function), ("/a/main.py", "main")], -1, None)) == [want]
+
+
+def test_the_first_of_megatrons_buffers_holds_parameters() -> None:
+    file = "/m/megatron/core/distributed/param_and_grad_buffer.py"
+    events = []
+    for line in (612, 598, 612):
+        stack = [{"filename": file, "line": line, "name": "__init__"}]
+        events.append({"action": "alloc", "addr": line << 20, "size": 512, "stream": 0, "frames": stack})
+    table = load({"segments": [], "device_traces": [events]}, 4).allocations(0)
+    assert table["category"].to_list() == ["gradient", "parameter", "gradient"]
 
 
 # Shares of the peak that no rule knows, in percent at most. What is above 1 has no frames (from before the trace), or

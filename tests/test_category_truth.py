@@ -138,6 +138,16 @@ def test_without_inference_nothing_is_inferred() -> None:
     assert set(bare.filter(inferred)["category_source"]) <= {"unknown", "stack"}
 
 
+def test_sources_are_found_by_a_query() -> None:
+    snapshot = snapreport.load(corpus.path_of("training"))
+    table = snapshot.allocations(0)
+    for source in table["category_source"].unique().to_list():
+        found = snapshot.query(f'source:"{source}"', 0)
+        assert found["id"].to_list() == table.filter(table["category_source"] == source)["id"].to_list()
+    with pytest.raises(snapreport.QueryError, match='there is no source "guessed"'):
+        snapshot.query("source:guessed")
+
+
 def test_hidden_beginnings_are_inferred_right() -> None:
     paths = [corpus.path_of(name) for name in corpus.real_names()] or pytest.skip(corpus.NO_REAL)
     table = holdout.measure(paths)

@@ -1,5 +1,5 @@
-"""``python -m benchmarks [sizes|peers|switches|growth|findings|recording]``: times, memory and sizes of the installed
-package, as tables.
+"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, growth, findings, recording, categories, whatif: times, memory
+and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
 the
@@ -14,6 +14,8 @@ findings
 recording
         what recording costs a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
+whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
+        22,000 and 920,183 events; with --torch the model against PyTorch's compiled allocator on a fake CUDA runtime
 
 Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
 """
@@ -30,7 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import categories, findings, growth, peers, recording, sizes, switches
+from benchmarks import categories, findings, growth, peers, recording, sizes, switches, torch_allocator, whatif
 from benchmarks.inputs import ROOT, generated, real
 from benchmarks.measure import empty_report
 
@@ -72,7 +74,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("sizes", "peers", "switches", "growth", "findings", "recording", "categories"),
+        choices=("sizes", "peers", "switches", "growth", "findings", "recording", "categories", "whatif"),
         default="sizes",
     )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
@@ -84,6 +86,13 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; default 3")
     parser.add_argument("--most", type=int, default=growth.EVENTS[-1], metavar="EVENTS", help="where growth stops")
+    parser.add_argument(
+        "--torch",
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="whatif: compare with the torch in FOLDER (site-packages); without FOLDER its CUDA wheel is fetched",
+    )
     parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")
@@ -93,7 +102,7 @@ def main() -> None:
         chromium(not options.no_browser and options.what in ("sizes", "peers", "switches")) as browser,
     ):
         folder = Path(scratch)
-        empty = empty_report(folder) if options.what not in ("findings", "recording", "categories") else 0
+        empty = empty_report(folder) if options.what not in ("findings", "recording", "categories", "whatif") else 0
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
         if options.what == "findings":
             document |= findings.measure(folder)
@@ -103,6 +112,15 @@ def main() -> None:
             measured = categories.measure(paths)
             document["rows"] = measured.rows(named=True)
             print(categories.table(measured))
+        elif options.what == "whatif" and options.torch is not None:
+            site = Path(options.torch) if options.torch else torch_allocator.fetch(folder)
+            program = torch_allocator.build(site, folder)
+            document |= torch_allocator.measure(program, folder, 10 * options.runs)
+            print(torch_allocator.table(document))
+        elif options.what == "whatif":
+            paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))
+            document |= whatif.measure(real(), paths, options.runs)
+            print(whatif.table(document))
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import fake_torch
 import numpy as np
 import pytest
 from cli import in_process
@@ -107,6 +108,9 @@ def test_contradictory_traces_are_not_replayed() -> None:
     assert not device["check"]["exact"] and device["check"]["reason"] and device["runs"] == []
     assert device["minimum_memory_bytes"] is None
     assert "not replayed" in in_process("whatif", broken).out
+    undecided = in_process("check", broken, "--fits", "80GiB")
+    assert undecided.code == 2
+    assert "cannot decide fits" in undecided.err
 
 
 def test_without_and_scale_change_the_peak_allocated_as_a_sum_says(fragmented: Path) -> None:
@@ -186,7 +190,7 @@ def test_a_long_trace_starts_fresh_or_from_the_recorded_state() -> None:
     assert fresh["limits"] != recorded["limits"]
 
 
-CUDA_PYTHON = os.environ.get("SNAPREPORT_CUDA_PYTHON")
+CUDA_PYTHON = str(fake_torch.FOLDERS[-1] / "bin" / "python") if fake_torch.FOLDERS else None
 PROGRAM = r"""
 import sys, torch
 torch.cuda.memory._record_memory_history(max_entries=1000000)
@@ -235,7 +239,7 @@ def really(
     return [int(word) for word in line.split()[1:]]
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason="SNAPREPORT_CUDA_PYTHON names no Python with PyTorch's CUDA build")
+@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
 def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path: Path) -> None:
     """PyTorch itself runs the program on devices of the predicted size and of 2 MiB less."""
@@ -248,7 +252,7 @@ def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path
     assert really(tmp_path / "less.pickle", conf, least.memory // MIB - 2) is None
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason="SNAPREPORT_CUDA_PYTHON names no Python with PyTorch's CUDA build")
+@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
 def test_real_runs_under_other_settings_and_without_a_function(tmp_path: Path) -> None:
     really(tmp_path / "snap.pickle")
     snapshot = snapreport.load(tmp_path / "snap.pickle")

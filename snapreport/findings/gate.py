@@ -158,23 +158,26 @@ def missing_history(snapshot: Snapshot, timeline: DeviceTimeline, *, earlier: bo
 
 
 def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
-    """Whether the trace runs on a device with so many bytes for the allocator; one that cannot be replayed fails."""
+    """Whether the trace runs on a device with so many bytes for the allocator."""
     name = device_name(timeline.kind, timeline.device)
     whatif = WhatIf(timeline, capacity=memory)
     rule, file = "fits", snapshot.recording.name
     if not len(timeline.events) or not whatif.trace.born.any():
         value = int(timeline.reserved.max())
-        message = f"{name}: {bytes_text(value)} reserved, and no trace to replay"
-        return Check(rule, file, name, value <= memory, message, value, memory)
+        message = f"{name}: {bytes_text(value)} reserved at the end"
+        return Check(rule, file, name, False, message, value, memory, unknown="there is no trace to replay")
     if not whatif.check.exact:
-        message = f"{name}: cannot be replayed: {whatif.check.reason}"
-        return Check(rule, file, name, False, message, whatif.trace.peak_reserved, memory)
+        peak = whatif.trace.peak_reserved
+        message = f"{name}: {bytes_text(peak)} reserved at most, not replayed"
+        unknown = f"the replay under the recorded settings is not exact: {whatif.check.reason}"
+        return Check(rule, file, name, False, message, peak, memory, unknown=unknown)
     done = whatif.replay(whatif.own)
     failed = done.oom_event if done.oom_event is not None else done.failed[0] if done.failed else None
     if failed is None:
         tail = f" (num_alloc_retries: {count_text(done.retries)})" if done.retries else ""
         message = f"{name}: runs on {bytes_text(memory)} for the allocator, replayed{tail}"
-        return Check(rule, file, name, True, message, done.peak_reserved, memory)
+        unknown = missing_history(snapshot, timeline, earlier=True)
+        return Check(rule, file, name, not unknown, message, done.peak_reserved, memory, unknown=unknown)
     least = least_memory(whatif, whatif.own)
     needs = "" if least.memory is None else f"; it needs {least.memory >> 20:,} MiB"
     where = "at its start" if failed < 0 else f"at event {count_text(failed)}"

@@ -1,5 +1,5 @@
-"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, growth, findings, recording, categories, whatif: times, memory
-and sizes of the installed package, as tables.
+"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, growth, findings, recording, categories, whatif:
+times, memory and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
 the

@@ -58,6 +58,9 @@ def evidence(
         row["layers"] = layers(device, change or {})
     if "in_forward_bytes" in told:
         row["in_forward_bytes"] = told["in_forward_bytes"]
+    if "blocks" in told:
+        row["blocks"] = len(change or {})
+        row["widths"] = told["widths"]  # of the sizes: tests/test_advice_files.py
     if "previous_bytes" in told:
         row["previous_bytes"] = row["at_peak_bytes"] // (2 if told["saving"]["fraction"] == 0.5 else 1)
     return row

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.number_format import bytes_text, plural
+from snapreport.findings.unused_model import unused_model
+from snapreport.number_format import bytes_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.activity import GRAPH_DROPPED
 from snapreport.timeline.lifetimes import action_codes
@@ -191,39 +192,10 @@ def _within_one_pass(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     return found
 
 
-def _second_model(context: AdviceContext) -> Advice | None:
-    """A second set of weights among what was allocated before the trace and never freed, in a program that infers."""
-    if context.trains:
-        return None
-    older = (context.born < 0) & (context.freed == len(context.timeline.events)) & (context.size >= 1 << 12)
-    mask = _copies(context, older)
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
-        return None
-    count = int(mask.sum())
-    return Advice(
-        "second-model",
-        "Delete the model that is no longer in use",
-        [
-            f"What was allocated before recording started is the weights of two models. One of them is "
-            f"{bytes_text(size)} in "
-            f"{plural(count, 'block')}.",
-        ],
-        "del, then torch.cuda.empty_cache()",
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
-        mask,
-        confidence="guess",
-    )
-
-
-def _copies(context: AdviceContext, older: np.ndarray) -> np.ndarray:
-    return older & False
-
-
 INFERENCE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _no_grad,
     _autocast_copies,
     _kv_cache,
     _previous_outputs,
-    _second_model,
+    unused_model,
 )

@@ -62,7 +62,9 @@ def evidence(
         row["blocks"] = len(change or {})
         row["widths"] = told["widths"]  # of the sizes: tests/test_advice_files.py
     if "previous_bytes" in told:
-        row["previous_bytes"] = row["at_peak_bytes"] // (2 if told["saving"]["fraction"] == 0.5 else 1)
+        row["previous_bytes"] = told[
+            "previous_bytes"
+        ]  # of a program that keeps its outputs: tests/test_advice_files.py
     return row
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.saving import peak_without_spans
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text
 from snapreport.reading.recording import ACTIONS
@@ -154,25 +155,54 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(size), bool)
     mask[rows] = np.isin(stack[rows], chosen)
     mask &= ~_within_one_pass(context, mask)
-    peak = mask & context.at_peak
-    if not context.is_much(int(size[peak].sum())):
+    fraction, previous = _overlap(context, mask)
+    if not fraction:
         return None
-    both = len(np.unique(stack[peak])) < int(peak.sum())
-    previous = int(size[peak].sum()) // (2 if both else 1)
     return Advice(
         "previous-outputs",
         "Delete the previous batch's outputs before the next forward pass",
         [
-            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, until "
-            f"their name is "
-            "assigned anew. Call del on them, or keep them in a function of their own.",
+            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, until their "
+            "name is assigned anew. Call del on them, or keep them in a function of their own.",
         ],
         "del",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
-        0.5 if both else 1.0,
+        fraction,
         evidence={"previous_bytes": previous},
     )
+
+
+def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
+    """(the share of these outputs that goes, bytes at the peak of those of an earlier iteration); (0.0, 0): none is.
+
+    Each is taken out from the start of the next iteration on, and the share is the largest that saves no more than
+    that: an output that is in use has to stay.
+    """
+    timeline, born, stack = context.timeline, context.born, context.stack
+    order = np.flatnonzero((born >= 0) & (context.phases.innermost == FORWARD)[stack])
+    order = order[np.argsort(born[order], kind="stable")]
+    first = np.full(int(stack.max()) + 1, len(timeline.events), np.int64)
+    np.minimum.at(first, stack[order], born[order])
+    rows = np.flatnonzero(mask)
+    starts = np.full(len(rows), len(timeline.events), np.int64)
+    for number in np.unique(stack[rows]).tolist():
+        # What this line's forward pass allocates before it begins an iteration when it is allocated again.
+        earlier = born[order[first[stack[order]] < first[number]]]
+        mine = stack[rows] == number
+        starts[mine] = np.append(earlier, len(timeline.events))[np.searchsorted(earlier, born[rows[mine]], "right")]
+    spans = starts < context.freed[rows]
+    freed = timeline.allocations["free_event"].to_numpy().astype(np.int64)[rows]
+    previous = spans & (starts <= context.event) & (context.freed[rows] > context.event)
+    size = context.size[rows]
+    without = peak_without_spans(timeline, starts[spans], freed[spans], size[spans])[0]
+    if not previous.any() or not context.is_much(timeline.peak_bytes - without):
+        return 0.0, 0
+    for parts in range(16, 0, -1):
+        out = np.floor(size * (parts / 16)).astype(np.int64)
+        if peak_without_spans(timeline, born[rows], freed, out)[0] >= without:
+            return parts / 16, int(size[previous].sum())
+    return 0.0, 0
 
 
 def _within_one_pass(context: AdviceContext, mask: np.ndarray) -> np.ndarray:

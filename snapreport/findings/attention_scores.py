@@ -121,30 +121,49 @@ def _by_shape(context: AdviceContext, births: np.ndarray, caller: np.ndarray, di
     rows = np.flatnonzero(usable)
     if len(rows) < 3:
         return found
-    # Rows without those far smaller than what follows would need the size of the scores; neighbours in the list do.
-    first, second, third = rows[:-2], rows[1:-1], rows[2:]
-    same = (caller[stack[first]] == caller[stack[second]]) & (caller[stack[second]] == caller[stack[third]])
-    near = (third - first) <= 6
-    candidate = (
-        same
-        & near
-        & (size[first] == size[second])
-        & (size[third] < size[second])
-        & (TINY * 8 * size[third] > size[second])
-    )
-    inside = _members(context)
+    first, second = rows[:-1], rows[1:]
+    candidate = (caller[stack[first]] == caller[stack[second]]) & (second - first <= 4) & (size[first] == size[second])
     # Without a backward pass scores go within their call. What outlives it is a cache that grows by concatenation.
     ends = np.append(context.born[births], len(context.timeline.events))[np.minimum(rows + LIFE, len(births))]
     saved = context.trains or context.timeline.activity.kind == GRAPH_DROPPED
-    candidate &= saved | (context.freed[births[first]] <= ends[:-2]) & (context.freed[births[second]] <= ends[1:-1])
+    candidate &= saved | (context.freed[births[first]] <= ends[:-1]) & (context.freed[births[second]] <= ends[1:])
+    inside = _members(context)
+    known: dict[tuple[int, int, int], bool] = {}
     for place in np.flatnonzero(candidate).tolist():
-        at, output = int(first[place]), int(size[third[place]])
-        before = slice(max(0, at - REACH), at)
-        of_function = np.array([caller[stack[at]] in inside(int(s)) for s in stack[before]], bool)
-        sizes = size[before][of_function]
-        if (sizes == output).sum() >= 2 or (sizes == 3 * output).any():
-            found[births[second[place]]] = True
+        at, last = int(first[place]), int(second[place])
+        key = int(stack[at]), int(stack[last]), int(size[at])
+        if key not in known:
+            known[key] = _is_call(at, last, stack, size, usable, caller, inside)
+        if known[key]:
+            found[births[last]] = True
     return found
+
+
+def _is_call(
+    at: int,
+    last: int,
+    stack: np.ndarray,
+    size: np.ndarray,
+    usable: np.ndarray,
+    caller: np.ndarray,
+    inside: Callable[[int], frozenset[int]],
+) -> bool:
+    """Whether an output follows two equal matrices, and before them come two tensors of its size, or one of three
+    times that.
+    """
+    function, scores = caller[stack[at]], int(size[at])
+    before = slice(max(0, at - REACH), at)
+    of_function = np.array([function in inside(int(s)) for s in stack[before]], bool)
+    inputs = size[before][of_function]
+    for place in range(last + 1, min(last + 9, len(size))):
+        output = int(size[place])
+        if not usable[place] or output * TINY <= scores or output == scores:
+            continue
+        if output < scores and ((inputs == output).sum() >= 2 or (inputs == 3 * output).any()):
+            return True
+        if output / scores not in RATIOS:
+            return False
+    return False
 
 
 def _members(context: AdviceContext) -> Callable[[int], frozenset[int]]:

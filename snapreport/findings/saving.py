@@ -92,6 +92,13 @@ def peak_without(timeline: DeviceTimeline, rows: np.ndarray, bytes_out: np.ndarr
     """
     table = timeline.allocations
     born, freed = (table[name].to_numpy()[rows].astype(np.int64) for name in ("alloc_event", "free_event"))
+    return peak_without_spans(timeline, born, freed, bytes_out)
+
+
+def peak_without_spans(
+    timeline: DeviceTimeline, born: np.ndarray, freed: np.ndarray, bytes_out: np.ndarray
+) -> tuple[int, int, int]:
+    """The same with bytes taken out from one event each (``born``) up to another (``freed``, -1: to the end)."""
     ends = freed >= 0
     # Index s of a curve is position s - 1. An allocation counts from its alloc_event up to the event before its free.
     changes = np.concatenate((np.maximum(born, -1) + 1, freed[ends] + 1, np.zeros(1, np.int64)))

@@ -15,8 +15,8 @@ from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.number_format import plural
 from snapreport.timeline.phases import FORWARD
 
-FEWEST_SQUARES = 8
-"""Equal square matrices that make a width: a model of two layers has that many."""
+FEWEST_SQUARES = 6
+"""Equal square matrices that make a width."""
 SIMPLE = 8
 """The largest denominator of a side of a weight matrix as a multiple of the width."""
 UNUSED = 0.1

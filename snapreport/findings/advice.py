@@ -50,10 +50,11 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
             given.append((advice, saving))
     given.sort(key=lambda pair: (-(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
     both = _best_two(timeline, given)
-    following = _second_remedy(context, given)
+    limited = next((pair for pair in given if pair[1] and pair[1].second_is_close and not pair[0].spares_peak), None)
+    following = _second_remedy(context, limited, given) if limited else None
     return [
-        _finding(timeline, advice, saving, both if number == 0 else None, following if number == 0 else None)
-        for number, (advice, saving) in enumerate(given)
+        _finding(timeline, *pair, both if number == 0 else None, following if pair is limited else None)
+        for number, pair in enumerate(given)
     ]
 
 
@@ -130,10 +131,12 @@ def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | N
     return _combined(timeline, (first, one), (second, two), f"Together with “{second.do}”")
 
 
-def _second_remedy(context: AdviceContext, given: Sequence[tuple[Advice, Saving | None]]) -> dict[str, Any] | None:
-    """What helps at the second maximum, where that limits the best advice, and what both give together."""
-    first, one = given[0] if given else (None, None)
-    if first is None or one is None or first.spares_peak or not one.second_is_close:
+def _second_remedy(
+    context: AdviceContext, limited: tuple[Advice, Saving | None], given: Sequence[tuple[Advice, Saving | None]]
+) -> dict[str, Any] | None:
+    """What helps at the second maximum that limits a piece of advice, and what both give together."""
+    first, one = limited
+    if one is None:
         return None
     timeline, rules = context.timeline, [advice.rule for advice, _ in given]
     there = AdviceContext(context.snapshot, timeline, context.findings, at=one.peak_event)

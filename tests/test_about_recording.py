@@ -34,14 +34,16 @@ def test_what_is_older_than_the_trace_is_said_once(name: str, share: str) -> Non
 def test_unknown_never_leads_the_headline(name: str) -> None:
     """Where a category is known it comes first, and a device that ran out of memory says so before its peak."""
     summary = summary_of(name)
-    peak = next(line for line in summary.headline if line.startswith(("Peak on", "Final state of", "No allocations")))
+    peak = next(
+        line for line in summary.headline_text if line.startswith(("Peak on", "Final state of", "No allocations"))
+    )
     sentences = peak.split(". ")
     assert not any(s.startswith("Unknown") and "," in s for s in sentences), peak
     if any(card.severity == "error" and card.label == "Out of memory" for card in summary.findings):
-        assert summary.headline[0].startswith("Out of memory on ")
+        assert summary.headline_text[0].startswith("Out of memory on ")
 
 
 def test_a_true_lower_bound_is_called_one() -> None:
     summary = summary_of("two_models_alive.pickle")
-    assert summary.headline[0].startswith("Peak on cuda:0: at least 31.6 GiB allocated")
+    assert summary.headline_text[0].startswith("Peak on cuda:0: at least 31.6 GiB allocated")
     assert "an earlier peak was probably higher" in said(summary.cards[0])

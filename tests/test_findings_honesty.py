@@ -53,6 +53,8 @@ def read_hash(link: str, devices: int) -> dict[str, Any]:
             assert value in VIEWS
         elif name == "device":
             assert re.fullmatch(r"\d{1,15}", value) and int(value) < devices
+        elif name == "oom":
+            assert re.fullmatch(r"\d{1,15}", value)
         elif name == "at":
             assert value == "-1" or re.fullmatch(r"\d{1,15}", value)
         elif name == "x":

@@ -35,7 +35,7 @@ def prose(text: str) -> str:
 def sentences(snapshot: Snapshot) -> Iterator[str]:
     """Everything that the summary of a report says, a line each."""
     summary = summarise([snapshot], snapshot.recording.name)
-    yield from summary.headline
+    yield from summary.headline_text
     for card in summary.findings:
         yield from (card.label, card.title, *card.detail, card.certainty, card.basis)
     for device in summary.cards:

@@ -53,6 +53,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(fixture, given, indirect=True, scope="session")
 
 
+@pytest.fixture(params=fake_torch.parameters())
+def torch_cuda(request: pytest.FixtureRequest) -> fake_torch.FakeTorch:
+    """Every PyTorch over the fake driver in turn; a skip where there is none."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def snapshot_path(request: pytest.FixtureRequest) -> Path:
     return corpus.path_of(request.param)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import snapreport
 
 TESTS = Path(__file__).resolve().parent
 PROGRAMS = TESTS / "fakecuda" / "programs"
+TRAIN = PROGRAMS / "train.py"
 # Folders of environments, as tests/run.py builds them: one PyTorch version each.
 FOLDERS = [Path(folder) for folder in os.environ.get("SNAPREPORT_FAKE_TORCH", "").split(os.pathsep) if folder]
 NONE = "no PyTorch over the fake CUDA driver: SNAPREPORT_FAKE_TORCH names none (tests/run.py builds one)"
@@ -72,6 +75,16 @@ def package_folder(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         link.symlink_to(Path(snapreport.__file__).parent)
     return str(folder)
+
+
+def raw(path: Path) -> Any:
+    """The object in a snapshot that our recorder wrote."""
+    with gzip.open(path) as file:
+        return pickle.load(file)
+
+
+def snapshots(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def parameters() -> list[Any]:

@@ -11,11 +11,6 @@ from fake_torch import PROGRAMS, FakeTorch
 import snapreport
 
 
-@pytest.fixture(params=fake_torch.parameters())
-def torch_cuda(request: pytest.FixtureRequest) -> FakeTorch:
-    return request.param
-
-
 @pytest.mark.parametrize(
     ("framework", "program", "weight", "size"),
     [

@@ -186,7 +186,8 @@ class Recorder(ContextDecorator):
         if len(self._steps) > MOST_STEPS:
             del self._steps[: MOST_STEPS // 10]
         if not self._memory_at_start:
-            self._memory_at_start = metadata.memory_info()
+            with contextlib.suppress(RuntimeError):
+                self._memory_at_start = metadata.memory_info()
         if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
             self._mark_names()
         steps = self.options.steps
@@ -198,7 +199,7 @@ class Recorder(ContextDecorator):
 
     def _mark_names(self) -> None:
         """Notes which addresses hold parameters, gradients and optimizer state at this moment."""
-        with contextlib.suppress(RuntimeError, MemoryError):
+        with contextlib.suppress(Exception):  # a snapshot without names is better than none
             optimizers = list(self._optimizers)
             models = self._models or tensor_names.root_modules()
             self._marks.append({"time_us": _now_us(), "tensors": tensor_names.named_tensors(models, optimizers)})
@@ -240,7 +241,7 @@ class Recorder(ContextDecorator):
             write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
         except TimeLimitError:
             say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
-        except (OSError, RuntimeError, MemoryError, ValueError, AttributeError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001  models and optimizers of the program may raise anything
             say(f"no {reason} snapshot: {str(error) or type(error).__name__}")
         else:
             self.files.append(path)

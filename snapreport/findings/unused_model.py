@@ -12,7 +12,7 @@ from math import isqrt
 import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.number_format import plural
+from snapreport.number_format import count_text, plural
 from snapreport.timeline.phases import FORWARD
 
 FEWEST_SQUARES = 6
@@ -68,8 +68,9 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         "second-model",
         "Delete the model that is no longer in use",
         [
-            f"Two models were allocated before recording started. The forward passes are of the one with width {main}; "
-            f"{context.share(size)} in {plural(int(mask.sum()), 'block')} have the other's width, {width}.",
+            f"Two models were allocated before recording started. The forward passes are of the one with width "
+            f"{count_text(main)}.",
+            f"{context.share(size)} in {plural(int(mask.sum()), 'block')} have the other's width, {count_text(width)}.",
             "They are its weights, and its gradients where it has any.",
         ],
         "del, then torch.cuda.empty_cache()",

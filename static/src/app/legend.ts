@@ -96,11 +96,14 @@ export class Legend {
     this.list.hidden = !isOpen
     const used = this.keysOf(shown)
     const held = heldAt(data, colouring, position)
-    const order = byBytes(used, held).slice(0, ENTRIES)
+    // What holds nothing at the moment is only counted.
+    const order = byBytes(used, held)
+      .slice(0, ENTRIES)
+      .filter((key, i) => held.count[key] > 0 || i === 0)
     const moment = `${wordsOf(shown.info, position)}, ${formatBytes(total)}`
     this.more.textContent =
       colouring.missing ??
-      (isOpen && used.length > ENTRIES
+      (isOpen && used.length > order.length
         ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}`
         : moment)
     if (!isOpen) return
@@ -141,12 +144,15 @@ export class Legend {
         'button',
         { type: 'button', disabled: wanted === null },
         h('span', { class: 'swatch', 'aria-hidden': 'true' }),
-        h('span', { class: 'legend-name' }, shortName(name)),
+        nameElement(shortName(name)),
         numbers,
       )
-      button.addEventListener('click', () =>
-        this.store.set({ query: this.store.state.query === wanted ? '' : wanted! }),
-      )
+      button.addEventListener('click', () => {
+        const isClearing = this.store.state.query === wanted
+        // A stack is not only highlighted: its frames are shown beside the picture.
+        const stack = colouring.by === 'stack' && key > 0 ? { stack: isClearing ? null : key } : {}
+        this.store.set({ query: isClearing ? '' : wanted!, ...stack })
+      })
       entry = { item: h('li', {}, button), button, numbers }
       this.entries.set(key, entry)
     }
@@ -165,6 +171,17 @@ export class Legend {
     swatch.classList.toggle('inferred', isInferred)
     return entry.item
   }
+}
+
+/** "function  file:line": where there is little room the function is cut, and the place keeps its end. */
+function nameElement(name: string): HTMLElement {
+  const [words, place] = name.split('  ')
+  return h(
+    'span',
+    { class: 'legend-name' },
+    h('span', { class: 'legend-words' }, words),
+    place !== undefined && h('span', { class: 'legend-place' }, ` ${place}`),
+  )
 }
 
 function wordsOf(info: DeviceInfo, position: number): string {

@@ -325,12 +325,15 @@ export class TableView implements View {
     const query = table.queryOf(line.row)
     if (query === null) return announce('No query names this group')
     const { options } = store.state
+    // A stack is not only searched for: its frames are shown beside the table.
+    const isStack = this.now!.grouping === 'stack' && line.kind === 'row'
+    const stack = isStack ? this.context!.data.stack[this.now!.sums!.first[line.row]] : null
     if (line.kind === 'more') {
       const { 'table.matches': _, 'table.sort': __, ...rest } = options
       store.set({ query, options: { ...rest, 'table.group': 'allocation' } })
-    } else if (query === store.state.query) store.set({ query: '' })
+    } else if (query === store.state.query) store.set({ query: '', ...(isStack && { stack: null }) })
     else {
-      store.set({ query, options: { ...options, 'table.matches': 'all' } })
+      store.set({ query, ...(stack && { stack }), options: { ...options, 'table.matches': 'all' } })
       announce(`Query: ${query}`)
     }
   }

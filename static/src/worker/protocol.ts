@@ -61,7 +61,8 @@ export function outgoingDevice({
 }: Requests['device']['reply']): Outgoing<Requests['device']['reply']> {
   const sent: Record<string, unknown> = {}
   for (const [name, part] of Object.entries(columns)) sent[name] = KEPT.has(name) ? copied(part) : part
-  const times = timeUs?.slice() ?? null
+  // undefined: not read yet; null: the recording has none.
+  const times = timeUs ? timeUs.slice() : timeUs
   return {
     value: { columns: sent as unknown as DeviceColumns, timeUs: times },
     transfer: buffersOf({ ...sent, times }),

@@ -14,7 +14,7 @@ from planted import path_of
 
 import snapreport
 from snapreport.findings.live import by_category, by_place, live_at, names_of
-from snapreport.findings.oom import shortage
+from snapreport.findings.oom import retries, shortage
 from snapreport.number_format import bytes_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.timeline.own_code import is_library
@@ -43,13 +43,15 @@ PATHS = paths()
 
 @pytest.fixture(params=PATHS)
 def failed(request: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> tuple[Any, Any, int, int]:
-    """A report as it opens, its snapshot, and the device and event of the failure with the largest request."""
+    """A report as it opens, its snapshot, and the device and event of the failure with the largest request; failures
+    close together count as their first.
+    """
     path = PATHS[request.param]()
     snapshot = snapreport.load(path)
     ooms = [
-        (int(snapshot.events(device)["size"][event]), -number, -event, device)
+        (int(snapshot.events(device)["size"][group[0]]), -number, -group[0], device)
         for number, device in enumerate(snapshot.devices)
-        for event in snapshot.timeline(device).oom_events
+        for group in retries(snapshot.timeline(device))
     ]
     _, _, event, device = max(ooms)
     return open_report(report_of(path)), snapshot, device, -event

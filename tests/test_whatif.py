@@ -277,3 +277,21 @@ def test_json_of_several_files(fragmented: Path) -> None:
     run = in_process("whatif", fragmented, corpus.path_of("small"), "--no-cards", "--json")
     document = json.loads(run.out)
     assert [len(one["devices"]) for one in document["snapshots"]] == [1, 1]
+
+
+def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path) -> None:
+    """The figure is that of the search; where a setting helps, nothing is said of none helping."""
+    from snapreport.findings.memory_needed import memory_needed
+
+    path = corpus.path_of("oom")
+    timeline = snapreport.load(path).timeline(0)
+    needed = memory_needed(timeline)
+    assert needed is not None
+    whatif = WhatIf(timeline)
+    every = (whatif.own, parse_settings(["expandable_segments:True"], whatif.own))
+    assert needed.least == min(least_memory(whatif, settings).memory or 0 for settings in every)
+    assert needed.available == whatif.trace.capacity.bytes < needed.least
+    for text in needed.tried:
+        done = whatif.replay(parse_settings([text], whatif.own))
+        assert done.failed or done.oom_event is not None
+    assert memory_needed(snapreport.load(fragmented).timeline(0)) is None

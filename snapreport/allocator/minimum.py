@@ -34,8 +34,9 @@ def least_memory(
     settings: AllocatorSettings,
     change: Change | None = None,
     progress: Callable[[], None] | None = None,
+    around: int = AROUND,
 ) -> Minimum:
-    """Searches the least memory by bisection and tries its surroundings.
+    """Searches the least memory by bisection and tries ``around`` steps on either side.
 
     The start is fresh: on another card the program would run from its beginning. Requests that failed in the recording
     have to succeed.
@@ -63,13 +64,13 @@ def least_memory(
             low = middle
     monotone = True
     at = high - 1
-    while at > 0 and at >= high - AROUND:
+    while at > 0 and at >= high - around:
         if at not in tried:
             tried[at] = retries(at * STEP)
         if tried[at] is not None:
             monotone, high = False, at
         at -= 1
-    for above in range(high + 1, high + AROUND + 1):
+    for above in range(high + 1, high + around + 1):
         if above not in tried:
             tried[above] = retries(above * STEP)
         monotone = monotone and tried[above] is not None

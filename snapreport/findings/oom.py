@@ -8,6 +8,7 @@ from typing import Any, Literal
 from snapreport.findings.basis import basis_of
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
 from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
+from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
@@ -200,12 +201,13 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         "stacks": by_stack(live, names),
         "pinning_stacks": pins,
     }
+    needed = memory_needed(timeline) if event == timeline.oom_events[0] else None
     return Finding(
         kind="oom",
         device=timeline.device,
         severity="error",
         title=_title(timeline, s, why),
-        detail=_detail(s, why, evidence),
+        detail=_detail(s, why, evidence) + ([needed.sentence] if needed is not None else []),
         bytes=s.asked,
         event=event,
         stack=stack or None,

@@ -1,0 +1,51 @@
+"""What an out-of-memory run would have needed: the trace replayed under other settings and with more memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from snapreport.allocator.minimum import least_memory
+from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.whatif import STANDARD, WhatIf
+from snapreport.timeline.build import DeviceTimeline
+
+MOST_EVENTS = 10_000
+"""Longer traces are not searched for a finding: the search takes some 25 replays, 0.4 s for so many events."""
+_TRIED = tuple(text for text in STANDARD if not text.startswith("garbage"))
+
+
+@dataclass(frozen=True)
+class MemoryNeeded:
+    """available: bytes that the allocator had. least: bytes with which the run as recorded does not fail, under its own
+    settings or with expandable segments. tried: settings under which it fails with what was available.
+    """
+
+    available: int
+    least: int
+    tried: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"None of {len(self.tried)} allocator settings avoids it (replayed): "
+            f"the run needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB."
+        )
+
+
+def memory_needed(timeline: DeviceTimeline) -> MemoryNeeded | None:
+    """None where a setting avoids the failure, where the replay is not exact, or where the trace is too long."""
+    if timeline.kind != "cuda" or not timeline.oom_events or len(timeline.events) > MOST_EVENTS:
+        return None
+    whatif = WhatIf(timeline)
+    if not whatif.trace.starts_empty or not whatif.trace.capacity.exact or not whatif.check.exact:
+        return None
+    wanted = {text: parse_settings([text], whatif.own) for text in _TRIED}
+    for settings in wanted.values():
+        done = whatif.replay(settings)
+        if done.oom_event is None and not done.failed:
+            return None
+    searched = (whatif.own, replace(whatif.own, expandable_segments=True))
+    found = [least_memory(whatif, settings, around=0).memory for settings in dict.fromkeys(searched)]
+    least = min((memory for memory in found if memory is not None), default=0)
+    available = whatif.trace.capacity.bytes or 0
+    return MemoryNeeded(available, least, tuple(wanted)) if least > available else None

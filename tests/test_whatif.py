@@ -283,7 +283,8 @@ def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path)
     """The figure is that of the search; where a setting helps, nothing is said of none helping."""
     from snapreport.findings.memory_needed import memory_needed
 
-    path = corpus.path_of("oom")
+    path = corpus.scratch() / "short_of_memory.pickle"
+    path.write_bytes(pickle.dumps(samples.make("oom", steps=1, layers=2), 4))
     timeline = snapreport.load(path).timeline(0)
     needed = memory_needed(timeline)
     assert needed is not None

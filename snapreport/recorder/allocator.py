@@ -64,10 +64,11 @@ class CudaRecorder:
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be thrown away.
         arguments["context"] = self._options.context if mode == "all" else "state"
-        # Without a history, the latest event stays in the trace and would open the next one.
-        wanted = {"clear_history": mode == "all", "global_record_annotations": self._options.annotations}
-        known = inspect.signature(record).parameters  # PyTorch 2.6 has neither
-        record(mode, **arguments, **{name: True for name, on in wanted.items() if on and name in known})
+        if self._options.annotations and "global_record_annotations" in inspect.signature(record).parameters:
+            arguments["global_record_annotations"] = True
+        # Outside the chosen steps one event stays in the trace; switching off clears it, and blocks keep their stacks.
+        record(enabled=None)
+        record(mode, **arguments)
 
     def snapshot(self) -> dict[str, Any]:
         """PyTorch's snapshot, with the garbage collector paused: it would look at every one of a million dicts."""

@@ -23,6 +23,7 @@ from snapreport.recorder.allocator import CudaRecorder
 from snapreport.recorder.dump import SUFFIXES, TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.options import Options, signal_number
+from snapreport.recorder.python_thread import run_in_python_thread
 
 # Steps whose times are kept; a longer run keeps the latest.
 MOST_STEPS = 100_000
@@ -224,9 +225,16 @@ class Recorder(ContextDecorator):
             return
         self._oom_step = self.step_number
         event = {"device": device, "tried_bytes": requested, "total_bytes": total, "free_bytes": free}
+        if not run_in_python_thread(lambda: self._dump_out_of_memory(event), self.options.oom_seconds):
+            say(f"the oom snapshot takes longer than {self.options.oom_seconds:.0f} s and is not waited for")
+
+    def _dump_out_of_memory(self, event: dict[str, int]) -> None:
+        device = event["device"]
+        sys.modules["torch"].cuda.set_device(device)  # a new thread's is device 0, which others may use
         path = self._dump("oom", event, self.options.oom_seconds)
         if path is not None:
-            say(f"{self._cuda.memory_line(device, requested, free)} in step {self.step_number}. Snapshot: {path}")
+            line = self._cuda.memory_line(device, event["tried_bytes"], event["free_bytes"])
+            say(f"{line} in step {self.step_number}. Snapshot: {path}")
 
     def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
         if not self._cuda.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):

@@ -1,0 +1,28 @@
+"""Runs a task in a thread of Python's own."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+from collections.abc import Callable
+
+
+def run_in_python_thread(task: Callable[[], None], seconds: float) -> bool:
+    """Runs ``task`` in a new thread and waits for it, ``seconds`` at most; whether it is done.
+
+    PyTorch calls its out-of-memory observer in the thread that failed, which for a backward pass is a C++ thread. What
+    Python leaves behind there (``threading.current_thread()`` is enough) aborts the process when that thread ends, as
+    seen with PyTorch 2.14. So the work is done elsewhere, and nothing of ``threading`` is used here.
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            with contextlib.suppress(Exception):
+                task()
+        finally:
+            done.release()
+
+    _thread.start_new_thread(run, ())
+    return done.acquire(timeout=seconds)

@@ -11,7 +11,7 @@ from typing import Any
 STACKS = ("python", "all")
 CONTEXTS = ("all", "alloc", "state")
 COMPRESSIONS = ("gzip", "zstd", "none")
-# A million events take some 0.6 GiB of host memory while recording, and most runs need far fewer for a few steps.
+# A million events take some 0.5 GiB of host memory while recording, and most runs need far fewer for a few steps.
 MAX_ENTRIES = 1_000_000
 
 

@@ -107,7 +107,7 @@ def folded(device: oracle.Device, position: int, merge: str = "function", noise:
     for a in device.allocations:
         if a.lives_at(position):
             path = path_of(a.stack, "root", merge, noise)
-            lines[";".join(folded_name(*key) for key in path) or "[no stack recorded]"] += a.size
+            lines[";".join(folded_name(*key) for key in path) or "[no stack trace]"] += a.size
     return {text: size for text, size in lines.items() if size > 0}
 
 

@@ -80,11 +80,11 @@ def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], sho
     so.
     """
     frames = recorded["frames"]
-    if shown.startswith("asked for by "):
+    if shown.startswith("requested by "):
         request = table_oracle.request_of(device, event)
         assert recorded["action"] == "free_completed" and 0 <= request < event - 1
         frames = oracle.frames_of(device.events[request])
-        return "asked for by " + table_oracle.frame_words(table_oracle.top(frames))
+        return "requested by " + table_oracle.frame_words(table_oracle.top(frames))
     return table_oracle.frame_words(table_oracle.top(frames))
 
 

@@ -1,4 +1,4 @@
-// What reserved memory holds at every position, and the moments at which it is used worst.
+// What reserved memory is used for at every position, and the moments at which it is used worst.
 
 import type { DeviceData } from '../data/model'
 import type { Replay } from './replay'

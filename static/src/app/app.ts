@@ -92,7 +92,7 @@ class App implements Controller {
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
     this.timeline.onPictureState = () => this.tellWhatIsMissing()
-    this.timeline.onError = (error) => this.tell(`A part of the picture is missing: ${messageOf(error)}`)
+    this.timeline.onError = (error) => this.tell(`Part of the picture is missing: ${messageOf(error)}`)
     client.onTimes = (index, error) => this.timesCame(index, error)
     const centreOn = (event: number): void => {
       this.store.set({ view: 'timeline' })
@@ -297,7 +297,7 @@ class App implements Controller {
     const { info } = this
     if (!info) {
       this.workspace.classList.add('nothing')
-      this.tell('This report holds no device: the snapshot has neither events nor segments.')
+      this.tell('This report has no device: the snapshot has neither events nor segments.')
       return
     }
     this.workspace.classList.toggle('nothing', !hasData(info))
@@ -329,7 +329,9 @@ class App implements Controller {
     const reason = this.info && explain(this.info)
     if (reason) this.tell(reason)
     else if (this.client.hasNoWorker)
-      this.tell('This viewer does not allow workers. Everything works, but the page pauses while it computes.')
+      this.tell(
+        'This viewer does not allow workers. Everything works, but the page stops responding while it computes.',
+      )
     else if (this.timeline.isFlat)
       this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
   }

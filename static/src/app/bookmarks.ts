@@ -124,7 +124,8 @@ export class Bookmarks {
     const label = marks.length ? `Marks (${marks.length})` : 'Marks'
     if (this.button.textContent !== label) this.button.textContent = label
     fill(this.list, ...marks.map((mark, i) => this.item(mark, i)))
-    if (marks.length === 0) fill(this.list, h('li', { class: 'soft' }, 'No bookmarks yet. They are kept in the link.'))
+    if (marks.length === 0)
+      fill(this.list, h('li', { class: 'soft' }, 'No bookmarks yet. The link to this page stores them.'))
   }
 
   private item(mark: Mark, i: number): HTMLElement {

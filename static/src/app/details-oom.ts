@@ -34,9 +34,7 @@ export function oomDetails(
     ...stackPart(parts, stacks, stack, 'Stack trace of the request'),
     ...(stacks.frames(stack).length ? [] : lastStackPart(parts, data, stacks, event)),
     factsList(rows),
-    ...(figures
-      ? []
-      : [h('p', { class: 'soft' }, 'What was free is worked out for the first 32 failures of a device.')]),
+    ...(figures ? [] : [h('p', { class: 'soft' }, 'Free memory is computed for the first 32 failures of a device.')]),
     ...heldPart(parts, data, stacks, event),
   ]
 }
@@ -109,7 +107,7 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
   const categories = heldByCategory(data, position).slice(0, MOST)
   const lines = heldByLine(data, stacks, position)
   return [
-    h('div', { class: 'stack-head' }, h('h3', {}, `What held ${formatBytes(total)}, by category`)),
+    h('div', { class: 'stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category`)),
     h(
       'ol',
       { class: 'held-list', 'data-held': 'category' },

@@ -114,10 +114,7 @@ export class DetailsPanel {
     }
     if (kind === 'stack') {
       if (stack! >= stacks.count)
-        return words(
-          'No such stack',
-          `This report has ${formatCount(stacks.count)} stacks; there is no number ${stack}.`,
-        )
+        return words('No such stack', `This report has ${formatCount(stacks.count)} stacks: #${stack} does not exist.`)
       const top = stacks.top(stack!)
       return {
         title: top ? describeFrame(top) : 'No stack trace recorded',
@@ -129,7 +126,7 @@ export class DetailsPanel {
     if (select! >= data.N)
       return words(
         'No such allocation',
-        `This device has ${formatCount(data.N)} allocations; there is no number ${select}.`,
+        `This device has ${formatCount(data.N)} allocations: #${select} does not exist.`,
       )
     return {
       title: formatBytesExact(data.size[select!]),

@@ -43,7 +43,7 @@ export const KEY_HELP: readonly KeyHelp[] = [
   { keys: '← → (Shift), P O E', text: 'In segments and reserved: step by events; peak, out of memory, end' },
   { keys: '↑ ↓ (Shift), Z, V', text: 'In the segments: blocks (segments); zoom into one; over time' },
   { keys: 'F G, Enter', text: 'In reserved: worst fragmentation, worst split; segments at the moment' },
-  { keys: 'Escape', text: 'Give up a box, clear the selection' },
+  { keys: 'Escape', text: 'Cancel a box, clear the selection' },
   { keys: '?', text: 'This help' },
 ]
 

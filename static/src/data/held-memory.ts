@@ -1,4 +1,4 @@
-// What held the memory at a position, by category and by the line of the program that allocated it.
+// Allocated: the memory at a position, by category and by the line of the program that allocated it.
 
 import { liveAt } from './live'
 import type { DeviceData, Frame, Stacks } from './model'

@@ -12,7 +12,7 @@ export interface ExportNames {
   lines: boolean
 }
 
-export const NO_STACK = '[no stack recorded]'
+export const NO_STACK = '[no stack trace]'
 
 /** Every path once: its keys, outermost first, and its weights. */
 interface Folded {

@@ -40,7 +40,7 @@ export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, da
   if (!keys) {
     const stackName = (stack: number): string => {
       const top = stacks.top(stack)
-      return top ? describeFrame(top) : 'no stack recorded'
+      return top ? describeFrame(top) : 'no stack trace'
     }
     keys = { ...keysOf(data, stacks, by, stackName), version: ++versions }
     ofDevice.set(by, keys)

@@ -53,16 +53,14 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
 
 function stackWords(stacks: Stacks, { stack, isRequests, deviceFree }: EventRecord): string {
   const top = stack === null ? null : stacks.top(stack)
-  const words = stack === null ? 'left out' : top ? `${isRequests ? 'asked for by ' : ''}${describeFrame(top)}` : '–'
+  const words = stack === null ? 'left out' : top ? `${isRequests ? 'requested by ' : ''}${describeFrame(top)}` : '–'
   return deviceFree === null ? words : `${formatBytes(deviceFree)} free on the device; ${words}`
 }
 
 function stackTip(stacks: Stacks, record: EventRecord): string {
   return (
     stackWords(stacks, record) +
-    (record.isRequests
-      ? '\nThe stack that asked for the free. The one that saw it completed is not in the report.'
-      : '')
+    (record.isRequests ? '\nThe stack of the free request. That of its completion is not in the report.' : '')
   )
 }
 

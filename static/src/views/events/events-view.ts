@@ -37,7 +37,7 @@ export class EventsView implements View {
   private readonly only = h('input', { type: 'checkbox' })
   private readonly onlyLabel = h(
     'label',
-    { class: 'switch', title: 'Leave out what the query does not match' },
+    { class: 'switch', title: 'Show only what matches the query' },
     this.only,
     'Matches only',
   )
@@ -359,7 +359,7 @@ export class EventsView implements View {
     const place = readPlace(this.place.value, this.context!.data)
     if (typeof place === 'number') return this.goTo(place)
     this.place.setAttribute('aria-invalid', 'true')
-    this.parts.announce(`Not understood: give ${place}`)
+    this.parts.announce(`Not understood: enter ${place}`)
   }
 
   private toOom(direction: 1 | -1): void {

@@ -52,7 +52,7 @@ export function nameOfCell(cell: Cell, frame: Frame | null): string {
     case 'own':
       return 'itself'
     case 'none':
-      return 'no stack recorded'
+      return 'no stack trace'
     case 'more':
       return `${formatCount(cell.frames)} more`
     case 'chain':
@@ -156,8 +156,8 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
 export function explainEmpty(measure: Measure, { data, baseline }: ViewContext): string {
   if (measure === 'diff')
     return baseline
-      ? 'Neither snapshot holds anything at this moment.'
-      : 'Only the device of the later snapshot is compared: choose it above.'
+      ? 'Nothing is allocated in either snapshot at this moment.'
+      : 'The comparison is shown with the device of the later snapshot: choose it above.'
   if (data.N === 0) return 'This device has no allocations.'
   if (measure === 'seconds' && !data.clockUs)
     return 'Recorded without times, or they are not read yet: lifetimes in seconds need them.'
@@ -167,6 +167,6 @@ export function explainEmpty(measure: Measure, { data, baseline }: ViewContext):
   }
   if (ofTrace) return 'Nothing was allocated in the trace.'
   return measure === 'growth'
-    ? 'No stack holds more or less than at the other moment.'
+    ? 'No stack has more or fewer bytes than at the other moment.'
     : 'Nothing is live at this moment.'
 }

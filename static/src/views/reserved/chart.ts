@@ -267,7 +267,12 @@ export class ReservedChart {
             )
         }
       })
-      drawTitle(ctx, partsBox, inks, base ? 'What reserved memory holds' : 'Fragmentation: reserved and not allocated')
+      drawTitle(
+        ctx,
+        partsBox,
+        inks,
+        base ? 'What reserved memory is used for' : 'Fragmentation: reserved and not allocated',
+      )
       drawByteAxis(ctx, partsBox, partsTop, inks)
     }
     if (segmentsBox && replay && groups && piles) {

@@ -116,7 +116,7 @@ export function stackOf(data: DeviceData, replay: Replay | null, { position, cou
   if (!replay) return { names: ['Allocated', 'Reserved, not allocated'], tops: [allocatedTop, top] }
   const { rounding, whollyFree } = replay
   return {
-    names: ['Allocated', 'Rounding', 'Inactive split', 'Wholly free'],
+    names: ['Allocated', 'Rounding', 'Inactive split', 'Unused segments'],
     tops: [
       allocatedTop,
       edges((s) => allocated[s] + rounding[s] - floor(s)),

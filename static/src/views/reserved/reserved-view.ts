@@ -79,7 +79,7 @@ export class ReservedView implements View {
     )
     this.stuck = button(
       'Worst split',
-      'The moment with the most bytes in rounding and inactive split blocks, which no empty_cache gives back (G)',
+      'The moment with the most bytes in rounding and inactive splits, which empty_cache() cannot release (G)',
       () => this.goTo('stuck'),
     )
     this.ask = button('What if', 'Replay the trace under other settings of the allocator', () =>
@@ -130,9 +130,7 @@ export class ReservedView implements View {
     const choice = this.choice(context)
     this.showTools(choice, replay)
     this.nothing.hidden = !isEmpty
-    this.nothing.textContent = isEmpty
-      ? 'No segment was ever recorded for this device: nothing is known to be reserved.'
-      : ''
+    this.nothing.textContent = isEmpty ? 'No segment was recorded for this device: reserved memory is not known.' : ''
     this.body.hidden = this.legend.hidden = isEmpty
     const figures = isEmpty
       ? []
@@ -295,7 +293,7 @@ export class ReservedView implements View {
           ['Allocated', inks.allocated],
           ['Rounding', inks.rounding],
           ['Inactive split', inks.splitArea],
-          ['Wholly free', inks.wholeArea],
+          ['Unused segments', inks.wholeArea],
         ] as const)
       : ([
           ['Allocated', inks.allocated],
@@ -341,7 +339,7 @@ export class ReservedView implements View {
     this.parts.store.set({ at: position - 1 })
     const whole = data.reserved[position] - data.allocated[position]
     const bytes = which === 'stuck' && replay ? whole - replay.whollyFree[position] : whole
-    this.words.textContent = `${which === 'stuck' ? 'Most in rounding and inactive split blocks' : 'Worst fragmentation'}: ${formatBytes(bytes)} at ${momentName(data, position)}.`
+    this.words.textContent = `${which === 'stuck' ? 'Most in rounding and inactive splits' : 'Worst fragmentation'}: ${formatBytes(bytes)} at ${momentName(data, position)}.`
   }
 
   private openSegment(row: number, position: number): void {
@@ -362,7 +360,7 @@ function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
   const doubts: string[] = []
   if (!replay)
     doubts.push(
-      'Addresses of allocations were left out of this report to keep it under its size limit (--max-size): what is not allocated cannot be told apart, and segments cannot be shown.',
+      'This report leaves out addresses to stay under its size limit (--max-size): parts of fragmentation and segments cannot be shown.',
     )
   if (info.events === 0 && info.stats.segments > 0)
     doubts.push('Recorded without history: only the final state is known, shown as one position.')
@@ -377,7 +375,7 @@ function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
     doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
   else if (isBelowAllocated)
     doubts.push(
-      'At some moments more is allocated than reserved: the file does not hold all segments, or contradicts itself.',
+      'At some events more is allocated than reserved: segments are missing from the file, or it contradicts itself.',
     )
   const contradiction = contradictionOf(info)
   if (contradiction) doubts.push(contradiction)

@@ -231,7 +231,7 @@ function cardText(run: WhatIfRun | undefined): string {
   if (!run || run.peakReserved === null || run.oomEvent !== null) return ''
   const peak = run.high ?? run.peakReserved
   const card = CARDS.find(({ usable }) => usable >= peak)
-  if (!card) return 'No card known has that much memory.'
+  if (!card) return 'No card in the table has that much memory.'
   return `Fits on a ${card.name} card (${card.example}) with ${formatBytes(card.usable - peak)} to spare.`
 }
 

@@ -32,16 +32,16 @@ export function figuresOf(data: DeviceData, replay: Replay | null, position: num
   const parts = partsAt(replay, position)
   return [
     ...figures,
-    figure('Rounding', parts.rounding, 'Bytes of blocks beyond what was asked for'),
-    figure('Inactive split', parts.split, 'Free inside segments that hold something'),
-    figure('Wholly free', parts.whollyFree, 'Segments that hold nothing'),
+    figure('Rounding', parts.rounding, 'Block sizes less requested bytes'),
+    figure('Inactive split', parts.split, 'Free blocks in segments that are in use'),
+    figure('Unused segments', parts.whollyFree, 'Segments without a block in use'),
   ]
 }
 
 /** How much of what is free lies in one piece. */
 export function largestFigure(data: DeviceData, replay: Replay, position: number): Figure {
   const { largestFree } = stateAt(replay, position).totals
-  const title = `The most bytes free in one piece: ${formatBytesExact(largestFree)}`
+  const title = `The largest free range: ${formatBytesExact(largestFree)}`
   return {
     name: 'Largest free range',
     value: `${formatBytes(largestFree)} (${formatShare(largestFree, data.reserved[position])})`,

@@ -38,7 +38,7 @@ export class Legend {
       ...shared,
       item('Rounding', { background: css(inks.rounding) }),
       item('Free, inactive split', { background: css(inks.split) }),
-      item('Wholly free segment', {
+      item('Unused segment', {
         background: css(inks.whole),
         outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}`,
       }),

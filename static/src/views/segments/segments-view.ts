@@ -113,7 +113,7 @@ export class SegmentsView implements View {
     this.axis.render(context)
     if (!replay)
       return this.showNothing(
-        'Addresses of allocations were left out of this report to keep it under its size limit (--max-size): blocks cannot be laid out.',
+        'This report leaves out addresses to stay under its size limit (--max-size): blocks cannot be shown.',
       )
     const allocator =
       this.shown?.replay === replay && this.shown.state.position === position

@@ -356,7 +356,7 @@ export class TimeMap {
     if (id >= 0) {
       const top = stacks.top(data.stack[id])
       lines.push({ kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${replay.space.text(replay.address[id])}` })
-      lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack recorded' })
+      lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack trace' })
       lines.push({ kind: 'plain', text: describeLifetime(data, id) })
     } else if (address >= 0) {
       lines.push({ kind: 'title', text: `nothing allocated  ·  ${replay.space.text(Math.floor(address))}` })

@@ -26,9 +26,9 @@ export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
       title: `All segments together: ${formatBytesExact(totals.reserved)}`,
     },
     bytes('Allocated', totals.allocated, 'Requested bytes of all live allocations'),
-    bytes('Rounding', totals.rounding, 'Bytes of blocks beyond what was asked for'),
-    bytes('Inactive split', totals.split, 'Free inside segments that hold something: cannot be given back'),
-    bytes('Wholly free', totals.whollyFree, 'Segments that hold nothing: empty_cache gives them back'),
+    bytes('Rounding', totals.rounding, 'Block sizes less requested bytes'),
+    bytes('Inactive split', totals.split, 'Free blocks in segments that are in use: empty_cache() cannot release them'),
+    bytes('Unused segments', totals.whollyFree, 'Segments without a block in use: empty_cache() releases them'),
   ]
   if (totals.pending > 0)
     figures.splice(2, 0, bytes('Pending free', totals.pending, 'Part of allocated whose free waits for another stream'))
@@ -76,7 +76,7 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
       `Of ${plural(assumed - totals.outside, 'block')} from before the trace nothing tells the rounding beyond 512 bytes.`,
     )
   if (info.leftOut.includes('requested'))
-    doubts.push('When frees were requested was left out of this report: pending frees show as allocated.')
+    doubts.push('This report leaves out when frees were requested: pending frees show as allocated.')
   return doubts
 }
 
@@ -101,7 +101,7 @@ export function groupTotals(group: MapGroup): string {
     `${plural(group.segments, 'segment')}, ${formatBytes(group.bytes)}`,
     `${formatBytes(used)} in use`,
     `${formatBytes(group.free)} split free`,
-    `${formatBytes(group.wholly)} wholly free`,
+    `${formatBytes(group.wholly)} unused`,
     `a line is ${formatBytes(group.lineBytes)}`,
   ].join(' · ')
 }
@@ -124,14 +124,14 @@ export function describeBlock(
       kind: 'plain',
       text:
         state.blockKind[block] === WHOLE
-          ? 'a wholly free segment: empty_cache gives it back'
+          ? 'an unused segment: empty_cache() releases it'
           : 'inactive split: free between blocks in use',
     })
   } else {
     const { data } = replay
     const top = stacks.top(data.stack[id])
     lines.push({ kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${place}` })
-    lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack recorded' })
+    lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack trace' })
     if (length > data.size[id])
       lines.push({
         kind: 'plain',

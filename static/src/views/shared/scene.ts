@@ -15,7 +15,7 @@ export interface Mark {
   kind: 'peak' | 'oom' | 'snapshot'
   /** Event of the mark; -1 for a peak before the first event. */
   event: number
-  /** Bytes at the peak, asked for by an OOM. */
+  /** Bytes at the peak, requested by an OOM. */
   bytes: number
   /** Free bytes of the device at an OOM; NaN where not known. */
   free: number

@@ -48,12 +48,12 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
   const timeUs = data.n > 0 ? data.timeUs : null
   const columns: Column[] = [
     numbers(
-      { name: 'id', title: 'Number', hint: 'Allocations in the order of their birth', level: 1, width: 86 },
+      { name: 'id', title: 'Number', hint: 'Allocations in the order in which they were made', level: 1, width: 86 },
       (id) => id,
       formatCount,
     ),
     bytes(
-      { name: 'size', title: 'Size', hint: 'Bytes as the program asked for them', level: 1 },
+      { name: 'size', title: 'Size', hint: 'Bytes as the program requested them', level: 1 },
       (id) => size[id],
       sum(rows, (id) => size[id]),
     ),
@@ -61,7 +61,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
       {
         name: 'stack',
         title: 'Stack top',
-        hint: 'The frame that says most of its stack',
+        hint: 'The line of the program in its stack trace',
         level: 1,
         width: 150,
         grow: 1,

@@ -40,7 +40,7 @@ export class TableView implements View {
   private readonly only = h('input', { type: 'checkbox' })
   private readonly onlyLabel = h(
     'label',
-    { class: 'switch', title: 'Leave out what the query does not match' },
+    { class: 'switch', title: 'Show only what matches the query' },
     this.only,
     'Matches only',
   )

@@ -156,7 +156,7 @@ export function describeMark({ data, stacks }: Scene, mark: Mark): Line[] {
     { kind: 'title', text: `Out of memory: ${formatBytes(mark.bytes)} requested` },
     ...frames.map((frame) => ({ kind: 'frame', text: describeFrame(frame) }) as const),
     { kind: 'plain', text: `event ${formatCount(mark.event)}${free}` },
-    { kind: 'soft', text: 'Click for the whole stack and what held the memory' },
+    { kind: 'soft', text: 'Click for the whole stack trace and what was allocated' },
   ]
 }
 

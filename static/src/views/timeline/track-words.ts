@@ -77,8 +77,9 @@ export function describePiece(scene: Scene, track: Track, { from, to }: Piece): 
   }
   const ragged = track.ragged?.[from] ?? 0
   if (ragged & RAGGED_START)
-    lines.push({ kind: 'soft', text: 'Its start is not recorded: drawn from the beginning of the trace.' })
-  if (ragged & RAGGED_END) lines.push({ kind: 'soft', text: 'Its end is not recorded: drawn to the end of the trace.' })
+    lines.push({ kind: 'soft', text: 'Its start was not recorded: drawn from the beginning of the trace.' })
+  if (ragged & RAGGED_END)
+    lines.push({ kind: 'soft', text: 'Its end was not recorded: drawn to the end of the trace.' })
   lines.push({ kind: 'soft', text: KIND_WORDS[track.kind] })
   return lines
 }

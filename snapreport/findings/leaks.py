@@ -12,7 +12,7 @@ import polars as pl
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, least_growth
 from snapreport.findings.basis import basis_of
 from snapreport.findings.least_live import least_live
-from snapreport.findings.live import Names, by_category, told
+from snapreport.findings.live import Names, by_category, listed
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
@@ -154,7 +154,7 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, 
         parts = [f"{place} ({bytes_text(size)})" for place, size in rows[:_LISTED]]
         if len(rows) > _LISTED:
             parts.append(plural(len(rows) - _LISTED, "other line"))
-        lines.append(f"Each {unit}: {told(parts)}.")
+        lines.append(f"Each {unit}: {listed(parts)}.")
     lines.append(
         f"The lowest live bytes rose from {bytes_text(stairs[1])} in the second {unit} to {bytes_text(stairs[-1])} in "
         "the last."

@@ -151,6 +151,3 @@ def main_parts(categories: Sequence[dict[str, Any]], most: int = 4) -> list[tupl
 def listed(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
-
-
-told = listed

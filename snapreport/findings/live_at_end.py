@@ -15,7 +15,7 @@ import polars as pl
 from snapreport.findings.allocation_growth import least_growth
 from snapreport.findings.basis import basis_of
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
-from snapreport.findings.live import by_category, by_place, by_stack, names_of, told
+from snapreport.findings.live import by_category, by_place, by_stack, listed, names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.reference_cycles import cycle_findings
 from snapreport.findings.repetition import Repetitions, growth_repetitions
@@ -107,7 +107,9 @@ def _title(evidence: dict[str, Any], steps: int) -> str:
     size, categories = evidence["new_bytes"], evidence["categories"]
     first = categories[0]
     since = "from this step" if steps == 1 else "from this trace"
-    if first["bytes"] >= _ALMOST_ALL * size and first["category"] != "unknown":
+    if first["bytes"] >= _ALMOST_ALL * size:
+        if first["category"] == "unknown":
+            return f"{bytes_text(size)} {since} were still allocated when recording stopped"
         name = _CATEGORY_NAMES.get(first["category"], first["category"])
         return f"{bytes_text(size)} of {name} {since} were still allocated when recording stopped"
     shares = [
@@ -115,7 +117,7 @@ def _title(evidence: dict[str, Any], steps: int) -> str:
         for row in categories[:_LISTED]
         if row["bytes"] >= 0.01 * size
     ]
-    return f"{bytes_text(size)} {since} were still allocated when recording stopped: {told(shares)}"
+    return f"{bytes_text(size)} {since} were still allocated when recording stopped: {listed(shares)}"
 
 
 def _growth(evidence: dict[str, Any], repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
@@ -129,7 +131,7 @@ def _largest(evidence: dict[str, Any]) -> str:
         f"{row['place']} ({bytes_text(row['bytes'])} in {plural(row['count'], 'allocation')})"
         for row in evidence["places"][:_LISTED]
     ]
-    return f"Largest: {told(top)}."
+    return f"Largest: {listed(top)}."
 
 
 def _when(evidence: dict[str, Any]) -> str:

@@ -122,12 +122,12 @@ def _fitting(
     if comparison:
         summary = replace(summary, headline=[[Sentence(text)] for text in comparison.headline], diff=comparison.tables)
 
-    def told(left_out: LeftOut) -> Summary:
+    def described(left_out: LeftOut) -> Summary:
         sentences = [quoted.sentence if left_out.has_section("source") else "", left_out.sentence]
         return replace(summary, notes=[*summary.notes, *filter(None, sentences)])
 
     left_out = LeftOut()
-    document = render_page(told(left_out), payload)
+    document = render_page(described(left_out), payload)
     full = least = len(document)
     if max_size is None:
         return document, left_out
@@ -135,7 +135,7 @@ def _fitting(
 
     def without(gone: Sequence[Part]) -> tuple[bytes, LeftOut]:
         left_out = LeftOut(tuple(gone), max_size, full)
-        return render_page(told(left_out), sections.payload(left_out)), left_out
+        return render_page(described(left_out), sections.payload(left_out)), left_out
 
     while len(document) > max_size:
         if len(left_out.parts) == len(parts):

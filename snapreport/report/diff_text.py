@@ -27,7 +27,8 @@ def diff_text(result: SnapshotDiff) -> str:
         steps = device.moments[2:]
         if steps:
             most = max(steps, key=lambda moment: abs(moment.after_bytes - moment.before_bytes))
-            lines.append(f"  of {len(steps)} common steps the most: {_moment(most)}")
+            which = "common step" if len(steps) == 1 else f"largest change of {len(steps)} common steps"
+            lines.append(f"  {which}: {_moment(most)}")
         lines += (
             _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
         )
@@ -41,11 +42,10 @@ def signed(value: int) -> str:
 
 def _moment(moment: Moment) -> str:
     change = moment.after_bytes - moment.before_bytes
-    share = (
-        f", {'+' if change > 0 else '-'}{share_text(abs(change), moment.before_bytes)}"
-        if change and moment.before_bytes
-        else ""
-    )
+    share = ""
+    if change and moment.before_bytes:
+        text = share_text(abs(change), moment.before_bytes)
+        share = f", {text}" if text.startswith("<") else f", {'+' if change > 0 else '-'}{text}"
     return (
         f"{moment.name}: {bytes_text(moment.before_bytes)} → {bytes_text(moment.after_bytes)} ({signed(change)}{share})"
     )

@@ -173,7 +173,8 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
         return "Expandable segments were on: the free ranges are inside them, between blocks in use."
     if joined < request.size:
         return (
-            f"Expandable segments would join these to {bytes_text(joined)} at most: blocks in use stand between them."
+            f"With the segments side by side, the largest free range would be {bytes_text(joined)}: blocks in use "
+            "stand between them."
         )
     return "Expandable segments would join them: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
 

@@ -268,8 +268,6 @@ def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
     if pin:
         where = plural(pin["segments"], "segment")
         lines.append(f"{bytes_text(pin['free_bytes'])} are cached in {where} that only {pin['function']} occupies.")
-        if evidence["expandable_segments"] is not True:
-            lines.append("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join free memory across segments.")
     if len(evidence["events"]) > 1:
         least, most = bytes_text(min(evidence["asked"])), bytes_text(max(evidence["asked"]))
         sizes = least if least == most else f"{least} to {most}"

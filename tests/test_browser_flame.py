@@ -315,8 +315,8 @@ def test_query_tells_and_dims(flame: Callable[..., Flame]) -> None:
     live = [device.allocations[i].size for i in device.live_at(device.peak_event)]
     matched = sum(size for size in live if size > 1 << 20)
     assert page.debug()["all"]["matched"] == matched
-    share = re.search(r"matches .* of .*, ([\d.]+) %", page.words())
-    assert share and float(share[1]) == pytest.approx(100 * matched / sum(live), abs=0.06)
+    share = re.search(r"matches .* of .*, ([\d.]+)%", page.words())
+    assert share and float(share[1]) == pytest.approx(100 * matched / sum(live), abs=0.5)
 
 
 def test_empty_states_say_why(flame: Callable[..., Flame]) -> None:
@@ -328,7 +328,7 @@ def test_empty_states_say_why(flame: Callable[..., Flame]) -> None:
     page.show(measure="live")
     assert page.opened.page.locator(".flame-plot").is_visible()
     page.show(measure="growth", **{"from": str(page.devices[0].peak_event)})
-    assert "No stack holds more or less" in page.opened.page.locator(".flame-empty").inner_text()
+    assert "No stack has more or fewer bytes" in page.opened.page.locator(".flame-empty").inner_text()
 
 
 @pytest.mark.parametrize("size", [(360, 640), (2600, 1400)], ids=str)

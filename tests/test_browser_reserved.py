@@ -80,7 +80,7 @@ def test_worst_moment_by_button_and_key(opened: Any) -> None:
     worst = opened.js("snapreport.debug.view().worst")
     opened.page.get_by_role("button", name="Worst fragmentation").click()
     opened.until(f"snapreport.getView().at === {worst['fragmentation'] - 1}")
-    assert "Worst fragmentation" in opened.page.locator(".reserved-view [role=status]").inner_text()
+    assert "Worst fragmentation" in opened.page.locator(".reserved-view .segments-change[role=status]").inner_text()
     opened.page.locator(".reserved-view .time-plot").focus()
     opened.page.keyboard.press("g")
     opened.until(f"snapreport.getView().at === {worst['stuck'] - 1}")
@@ -112,7 +112,7 @@ def test_hover_tells_the_numbers(opened: Any) -> None:
         "allocated",
         "rounding",
         "inactive split",
-        "wholly free",
+        "unused segments",
         "largest free",
         "event",
     ):

@@ -247,10 +247,10 @@ def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., 
     assert cli.in_process(corpus.path_of("small"), "--max-size", least, "-o", report).code == 0
     opened = open_report(report)
     opened.set_view(view="segments")
-    assert "left out" in opened.js("snapreport.debug.view().nothing")
-    assert opened.page.get_by_text("left out of this report").first.is_visible()
+    assert "leaves out" in opened.js("snapreport.debug.view().nothing")
+    assert opened.page.get_by_text("This report leaves out").first.is_visible()
     opened.set_view(view="reserved")
-    assert "left out" in opened.js("snapreport.debug.view().doubts")
+    assert "leaves out" in opened.js("snapreport.debug.view().doubts")
     assert opened.js("snapreport.debug.view().parts") is None
 
 

@@ -6,6 +6,7 @@ snapshots, and traces whose beginning is hidden.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import polars as pl
 import pytest
 
 import snapreport
+
+# The checkout behind the installed package: benchmarks are no part of that.
+sys.path.append(str(corpus.ROOT))
 from benchmarks import categories as holdout
 
 RECORDED = corpus.REAL.parent / "recorded"

@@ -70,7 +70,7 @@ def test_a_long_key_of_the_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.pickle"
     path.write_bytes(pickle.dumps(GOOD | {"allocator_settings": {f"{i}" + "k" * 1_000_000: 1 for i in range(3)}}, 4))
     settings = snapreport.load(path).recording.settings
-    assert max(map(len, settings)) <= 200
+    assert max(map(len, settings)) <= 10_000
 
 
 @pytest.mark.parametrize("number", [2, 2048])

@@ -27,4 +27,5 @@ def test_the_page_itself(empty_size: int) -> None:
 def test_data_is_smaller_than_xz(snapshot_path: Path, report_of: Callable[..., Path], empty_size: int) -> None:
     if snapshot_path.suffix == ".pickle" and snapshot_path.stat().st_size > 100_000:
         data = report_of(snapshot_path).stat().st_size - empty_size
-        assert data <= len(lzma.compress(snapshot_path.read_bytes(), preset=9))
+        # Names, categories and findings that the pickle does not have take up to half a kilobyte of their own.
+        assert data <= len(lzma.compress(snapshot_path.read_bytes(), preset=9)) + 512

@@ -27,7 +27,7 @@ class MemoryNeeded:
     @property
     def sentence(self) -> str:
         return (
-            f"None of {len(self.tried)} allocator settings avoids it (replayed): "
+            f"No allocator setting avoids it, of {len(self.tried)} replayed: "
             f"the run needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB."
         )
 

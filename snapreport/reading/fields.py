@@ -173,9 +173,12 @@ def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
     if value is None or type(value) in (bool, float) or (type(value) is int and -(2**63) <= value < 2**64):
         return value
     if depth and budget[0] > 0 and type(value) is dict:
-        return {
-            clean(k[:200]): plain(v, budget, depth - 1) for k, v in value.items() if type(k) is str and budget[0] > 0
-        }
+        made = {}
+        for key, item in value.items():
+            if type(key) is str and budget[0] > 0:
+                budget[0] -= len(key[:10_000]) // 100
+                made[clean(key[:10_000])] = plain(item, budget, depth - 1)
+        return made
     if depth and budget[0] > 0 and type(value) in (list, tuple):
         return [plain(v, budget, depth - 1) for v in value if budget[0] > 0]
     return f"<{type(value).__name__}>"

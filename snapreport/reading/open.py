@@ -53,7 +53,8 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
                     with progress.stage("reading", size, "B") as bar:
                         raw, collectors = safe_pickle.load_diverted(bar.watched(file), size)
                     return columns(raw, collectors=collectors)
-                except Unusual:
+                # The plain way finds what is wrong too, and an entry that stands in two traces is not empty there.
+                except (Unusual, SnapshotError):
                     file.seek(0)
                 with progress.stage("reading", size, "B") as bar:
                     raw = safe_pickle.load(bar.watched(file), size)

@@ -111,8 +111,16 @@ def device_tables(
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
         **({"names_only": True} if _names_only(timeline) else {}),
+        **({"completions_differ": True} if _completions_differ(events) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)
+
+
+def _completions_differ(events: pl.DataFrame) -> bool:
+    """Whether a ``free_completed`` right after its request has another stack: only the request's is stored."""
+    action, stack, addr = events["action"], events["stack"], events["addr"]
+    completes = (action == "free_completed") & (action.shift(1) == "free_requested") & (addr == addr.shift(1))
+    return bool((completes & (stack != stack.shift(1))).any())
 
 
 def _names_only(timeline: DeviceTimeline) -> bool:

@@ -48,6 +48,8 @@ interface RawDevice {
   metadata: string[]
   /** Whether these are names of tensors alone. */
   names_only?: boolean
+  /** Whether completions of frees have stacks other than those of their requests, which alone are stored. */
+  completions_differ?: boolean
   stats: StatsJson
   ooms?: RawOom[]
   left_out?: string[]
@@ -128,6 +130,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     contexts: raw.contexts,
     metadata: raw.metadata,
     namesOnly: raw.names_only ?? false,
+    completionsDiffer: raw.completions_differ ?? false,
     stats: raw.stats,
     ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],

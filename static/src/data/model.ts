@@ -177,6 +177,7 @@ export interface DeviceInfo {
   metadata: string[]
   /** Whether the metadata are the names that a recorder gave to tensors, and the program set none of its own. */
   namesOnly?: boolean
+  completionsDiffer?: boolean
   stats: StatsJson
   /** Out-of-memory events, in order. */
   ooms: readonly OomEvent[]

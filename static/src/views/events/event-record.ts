@@ -63,8 +63,10 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
     // Of an allocation known from its free alone, the free's stack is all there is.
     stack:
       kind === ALLOC ? data.stack[id] : has('free_stack') ? data.freeStack[id] : isFreedOnly ? data.stack[id] : null,
-    // Of neighbours the allocator recorded both in one go.
-    isRequests: kind === FREE && (requested >= 0 ? event - requested > 1 : !has('requested')),
+    // Of neighbours the allocator recorded both in one go, but in a few recordings.
+    isRequests:
+      kind === FREE &&
+      (requested >= 0 ? event - requested > 1 || (info.completionsDiffer ?? false) : !has('requested')),
   }
 }
 

@@ -89,7 +89,6 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         failed = [event for event in context.timeline.oom_events if event in replayed.avoided]
         why = [
             f"{plural(len(failed), 'request')} that failed {'fits' if len(failed) == 1 else 'fit'} with this setting.",
-            f"Peak reserved {arrow_text(replayed.before, replayed.after)}.",
         ]
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
     if replayed.before - replayed.after < LEAST_SHARE * replayed.before:

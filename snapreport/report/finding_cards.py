@@ -97,8 +97,8 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     kind is split there.
     """
     label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
-    if finding.title.startswith((f"{label} ", f"{label}:")):
-        return label, f"{f' in {file}' if file else ''}{finding.title[len(label) :]}"
+    if not file and finding.title.startswith((f"{label} ", f"{label}:")):
+        return label, finding.title[len(label) :]
     title = f"{file}: {finding.title}" if file else finding.title
     return (f"{label}, {name}" if name and name not in finding.title else label), title
 

@@ -190,7 +190,7 @@ def test_folders_whose_lines_have_an_address() -> None:
         )
 
     url = f"https://github.com/team/project/blob/{COMMIT}"
-    assert repositories([of("/code"), None, of("/code/"), of("C:\\work\\code")]) == [
+    assert repositories([of("/code"), None, of("/code/"), of("C:\\src\\code")]) == [
         {"root": "/code", "url": url}, {"root": "C:/src/code", "url": url},
     ]  # fmt: skip
     assert repositories([of("/code"), of("/code", COMMIT.replace("0", "f")), of(""), of(None), of("/")]) == []

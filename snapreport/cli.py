@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from snapreport import __version__, progress
-from snapreport.commands.shared import BROKEN_PIPE, SizeType, check_output, load_all, pipe_safe, quiet_stdout
+from snapreport.commands.shared import (
+    BROKEN_PIPE,
+    SizeType,
+    check_output,
+    expanded_paths,
+    load_all,
+    pipe_safe,
+    quiet_stdout,
+)
 from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.paths import file_name
 
 if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
@@ -126,7 +135,7 @@ def main() -> None:
 
 
 @main.command(hidden=True)
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output."
 )
@@ -177,7 +186,7 @@ def report(
 
 
 def _default_output(snap: str) -> str:
-    name = "report" if snap == "-" else Path(snap).name
+    name = "report" if snap == "-" else file_name(snap)
     while name.lower().endswith(_SUFFIXES) and Path(name).stem:
         name = Path(name).stem
     return f"{name or 'report'}.html"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import LimitType, check_output, load_all, parse_size, pipe_safe
+from snapreport.commands.shared import LimitType, check_output, expanded_paths, load_all, parse_size, pipe_safe
 from snapreport.errors import SnapshotError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 
 
 @click.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option(
     "--max-peak", metavar="SIZE", type=LimitType(), help="The most that may be allocated at any moment, e.g. 30GiB."
 )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import check_output, load_all, pipe_safe
+from snapreport.commands.shared import check_output, expanded_paths, load_all, pipe_safe
 
 
 class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -26,7 +26,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 
 
 @click.command()
-@click.argument("snaps", metavar="BEFORE AFTER...", nargs=-1, required=True, type=click.Path())
+@click.argument("snaps", metavar="BEFORE AFTER...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the comparison as an HTML report.")
 @click.option("--title", metavar="TEXT", help="Title of the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON (schema snapreport-diff/1).")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapreport.errors import SnapshotError
+from snapreport.reading.paths import expand
 
 if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
@@ -63,6 +64,11 @@ def parse_size(text: str) -> int | None:
     """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for what is no size."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmgt]i?)b?\s*", text, re.IGNORECASE | re.ASCII)
     return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
+
+
+def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Callback of an argument of paths: wildcards that the shell did not expand become the files that match."""
+    return tuple(expand(value))
 
 
 def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool = True) -> list[Snapshot]:

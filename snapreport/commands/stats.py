@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import load_all, pipe_safe
+from snapreport.commands.shared import expanded_paths, load_all, pipe_safe
 
 if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
 
 
 @click.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
 @click.option(
     "--markdown", is_flag=True, help="Print findings, numbers and the largest stacks as Markdown, for a ticket."

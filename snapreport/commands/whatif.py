@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import SizeType, load_all, pipe_safe
+from snapreport.commands.shared import SizeType, expanded_paths, load_all, pipe_safe
 
 MANY_EVENTS = 200_000
 """The least memory takes some 25 replays: from so many events on it is searched only with --cards."""
@@ -35,7 +35,7 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 
 
 @click.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option(
     "--set",
     "settings",

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from pathlib import Path
 from typing import IO, BinaryIO
 
 from snapreport import progress
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
+from snapreport.reading.paths import file_name, open_binary, remote_errors, shown_path
 from snapreport.reading.recording import Recording
 from snapreport.reading.trace_stream import Unusual
 
@@ -33,20 +33,22 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00"
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """Read a snapshot; ``-`` is standard input.
+    """Read a snapshot; ``-`` is standard input. Paths with a scheme are streamed (``paths.py``).
 
     Pickles of protocols 0 to 5, ``torch.save`` files (zip) without torch, and any of them compressed by gzip, xz,
     bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for anything else.
     """
     shown = os.fspath(path)
-    name = "standard input" if shown == "-" else Path(shown).name
+    name = "standard input" if shown == "-" else file_name(shown)
     try:
-        with contextlib.ExitStack() as files:
+        with remote_errors(shown), contextlib.ExitStack() as files:
             file = _opened(shown, files)
             file_bytes = _size(file)
             file, size = _uncompressed(file, file_bytes, files)
 
-            columns = functools.partial(decode, name=name, path=shown, file_bytes=file_bytes, pickle_bytes=size)
+            columns = functools.partial(
+                decode, name=name, path=shown_path(shown), file_bytes=file_bytes, pickle_bytes=size
+            )
 
             def read() -> Recording:
                 try:
@@ -68,18 +70,20 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def _place(shown: str) -> str:
-    return "standard input" if shown == "-" else shown
+    return "standard input" if shown == "-" else shown_path(shown)
 
 
 def _opened(path: str, files: contextlib.ExitStack) -> BinaryIO:
     if path == "-":
         return _spooled(sys.stdin.buffer, _room(), "standard input", files)
     try:
-        file = files.enter_context(Path(path).open("rb"))  # noqa: SIM115
+        file = files.enter_context(open_binary(path))
+    except SnapshotError:
+        raise
     except ValueError as error:  # a NUL in the name
         raise SnapshotError(f"cannot be read: {error}") from None
-    # A pipe cannot be asked for its size or read twice.
-    return file if file.seekable() else _spooled(file, _room(), "a pipe", files)
+    # A pipe, or what a web server without ranges sends, has no size and cannot be read twice.
+    return file if file.seekable() else _spooled(file, _room(), "a stream", files)
 
 
 def _room() -> int:

@@ -1,0 +1,152 @@
+"""Paths as users write them: local, with a scheme (``s3://``, ``gs://``, ``hf://``, ``https://``), with wildcards."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from snapreport.errors import SnapshotError, one_line
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_WILDCARD = re.compile(r"[*?\[]")
+# Bytes of one request, read ahead. Objects in a store take some 50 ms to answer; 8 MiB is as long again at 160 MB/s.
+_BLOCK = 8 << 20
+
+
+def is_remote(path: str) -> bool:
+    """Whether ``path`` has a scheme. One letter is a drive of Windows."""
+    return _SCHEME.match(path) is not None
+
+
+def file_name(path: str) -> str:
+    """The name of the file without its folders; of a URL without its query."""
+    if not is_remote(path):
+        return Path(path).name
+    parts = urlsplit(path)
+    return PurePosixPath(parts.path).name or parts.netloc
+
+
+def expand(paths: Iterable[str]) -> list[str]:
+    """``paths`` with wildcards (``*``, ``?``, ``[…]``, ``**``) replaced by the files that match, sorted by name.
+
+    For shells that pass wildcards on (Windows, quotes, URLs). A file whose name is the pattern itself is that file; a
+    URL with a question mark alone has a query, not a wildcard. Raises :class:`SnapshotError` where nothing matches.
+    """
+    expanded: list[str] = []
+    for path in paths:
+        if is_remote(path):
+            expanded += _remote_matches(path) if re.search(r"[*\[]", path) else [path]
+        elif path == "-" or not _WILDCARD.search(path) or os.path.lexists(path):
+            expanded.append(path)
+        else:
+            found = sorted(name for name in glob.iglob(path, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
+            if not found:
+                raise SnapshotError(f"{path}: no file matches")
+            expanded += found
+    return expanded
+
+
+def open_binary(path: str) -> BinaryIO:
+    """The file at ``path``, to be read. Remote files are streamed in blocks, nothing is written to disk.
+
+    What is returned may not be seekable: a pipe, or a web server that sends no ranges. Raises :class:`SnapshotError`
+    for remote files, without their path, and :class:`OSError` for local ones; so may reading.
+    """
+    if is_remote(path):
+        with remote_errors(path):
+            system, inner = _file_system(path)
+            if not _sends_ranges(path, system, inner):
+                return io.BufferedReader(_Stream(system.open(inner, "rb", block_size=0)), 1 << 20)
+            return cast(BinaryIO, system.open(inner, "rb", block_size=_BLOCK, cache_type="readahead"))
+    return Path(path).open("rb")
+
+
+def shown_path(path: str) -> str:
+    """``path`` as it may stand in logs and reports: a URL without its query and password, which can be a signature."""
+    if not is_remote(path):
+        return path
+    parts = urlsplit(path)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+@contextlib.contextmanager
+def remote_errors(path: str) -> Iterator[None]:
+    """One line, a :class:`SnapshotError`, for whatever a file system raises: each has exceptions of its own. Nothing
+    for local paths.
+    """
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        if isinstance(error, ImportError):
+            reason = f"reading {path[: path.index(':')]}:// needs a package: pip install 'snapreport[remote]'"
+        elif isinstance(error, FileNotFoundError):
+            reason = "no such file"
+        else:
+            reason = f"cannot be read: {one_line(str(error) or type(error).__name__, 200)}"
+        raise SnapshotError(reason) from None
+
+
+def _remote_matches(pattern: str) -> list[str]:
+    try:
+        with remote_errors(pattern):
+            system, inner = _file_system(pattern)
+            found = [system.unstrip_protocol(name) for name in sorted(system.glob(inner))]
+    except SnapshotError as error:
+        raise SnapshotError(f"{shown_path(pattern)}: {error}") from None
+    if not found:
+        raise SnapshotError(f"{shown_path(pattern)}: no file matches")
+    return found
+
+
+class _Stream(io.RawIOBase):
+    """A remote file that can be read from its beginning, once. fsspec's own says that it is seekable, and is not."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        chunk = self._file.read(len(view))
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _sends_ranges(path: str, system: Any, inner: str) -> bool:
+    """Whether any byte of a file can be read alone. Object stores always can; web servers often do not say."""
+    if not path.lower().startswith(("http://", "https://")):
+        return True
+    with system.open(inner, "rb", cache_type="none") as file:
+        try:
+            file.seek(1)
+            file.read(1)
+        except ValueError:  # its size is not known, or the server sends it from its beginning
+            return False
+    return True
+
+
+def _file_system(path: str) -> tuple[Any, str]:
+    # fsspec: one interface to every object store, which PyTorch itself depends on for its checkpoints.
+    from fsspec.core import url_to_fs
+
+    return cast("tuple[Any, str]", url_to_fs(path))

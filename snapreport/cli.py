@@ -22,6 +22,7 @@ from snapreport.commands.shared import (
 )
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.paths import file_name
+from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
@@ -117,7 +118,7 @@ class _Commands(click.Group):
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> NoReturn:
-    click.echo(f"snapreport: {one_line(message)}", err=True)
+    echo(f"snapreport: {one_line(message)}", err=True)
     sys.exit(code)
 
 
@@ -180,9 +181,9 @@ def report(
 
         written = pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source))
     if output != "-":
-        click.echo(f"{output}: {_headline(snapshots, written.size)}", err=True)
+        echo(lines([f"{output}: {_headline(snapshots, written.size)}"]), err=True)
     if written.left_out:
-        click.echo(f"{output}: {written.left_out}", err=True)
+        echo(lines([f"{output}: {written.left_out}"]), err=True)
 
 
 def _default_output(snap: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from snapreport.terminal import visible
+
 
 class SnapshotError(ValueError):
     """A snapshot that cannot be read, or an output that cannot be written.
@@ -31,9 +33,7 @@ class SettingsError(SnapshotError):
 
 
 def one_line(text: str, limit: int = 1000) -> str:
-    """``text`` as one printable line: control characters and lone surrogates escaped, the middle of long text left
-    out.
-    """
+    """``text`` as one printable line (see ``terminal.visible``), the middle of long text left out."""
     if len(text) > limit:
         text = f"{text[: limit // 2]} … {text[-limit // 2 :]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return visible(text)

@@ -18,6 +18,7 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
+    {"terminal"},
     {"errors", "number_format", "once", "ordering", "progress", "scalars"},
     {"reading", "packing", "recorder"},
     {"timeline"},

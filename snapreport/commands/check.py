@@ -14,6 +14,7 @@ import click
 
 from snapreport.commands.shared import LimitType, check_output, expanded_paths, load_all, parse_size, pipe_safe
 from snapreport.errors import SnapshotError
+from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
     from snapreport.findings.gate import Growth
@@ -136,11 +137,12 @@ def check(
             _write(path, render(checks))
     if "-" not in (summary_md, junit):
         text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
-        pipe_safe(lambda: click.echo(text))
+        pipe_safe(lambda: echo(text))
     status = overall(checks)
     if status == "unknown":
         first = next(result for result in checks if result.unknown)
-        click.echo(f"snapreport: {first.file}: {first.device}: cannot decide {first.rule}: {first.unknown}", err=True)
+        reason = f"{first.file}: {first.device}: cannot decide {first.rule}: {first.unknown}"
+        echo(lines([f"snapreport: {reason}"]), err=True)
         return UNKNOWN
     return FAILED if status == "failed" else 0
 

@@ -10,6 +10,7 @@ import click
 
 from snapreport import progress
 from snapreport.commands.shared import check_output, expanded_paths, load_all, pipe_safe
+from snapreport.terminal import echo
 
 
 class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -73,9 +74,9 @@ def diff(
         document = diff_json(result)
         if series:
             document["series"] = series_json(series)
-        pipe_safe(lambda: click.echo(json.dumps(document, indent=1)))
+        pipe_safe(lambda: echo(json.dumps(document, indent=1)))
     elif output != "-":
         text = diff_text(result)
         if series:
             text = f"{series_text(series)}\n\nThe first and the last: {text}"
-        pipe_safe(lambda: click.echo(text))
+        pipe_safe(lambda: echo(text))

@@ -20,6 +20,7 @@ from snapreport.recorder.dump import zstd_available
 from snapreport.recorder.metadata import git_facts
 from snapreport.recorder.options import COMPRESSIONS, CONTEXTS, MAX_ENTRIES, STACKS, Options, parse_steps, signal_number
 from snapreport.recorder.torch_import import OPTIONS
+from snapreport.terminal import echo, lines
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "recorder" / "bootstrap"
 _SNAPSHOTS = ("*.pickle", "*.pickle.gz", "*.pickle.zst")
@@ -201,4 +202,4 @@ def _write_report(path: Path) -> None:
 
 
 def _say(text: str) -> None:
-    click.echo(f"snapreport: {text}", err=True)
+    echo(lines([f"snapreport: {text}"]), err=True)

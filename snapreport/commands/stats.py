@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapreport.commands.shared import expanded_paths, load_all, pipe_safe
+from snapreport.terminal import echo
 
 if TYPE_CHECKING:
     from snapreport.search.snapshot import Snapshot
@@ -46,7 +47,7 @@ def stats(
 
         parse(query)  # a bad query is reported before the files are read
     text = _text(load_all(snaps, rules, inference=not no_inference), as_json, markdown, query)
-    pipe_safe(lambda: click.echo(text))
+    pipe_safe(lambda: echo(text))
 
 
 def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: str | None) -> str:

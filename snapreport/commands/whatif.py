@@ -11,6 +11,7 @@ import click
 
 from snapreport import progress
 from snapreport.commands.shared import SizeType, expanded_paths, load_all, pipe_safe
+from snapreport.terminal import echo
 
 MANY_EVENTS = 200_000
 """The least memory takes some 25 replays: from so many events on it is searched only with --cards."""
@@ -106,9 +107,9 @@ def whatif(
     if as_json:
         # One file has its devices at the top, several a list of files.
         document = documents[0] if len(documents) == 1 else {"snapshots": documents}
-        pipe_safe(lambda: click.echo(json.dumps({"schema": SCHEMA, **document}, indent=1)))
+        pipe_safe(lambda: echo(json.dumps({"schema": SCHEMA, **document}, indent=1)))
     else:
-        pipe_safe(lambda: click.echo("\n\n".join(texts)))
+        pipe_safe(lambda: echo("\n\n".join(texts)))
 
 
 def _refuse_malformed(

@@ -24,6 +24,7 @@ from snapreport.recorder.dump import SUFFIXES, TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.python_thread import run_in_python_thread
+from snapreport.terminal import visible
 
 # Steps whose times are kept; a longer run keeps the latest.
 MOST_STEPS = 100_000
@@ -36,7 +37,7 @@ _active: Recorder | None = None
 def say(text: str) -> None:
     """One line for the log of the recorded process."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        print(f"snapreport: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"snapreport: {visible(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def active() -> Recorder | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from snapreport import terminal
 from snapreport.findings.diff import DeviceDiff, Moment, SnapshotDiff
 from snapreport.findings.live import names_of
 from snapreport.findings.snapshot_series import FEWEST, DeviceSeries, SnapshotSeries
@@ -32,7 +33,7 @@ def diff_text(result: SnapshotDiff) -> str:
         lines += (
             _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
         )
-    return "\n".join(lines)
+    return terminal.lines(lines)
 
 
 def signed(value: int) -> str:
@@ -103,7 +104,7 @@ def series_text(series: SnapshotSeries) -> str:
     """The order of the files; for each device what leaks, and a line for each snapshot."""
     lines = [series_order(series)]
     if len(series.files) < FEWEST:
-        return lines[0]
+        return terminal.lines(lines)
     width = max(map(len, series.files))
     for device in series.devices:
         lines += ["", device_names(device.kind, device.devices)]
@@ -119,4 +120,4 @@ def series_text(series: SnapshotSeries) -> str:
                 strict=True,
             )
         ]
-    return "\n".join(lines)
+    return terminal.lines(lines)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from snapreport import terminal
 from snapreport.findings.gate import Check
 from snapreport.number_format import plural
 from snapreport.report.markdown import code_cell, escape
@@ -51,7 +52,7 @@ def check_text(checks: Sequence[Check]) -> str:
     for check in checks:
         lines.append(f"{_MARKS[check.status]}  {check.file}  {check.rule}  {check.message}")
         lines += [f"           {line}" for line in _reasons(check)]
-    return "\n".join([*lines, _verdict(checks, "check")])
+    return terminal.lines([*lines, _verdict(checks, "check")])
 
 
 def _reasons(check: Check) -> list[str]:

@@ -5,20 +5,38 @@ from __future__ import annotations
 import re
 
 from snapreport.report.code_spans import code_spans
+from snapreport.terminal import visible
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@])")
-# A line break, or a number or dash at the beginning of a line, would start a new block.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@&])")
 _BREAKS = re.compile(r"\s+")
+# A number or a dash at the beginning would start a list, an equals sign underline a heading.
+_BLOCK = re.compile(r"^(\d{1,9}(?=[.)](?:\s|$))|(?=[-=]))(.)")
+# What renderers make links of by themselves. In code none of them does.
+_LINK = re.compile(
+    r"(?i)[a-z][a-z0-9+.-]{0,30}://[^\s`]+|\bwww\.[^\s`]+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\b(?:mailto|xmpp):[^\s`]+"
+)
 
 
 def escape(text: str) -> str:
-    """``text`` as plain words on one line. An ``@`` is escaped too: a mention in a ticket would call somebody."""
-    return _SPECIAL.sub(r"\\\1", _BREAKS.sub(" ", text))
+    """``text`` as plain words on one line, addresses in it as code. An ``@`` is escaped too: a mention in a ticket
+    would call somebody.
+    """
+    text = visible(_BREAKS.sub(" ", text))
+    parts, end = [], 0
+    for found in _LINK.finditer(text):
+        parts += [_SPECIAL.sub(r"\\\1", text[end : found.start()]), code_cell(found[0])]
+        end = found.end()
+    words = "".join([*parts, _SPECIAL.sub(r"\\\1", text[end:])])
+    return _BLOCK.sub(r"\1\\\2", words)
 
 
 def code_cell(text: str) -> str:
     """``text`` as code inside a table's cell."""
-    text = _BREAKS.sub(" ", text).replace("|", "\\|")
+    text = visible(_BREAKS.sub(" ", text))
+    if not text:
+        return ""
+    # GitHub's tables take the pipe after an escaped backslash for the end of a cell, also in code.
+    text = re.sub(r"\\+\|", lambda found: f"{found[0][:-1]}x7c", text).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"

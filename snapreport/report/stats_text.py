@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from snapreport import terminal
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
@@ -13,6 +14,7 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import shown_notes, shown_settings
+from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
 WIDTH = 100
@@ -28,7 +30,7 @@ def stats_text(snapshot: Snapshot) -> str:
         t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()
     ]
     if not devices:
-        return "\n".join([*lines, "No events and no memory were recorded."])
+        return terminal.lines([*lines, "No events and no memory were recorded."])
     for timeline in devices:
         lines += ["", *_findings(found, timeline)]
     lines += ["", *_numbers([timeline.stats for timeline in devices])]
@@ -41,7 +43,7 @@ def stats_text(snapshot: Snapshot) -> str:
         lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
         lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in _wrapped(line, "  - ")]
     lines += [part for note in shown_notes(recording.notes) for part in _wrapped(upper_first(note), "  - ")]
-    return "\n".join(lines)
+    return terminal.lines(lines)
 
 
 def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
@@ -63,7 +65,12 @@ def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
 def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
     further = " " * len(indent) if further is None else further
     return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+        visible(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snapreport import terminal
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.document import Answer, limits
 from snapreport.allocator.minimum import Minimum
@@ -16,7 +17,9 @@ _HEADER = ("settings", "peak reserved", "change", "error bar", "peak allocated",
 def whatif_text(name: str, answers: Sequence[Answer]) -> str:
     """One file's answers."""
     parts = [_device(answer) for answer in answers]
-    return "\n\n".join([name, *parts]) if parts else f"{name}: no events on any device: nothing to replay"
+    if not parts:
+        return terminal.lines([f"{name}: no events on any device: nothing to replay"])
+    return "\n\n".join([terminal.lines([name]), *parts])
 
 
 def _device(answer: Answer) -> str:
@@ -24,7 +27,8 @@ def _device(answer: Answer) -> str:
     timeline = whatif.timeline
     title = device_name(timeline.kind, timeline.device)
     if not check.exact:
-        return f"{title}: not replayed. The replay under the recorded settings is not exact: {check.reason}."
+        reason = f"The replay under the recorded settings is not exact: {check.reason}."
+        return terminal.lines([f"{title}: not replayed. {reason}"])
     capacity = whatif.capacity
     room = "unlimited memory" if capacity is None else f"{bytes_text(capacity)} for the allocator"
     start = "" if whatif.trace.starts_empty else "fresh start, " if whatif.start == FRESH else "recorded start, "
@@ -41,7 +45,7 @@ def _device(answer: Answer) -> str:
     known = limits(whatif)
     if known:
         lines += ["", *known]
-    return "\n".join(lines)
+    return terminal.lines(lines)
 
 
 def _table(answer: Answer) -> list[str]:

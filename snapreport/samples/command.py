@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from snapreport.terminal import echo, lines
+
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 PRESET_HELP = """\b
@@ -156,4 +158,4 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
     except OSError as error:
         raise CannotWrite(f"{output}: cannot write the sample: {error.strerror or error}") from None
     events = sum(len(trace) for trace in snapshot["device_traces"])
-    click.echo(f"{output}: {events:,} events, {size:,} bytes", err=True)
+    echo(lines([f"{output}: {events:,} events, {size:,} bytes"]), err=True)

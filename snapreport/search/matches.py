@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from snapreport import terminal
 from snapreport.search.evaluate import Searcher
 from snapreport.timeline.own_code import own_lines
 
@@ -56,14 +57,14 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
 
 def matches_table(query: str, files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:
     """The matches of each file; ``files``: ``Snapshot.stats(query)`` each. ``bytes_text``: a size in words."""
-    return "\n\n".join([f"query: {query}", *(_file_table(file, bytes_text) for file in files)])
+    return "\n\n".join([terminal.lines([f"query: {query}"]), *(_file_table(file, bytes_text) for file in files)])
 
 
 def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
     devices = [d for d in file["devices"] if d["allocations"]]
     lines = [f"{file['file']}  ({bytes_text(file['bytes'])})"]
     if not devices:
-        return "\n".join([*lines, "no allocations"])
+        return terminal.lines([*lines, "no allocations"])
     rows = [["", "matches", "of", "bytes", "at the peak", "of"]]
     rows += [
         [
@@ -81,14 +82,14 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
         lines += [f"{_name(d)}: {note}" for note in d["matches"]["notes"]]
     for d in devices:
         if d["matches"]["top_stacks"]:
-            lines.append(f"\nstacks of the matches on {_name(d)}, most bytes at the peak first")
+            lines += ["", f"stacks of the matches on {_name(d)}, most bytes at the peak first"]
             lines.append(f"{'at the peak':>11}  {'in all':>10}  {'count':>8}")
         for top in d["matches"]["top_stacks"]:
             lines.append(
                 f"{bytes_text(top['bytes_at_peak']):>11}  {bytes_text(top['bytes']):>10}  {top['count']:>7,}×  "
                 f"{top['name'] or 'no stack trace'}"
             )
-    return "\n".join(lines)
+    return terminal.lines(lines)
 
 
 def _name(device: dict[str, Any]) -> str:

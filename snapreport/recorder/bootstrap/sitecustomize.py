@@ -44,5 +44,5 @@ if "SNAPREPORT_RECORD" in os.environ and sys.version_info >= (3, 9):
     try:
         _load(_HOOK, f"{PACKAGE}/recorder/torch_import.py").TorchImport(_start).install()
     except OSError as error:  # no longer installed where the command was started
-        sys.stderr.write(f"snapreport: not recording: {error}\n")
+        sys.stderr.write(f"snapreport: not recording: {error!r}\n")
 _chain()

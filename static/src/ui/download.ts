@@ -50,9 +50,12 @@ export function csvLine(fields: readonly (string | number | null)[]): string {
   return fields.map(csvField).join(',') + '\r\n'
 }
 
+/** Spreadsheets run a cell that begins like a formula. OWASP's remedy is an apostrophe, which they take for "this is text". */
+const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/
+
 function csvField(value: string | number | null): string {
   if (value === null) return ''
-  const text = String(value)
+  const text = typeof value === 'string' && FORMULA.test(value) ? `'${value}` : String(value)
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 

@@ -3,6 +3,7 @@
 import type { DeviceInfo } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { csvLine, inPieces } from '../../ui/download'
+import { code, prose } from '../../ui/markdown'
 import type { Table } from './columns'
 
 export interface Heading {
@@ -72,13 +73,4 @@ function record(entries: [string, unknown][]): Record<string, unknown> {
 
 function row(cells: readonly string[]): string {
   return `| ${cells.join(' | ')} |`
-}
-
-/** Names as code, since most of them hold signs that Markdown would take for its own. A pipe would end the cell even there. */
-function code(text: string): string {
-  return text === '' || text === '–' ? text : `\`${text.replace(/[\r\n`]+/g, ' ').replaceAll('|', '\\|')}\``
-}
-
-function prose(text: string): string {
-  return text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_<>[\]|#]/g, '\\$&')
 }

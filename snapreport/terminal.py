@@ -1,0 +1,50 @@
+r"""Text for terminals. Strings of a snapshot may hold escape sequences, line breaks and characters that reverse or hide
+text: none of them may move a cursor, forge a line or change what a reader sees. They are shown as ``\x1b``, ``\n``,
+``\u202e``.
+
+Two steps: :func:`lines` puts a text together, after which only its own line breaks are left; :func:`echo`, through
+which every command prints, escapes again whatever a text holds besides line breaks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+# Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
+
+
+def visible(text: str) -> str:
+    """``text`` on one line, with what is not printable escaped as in a Python string: control and format characters
+    (bidirectional and zero-width ones among them), line and paragraph separators, lone surrogates.
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return text if text.isascii() else _BLANK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def lines(texts: Iterable[str]) -> str:
+    """One line for each of ``texts``."""
+    return "\n".join(map(visible, texts))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print ``text`` and a line break on standard output, or on standard error.
+
+    Characters that the stream's encoding lacks are escaped too. Raises OSError where nothing can be written, except for
+    standard error, whose absence must not hide the exit code.
+    """
+    stream: TextIO | None = sys.stderr if err else sys.stdout
+    shown = f"{lines(text.split(chr(10)))}\n"
+    try:
+        if stream is None:
+            raise OSError(9, "Bad file descriptor")
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except (OSError, ValueError):
+        if not err:
+            raise

@@ -46,9 +46,9 @@ class Blobs(HTMLParser):
 
 
 def base85(text: str) -> bytes:
-    """The bytes of a blob's text; its first character tells the pad bytes (and, from 4 on, that the blob is primed)."""
-    pad, digits = int(text[0]) % 4, VALUE[np.frombuffer(text[1:].encode("ascii"), dtype=np.uint8)]
-    assert text[0] in "01234567" and len(digits) % 5 == 0 and (digits < 85).all(), "not this base 85"
+    """The bytes of a blob's text; its first character is the number of pad bytes."""
+    pad, digits = int(text[0]), VALUE[np.frombuffer(text[1:].encode("ascii"), dtype=np.uint8)]
+    assert text[0] in "0123" and len(digits) % 5 == 0 and (digits < 85).all(), "not this base 85"
     words = digits.reshape(-1, 5).astype(np.uint64) @ np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint64)
     assert (words < 2**32).all()
     data = words.astype(">u4").tobytes()
@@ -88,14 +88,9 @@ def column(count: int, transform: str, layout: str, data: bytes) -> np.ndarray:
     return values
 
 
-def decompress(text: str, prime: bytes = b"", prime_length: int = 0) -> bytes:
-    """A blob's text without its coat; a primed one continues the stream that ``prime`` begins with ``prime_length``
-    bytes.
-    """
-    if text[0] < "4":
-        return brotli.decompress(base85(text))
-    assert prime, "a primed blob needs the prime"
-    return brotli.decompress(prime + base85(text))[prime_length:]
+def decompress(text: str) -> bytes:
+    """The bytes that a blob's text stands for, before base 85 and brotli."""
+    return brotli.decompress(base85(text))
 
 
 def blob(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -179,15 +174,13 @@ class Report:
         parser = Blobs()
         parser.feed(html)
         self.blobs = {name: text.strip() for name, text in parser.text.items()}
-        prime = base85(self.blobs["prime"]) if "prime" in self.blobs else bytes(4)
-        self._prime_length, self._prime = int.from_bytes(prime[:4], "little"), prime[4:]
         self._read: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.manifest: dict[str, Any] = self._blob("main")[0]["manifest"]
         assert self.manifest["format"] == 1
 
     def _blob(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if name not in self._read:
-            self._read[name] = blob(decompress(self.blobs[name], self._prime, self._prime_length))
+            self._read[name] = blob(decompress(self.blobs[name]))
         return self._read[name]
 
     def section(self, name: str) -> dict[str, Any]:

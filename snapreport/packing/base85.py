@@ -15,13 +15,12 @@ _DIGITS = np.frombuffer(ALPHABET.encode("ascii"), dtype=np.uint8)
 _POWERS = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint32)
 
 
-def encode(data: bytes, *, primed: bool = False) -> str:
+def encode(data: bytes) -> str:
     """Encode bytes as text: one digit for the number of pad bytes (0 to 3), then five digits for every four bytes.
 
-    Each group of four bytes is read as a big-endian unsigned integer, most significant digit first. ``primed`` adds 4
-    to the first digit: the bytes continue the page's shared brotli stream (see ``prime.py``).
+    Each group of four bytes is read as a big-endian unsigned integer, most significant digit first.
     """
     pad = -len(data) % 4
     words = np.frombuffer(data + bytes(pad), dtype=">u4").astype(np.uint32)
     digits = (words[:, None] // _POWERS) % 85
-    return str(pad + 4 * primed) + _DIGITS[digits.astype(np.uint8)].tobytes().decode("ascii")
+    return str(pad) + _DIGITS[digits.astype(np.uint8)].tobytes().decode("ascii")

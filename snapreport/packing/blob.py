@@ -9,27 +9,20 @@ import brotli
 
 from snapreport.packing import base85
 from snapreport.packing.columns import Column, Encoded, encode_column
-from snapreport.packing.prime import Prime
 
 # Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 50 to 100 MB/s on columns; the sizes are
-# 10 to 20 % apart. So the best is for what takes no time: primed blobs, which are small reports, and other blobs when
-# they are tiny.
-BEST_UP_TO, BEST_PRIMED_UP_TO = 64 << 10, 768 << 10
+# 10% to 20% apart. So the best quality is for blobs that take a second at most: a small report, parts of a large one.
+BEST_UP_TO = 768 << 10
 
 
-def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = None, prime: Prime | None = None) -> str:
-    """Pack columns and a JSON ``meta`` mapping (merged into the header) into text for an HTML script element.
-
-    With a ``prime``, a blob small enough for the best quality is compressed against it; its text says so.
-    """
-    return pack_encoded([part for column in columns for part in encode_column(column)], meta, prime)
+def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = None) -> str:
+    """Pack columns and a JSON ``meta`` mapping (merged into the header) into text for an HTML script element."""
+    return pack_encoded([part for column in columns for part in encode_column(column)], meta)
 
 
-def pack_encoded(parts: Iterable[Encoded], meta: Mapping[str, object] | None = None, prime: Prime | None = None) -> str:
+def pack_encoded(parts: Iterable[Encoded], meta: Mapping[str, object] | None = None) -> str:
     """The same for columns that are encoded already."""
     raw = _raw(list(parts), meta)
-    if prime is not None and len(raw) <= BEST_PRIMED_UP_TO:
-        return base85.encode(prime.compress(raw), primed=True)
     return base85.encode(brotli.compress(raw, quality=11 if len(raw) <= BEST_UP_TO else 9, lgwin=24))
 
 

@@ -11,14 +11,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from snapreport import progress
 from snapreport.findings.opening import opening
-from snapreport.packing import base85
 from snapreport.packing.blob import pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
-from snapreport.packing.prime import Prime
 from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
 from snapreport.report.leave_out import LeftOut
@@ -34,11 +31,8 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Payload:
-    """``prime``: u32le length of the shared text and its brotli stream, as text, or ""; ``blobs``: name to text,
-    ``main`` first.
-    """
+    """``blobs``: name to text, ``main`` first."""
 
-    prime: str
     blobs: dict[str, str]
 
 
@@ -46,7 +40,7 @@ class Payload:
 class Sections:
     """Everything the page may read of some snapshots, encoded; :meth:`payload` packs all of it or a part.
 
-    ``columns``: section to its columns, each encoded. ``place``: section to blob. ``prime``: of small reports.
+    ``columns``: section to its columns, each encoded. ``place``: section to blob.
     """
 
     title: str
@@ -54,7 +48,6 @@ class Sections:
     tables: list[DeviceTables]
     columns: dict[str, list[list[Encoded]]]
     place: dict[str, str]
-    prime: Prime | None
     comparison: Comparison | None = None
     _packed: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
@@ -79,7 +72,7 @@ class Sections:
         with progress.stage("packing", total, "B") as bar, _workers() as pool:
 
             def pack(name: str) -> str:
-                text = pack_encoded(blobs[name], *(({"manifest": manifest}, self.prime) if name == MAIN else ()))
+                text = pack_encoded(blobs[name], {"manifest": manifest} if name == MAIN else None)
                 bar.advance(sum(len(part.data) for part in blobs[name]))
                 return text
 
@@ -87,8 +80,7 @@ class Sections:
             largest_first = sorted(todo, key=lambda name: -sum(len(part.data) for part in blobs[name]))
             for name, text in zip(largest_first, pool.map(pack, largest_first), strict=True):
                 texts[name] = self._packed[todo[name]] = text
-        head = base85.encode(len(self.prime.text).to_bytes(4, "little") + self.prime.stream) if self.prime else ""
-        return Payload(head, {name: texts[name] for name in blobs})
+        return Payload({name: texts[name] for name in blobs})
 
 
 def build_sections(
@@ -108,8 +100,6 @@ def build_sections(
         def add(name: str, columns: list[Column]) -> None:
             coming.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
 
-        # Compressing the shared text takes 40 ms, which a large report would not get back.
-        prime = pool.submit(_prime) if rows <= ONE_BLOB_UP_TO else None
         numbering = stack_columns(snapshots)
         add("stacks", numbering.columns)
         if source and source.files:
@@ -127,11 +117,7 @@ def build_sections(
     start = opening(snapshots)
     first = start.index if start else 0
     place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in columns}
-    return Sections(title, snapshots, tables, columns, place, prime.result() if small and prime else None, comparison)
-
-
-def _prime() -> Prime:
-    return Prime((Path(__file__).parent / "prime.txt").read_bytes())
+    return Sections(title, snapshots, tables, columns, place, comparison)
 
 
 def _workers() -> ThreadPoolExecutor:

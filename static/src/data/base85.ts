@@ -16,16 +16,9 @@ ALPHABET.forEach((c, value) => {
  * White space at both ends is ignored. Throws with the place of the first bad character.
  */
 export function decodeBase85(text: string): Uint8Array {
-  return decodeBlobText(text).bytes
-}
-
-/** The same, and whether the bytes continue the report's shared brotli stream: the first digit is then 4 greater. */
-export function decodeBlobText(text: string): { bytes: Uint8Array; primed: boolean } {
   // Bytes are read faster than the characters of a string. Other characters than ASCII become several bad bytes.
   const chars = new TextEncoder().encode(text.trim())
-  const first = chars[0] - 0x30
-  const primed = first >= 4
-  const pad = primed ? first - 4 : first
+  const pad = chars[0] - 0x30
   const digits = chars.length - 1
   if (!(pad >= 0 && pad <= 3) || digits % 5 !== 0 || (digits === 0 && pad > 0)) {
     throw new Error(`blob of ${digits} digits is cut short or damaged`)
@@ -45,5 +38,5 @@ export function decodeBlobText(text: string): { bytes: Uint8Array; primed: boole
     bytes[out + 2] = (word >>> 8) & 255
     bytes[out + 3] = word & 255
   }
-  return { bytes: bytes.subarray(0, bytes.length - pad), primed }
+  return bytes.subarray(0, bytes.length - pad)
 }

@@ -1,7 +1,7 @@
 // Blob name → decoded blob, each decoded once, from the texts that lie in the page.
 
 import { gunzipSync, strFromU8 } from 'fflate'
-import { decodeBase85, decodeBlobText } from './base85'
+import { decodeBase85 } from './base85'
 import { brotli, brotliNow } from './brotli'
 import { DecodedBlob } from './columns'
 
@@ -16,8 +16,7 @@ export class BlobStore {
   now(name: string): DecodedBlob {
     let blob = this.decoded.get(name)
     if (!blob) {
-      const { bytes, skip } = this.bytes(name)
-      blob = new DecodedBlob(brotliNow(bytes).subarray(skip))
+      blob = new DecodedBlob(brotliNow(this.bytes(name)))
       this.decoded.set(name, blob)
     }
     return blob
@@ -29,9 +28,8 @@ export class BlobStore {
     if (ready) return ready
     let pending = this.pending.get(name)
     if (!pending) {
-      const { bytes, skip } = this.bytes(name)
-      pending = brotli(bytes).then((decoded) => {
-        const blob = this.decoded.get(name) ?? new DecodedBlob(decoded.subarray(skip))
+      pending = brotli(this.bytes(name)).then((decoded) => {
+        const blob = this.decoded.get(name) ?? new DecodedBlob(decoded)
         this.decoded.set(name, blob)
         this.pending.delete(name)
         return blob
@@ -43,7 +41,7 @@ export class BlobStore {
 
   /** The text in a blob that holds code, which is gzipped. */
   code(name: string): string {
-    return strFromU8(gunzipSync(decodeBase85(this.textOf(name))))
+    return strFromU8(gunzipSync(this.bytes(name)))
   }
 
   /** Forget the bytes of a blob that will not be asked for again. */
@@ -51,17 +49,8 @@ export class BlobStore {
     this.decoded.delete(name)
   }
 
-  /** The brotli stream of a blob, and how many decoded bytes to drop from its front. */
-  private bytes(name: string): { bytes: Uint8Array; skip: number } {
-    const { bytes, primed } = decodeBlobText(this.textOf(name))
-    if (!primed) return { bytes, skip: 0 }
-    // A small blob continues a brotli stream that the report holds once, and that begins with text such blobs share:
-    // "prime" is the length of that text (u32le), then the stream's first bytes.
-    const prime = decodeBlobText(this.textOf('prime')).bytes
-    const stream = new Uint8Array(prime.length - 4 + bytes.length)
-    stream.set(prime.subarray(4))
-    stream.set(bytes, prime.length - 4)
-    return { bytes: stream, skip: new DataView(prime.buffer, prime.byteOffset).getUint32(0, true) }
+  private bytes(name: string): Uint8Array {
+    return decodeBase85(this.textOf(name))
   }
 
   private textOf(name: string): string {

@@ -1,0 +1,95 @@
+"""What the commands print as JSON holds to the JSON Schemas that the package ships."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import corpus
+import jsonschema
+import pytest
+from cli import in_process
+
+FOLDER = resources.files("snapreport") / "schemas"
+NAMES = ("stats", "check", "diff", "whatif")
+
+
+def schema(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((FOLDER / f"snapreport-{name}-1.schema.json").read_text("utf-8"))
+    return document
+
+
+def valid(name: str, document: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(schema(name)).validate(document)
+
+
+def objects(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if node.get("type") == "object":
+            yield node
+        for value in node.values():
+            yield from objects(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from objects(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_one(name: str) -> None:
+    document = schema(name)
+    jsonschema.Draft202012Validator.check_schema(document)
+    assert document["properties"]["schema"]["const"] == f"snapreport-{name}/1"
+    for node in objects(document):
+        assert set(node.get("required", [])) <= set(node.get("properties", {})), node
+
+
+def printed(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    result = in_process(*arguments)
+    assert result.code in codes, result.err
+    document: dict[str, Any] = result.json
+    return document
+
+
+# Of every kind of document one at least: no device, several, without stacks, damaged, with an error, from strangers.
+SOME = ["small", "oom", "multi-gpu", "pools", "no-stacks", "truncated", "leak", "expandable"]
+SOME += [
+    name
+    for name in corpus.real_names()
+    if name.startswith(("lightning", "pools_", "tiny", "trimmed", "attention", "megatron", "private"))
+]
+
+
+@pytest.fixture(params=SOME)
+def path(request: pytest.FixtureRequest) -> Path:
+    return corpus.path_of(request.param)
+
+
+def test_stats(path: Path) -> None:
+    valid("stats", printed("stats", path, "--json"))
+    valid("stats", printed("stats", path, "--json", "--query", "size>1MiB"))
+
+
+def test_check(path: Path) -> None:
+    rules = ["--max-peak", "1GiB", "--fail-on", "oom,leak,fragmentation,churn"]
+    valid("check", printed("check", path, *rules, "--json", codes=(0, 1, 2)))
+
+
+def test_whatif(path: Path) -> None:
+    valid("whatif", printed("whatif", path, "--set", "expandable_segments:True", "--json"))
+
+
+def test_diff(path: Path) -> None:
+    valid("diff", printed("diff", path, path, "--json"))
+    valid("diff", printed("diff", path, path, path, "--json"))
+
+
+def test_a_damaged_document_is_refused(path: Path) -> None:
+    document = printed("stats", path, "--json")
+    if not document["snapshots"][0]["devices"]:
+        pytest.skip("no device in it")
+    del document["snapshots"][0]["devices"][0]["peak_event"]
+    with pytest.raises(jsonschema.ValidationError, match="peak_event"):
+        valid("stats", document)

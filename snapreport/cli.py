@@ -16,9 +16,11 @@ from snapreport.commands.shared import (
     SizeType,
     check_output,
     expanded_paths,
+    link_options,
     load_all,
     pipe_safe,
     quiet_stdout,
+    report_unlinked,
 )
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.paths import file_name
@@ -156,6 +158,7 @@ def main() -> None:
     help="Quote the source lines that stack traces name, from files under DIR (may be given several times). The report "
     "then contains that text, and says so.",
 )
+@link_options
 @click.option(
     "--rules",
     metavar="FILE",
@@ -169,21 +172,30 @@ def report(
     title: str | None,
     max_size: int | None,
     source: tuple[str, ...],
+    link: str,
+    strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
 ) -> None:
     """Write a report over one or several snapshots."""
     output = output or _default_output(snaps[0])
     check_output(output, snaps)
+    from snapreport.report.source_links import SourceLinks
+
+    links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
     with progress.shown():
         snapshots = load_all(snaps, rules, inference=not no_inference)
         from snapreport.report.build import write_fitting
 
-        written = pipe_safe(lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source))
+        written = pipe_safe(
+            lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source, links=links)
+        )
     if output != "-":
         echo(lines([f"{output}: {_headline(snapshots, written.size)}"]), err=True)
     if written.left_out:
         echo(lines([f"{output}: {written.left_out}"]), err=True)
+    if link:
+        report_unlinked(links, snapshots)
 
 
 def _default_output(snap: str) -> str:

@@ -14,7 +14,7 @@ import snapreport
 from snapreport import samples
 from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.report.payload import build_sections
-from snapreport.report.recorder_facts import repositories, repository_url
+from snapreport.report.recorder_facts import repository_url
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GIB = 1 << 30
@@ -181,19 +181,6 @@ def test_names_are_no_track_of_the_timeline(tmp_path: Path) -> None:
         sections = build_sections([snapreport.load(path)], "")
         names_only.append([table.manifest.get("names_only") for table in sections.tables])
     assert set(names_only[0]) == {True} and set(names_only[1]) == {None}
-
-
-def test_folders_whose_lines_have_an_address() -> None:
-    def of(root: str | None, commit: str = COMMIT) -> Any:
-        return read_metadata(
-            recorded(git={"commit": commit, "remote": "git@github.com:team/project.git", "root": root})
-        )
-
-    url = f"https://github.com/team/project/blob/{COMMIT}"
-    assert repositories([of("/code"), None, of("/code/"), of("C:\\src\\code")]) == [
-        {"root": "/code", "url": url}, {"root": "C:/src/code", "url": url},
-    ]  # fmt: skip
-    assert repositories([of("/code"), of("/code", COMMIT.replace("0", "f")), of(""), of(None), of("/")]) == []
 
 
 def test_a_text_stays_text(tmp_path: Path) -> None:

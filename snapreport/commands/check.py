@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import LimitType, check_output, expanded_paths, load_all, parse_size, pipe_safe
+from snapreport.commands.shared import (
+    LimitType,
+    check_output,
+    expanded_paths,
+    link_options,
+    load_all,
+    parse_size,
+    pipe_safe,
+    report_unlinked,
+)
 from snapreport.errors import SnapshotError
 from snapreport.terminal import echo, lines
 
@@ -92,6 +101,7 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     type=click.Path(),
     help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.",
 )
+@link_options
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
 @click.option(
@@ -107,6 +117,8 @@ def check(
     max_growth: Growth | None,
     fail_on: tuple[str, ...] | None,
     summary_md: str | None,
+    link: str,
+    strip_prefix: tuple[str, ...],
     junit: str | None,
     as_json: bool,
     rules: str | None,
@@ -121,8 +133,12 @@ def check(
         raise click.UsageError("--baseline and --max-growth are given together")
     from snapreport.findings.gate import Rules, check_all
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text, overall
+    from snapreport.report.source_links import SourceLinks
 
     _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])
+    if link and not summary_md:
+        raise click.UsageError("--link goes with --summary-md")
+    links = SourceLinks(link, strip_prefix)
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
     if not limits:
         raise click.UsageError("no rule given: --max-peak, --max-reserved, --fits, --max-growth or --fail-on")
@@ -130,11 +146,15 @@ def check(
         raise click.UsageError("standard input can be read once only")
     infer = not no_inference
     compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
-    checks = check_all(load_all(snaps, rules, inference=infer), limits, compared)
+    snapshots = load_all(snaps, rules, inference=infer)
+    checks = check_all(snapshots, limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.
-    for path, render in ((summary_md, check_markdown), (junit, check_junit)):
-        if path:
-            _write(path, render(checks))
+    if summary_md:
+        _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))
+        if link:
+            report_unlinked(links, snapshots)
+    if junit:
+        _write(junit, check_junit(checks))
     if "-" not in (summary_md, junit):
         text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
         pipe_safe(lambda: echo(text))

@@ -8,18 +8,21 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.paths import expand
+from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
+    from snapreport.report.source_links import SourceLinks
     from snapreport.search.snapshot import Snapshot
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
 _SIZE_UNITS = {
     "": 1,
@@ -69,6 +72,37 @@ def parse_size(text: str) -> int | None:
 def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Callback of an argument of paths: wildcards that the shell did not expand become the files that match."""
     return tuple(expand(value))
+
+
+def link_options(command: Command) -> Command:
+    """The options --link and --strip-prefix, as ``link`` and ``strip_prefix``; see ``report/source_links.py``."""
+    prefix = click.option(
+        "--strip-prefix",
+        metavar="DIR",
+        multiple=True,
+        help="With --link: the directory that {path} is relative to, as stack traces name it (may be given several "
+        "times).",
+    )
+    template = click.option(
+        "--link",
+        metavar="TEMPLATE",
+        default="",
+        help="Link the program's own lines to their source, e.g. "
+        "'https://github.com/org/repo/blob/{commit}/{path}#L{line}' or 'vscode://file/{path}:{line}'. {commit} and "
+        "{remote} come from the recording where it holds them.",
+    )
+    return template(prefix(command))
+
+
+def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:
+    """Say on standard error where a template links no line, with a file that no prefix fits."""
+    from snapreport.report.source_links import first_own_file
+
+    if any(links.of(snapshot.recording) for snapshot in snapshots):
+        return
+    file = next(filter(None, (first_own_file(snapshot.recording) for snapshot in snapshots)), "")
+    reason = f"--strip-prefix has to fit the names of files, such as {file}" if file else "no stack trace names a file"
+    echo(lines([f"snapreport: --link: no line is linked: {reason}"]), err=True)
 
 
 def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool = True) -> list[Snapshot]:

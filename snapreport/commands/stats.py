@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import expanded_paths, load_all, pipe_safe
+from snapreport.commands.shared import expanded_paths, link_options, load_all, pipe_safe, report_unlinked
 from snapreport.terminal import echo
 
 if TYPE_CHECKING:
+    from snapreport.report.source_links import SourceLinks
     from snapreport.search.snapshot import Snapshot
 
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
+@link_options
 @click.option(
     "--rules",
     metavar="FILE",
@@ -36,6 +38,8 @@ def stats(
     as_json: bool,
     markdown: bool,
     query: str | None,
+    link: str,
+    strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
 ) -> None:
@@ -46,15 +50,23 @@ def stats(
         from snapreport.search.grammar import parse
 
         parse(query)  # a bad query is reported before the files are read
-    text = _text(load_all(snaps, rules, inference=not no_inference), as_json, markdown, query)
+    if link and not markdown:
+        raise click.UsageError("--link goes with --markdown")
+    from snapreport.report.source_links import SourceLinks
+
+    links = SourceLinks(link, strip_prefix)
+    snapshots = load_all(snaps, rules, inference=not no_inference)
+    text = _text(snapshots, as_json, markdown, query, links)
     pipe_safe(lambda: echo(text))
+    if link:
+        report_unlinked(links, snapshots)
 
 
-def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: str | None) -> str:
+def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: str | None, links: SourceLinks) -> str:
     if markdown:
         from snapreport.report.ticket import ticket_markdown
 
-        return "\n".join(ticket_markdown(snapshot) for snapshot in snapshots)
+        return "\n".join(ticket_markdown(snapshot, links) for snapshot in snapshots)
     if as_json:
         from snapreport.timeline.stats import stats_document
 

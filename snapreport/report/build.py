@@ -20,6 +20,7 @@ from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.summary import Sentence, Summary, summarise
 from snapreport.timeline.build import Snapshot
 
@@ -40,14 +41,16 @@ def build_report(
     title: str | None = None,
     max_size: int | None = None,
     source: Sequence[str | os.PathLike[str]] = (),
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> bytes:
     """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes.
 
     ``max_size``: bytes it may have; what it can do without is left out for that (see ``leave_out.py``). Raises
     :class:`SnapshotError` where that is not enough. ``source``: folders whose files are quoted around the lines that
-    frames name (see ``source_lines.py``).
+    frames name (see ``source_lines.py``). ``links``: addresses of the program's own lines, by default in the repository
+    that the recorder wrote down (see ``source_links.py``).
     """
-    return _fitting(snapshots, title, max_size, source)[0]
+    return _fitting(snapshots, title, max_size, source, links=links)[0]
 
 
 def write_report(
@@ -57,16 +60,17 @@ def write_report(
     title: str | None = None,
     max_size: int | None = None,
     source: Sequence[str | os.PathLike[str]] = (),
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> int:
     """Write a report and return its size in bytes.
 
     ``path``: the HTML file, or ``-`` for standard output. The file appears whole or not at all: it is written beside
     its place and moved there, so an older report stays until the new one is complete. ``max_size``,
-    ``source``: as for :func:`build_report`.
+    ``source``, ``links``: as for :func:`build_report`.
 
     Raises :class:`SnapshotError` where the output cannot be written, or cannot be as small as ``max_size``.
     """
-    return write_fitting(snapshots, path, title=title, max_size=max_size, source=source).size
+    return write_fitting(snapshots, path, title=title, max_size=max_size, source=source, links=links).size
 
 
 def write_fitting(
@@ -76,10 +80,11 @@ def write_fitting(
     title: str | None,
     max_size: int | None,
     source: Sequence[str | os.PathLike[str]] = (),
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> Written:
     """:func:`write_report`, telling also what was left out."""
     document, left_out = _fitting(
-        [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source
+        [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source, links=links
     )
     _write(path, document)
     return Written(len(document), left_out.sentence)
@@ -112,12 +117,15 @@ def _fitting(
     max_size: int | None,
     source: Sequence[str | os.PathLike[str]] = (),
     comparison: Comparison | None = None,
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> tuple[bytes, LeftOut]:
     """The document, and what had to be left out of it to fit ``max_size``."""
     title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
     quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
     summary, sections, payload = _side_by_side(
-        snapshots, lambda: summarise(snapshots, title), lambda: build_sections(snapshots, title, quoted, comparison)
+        snapshots,
+        lambda: summarise(snapshots, title, links),
+        lambda: build_sections(snapshots, title, quoted, comparison, links),
     )
     if comparison:
         summary = replace(summary, headline=[[Sentence(text)] for text in comparison.headline], diff=comparison.tables)

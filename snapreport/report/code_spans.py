@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from markupsafe import Markup, escape
+
+from snapreport.report.source_links import linked_parts
+
+_NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 # What findings write between backticks, and what they write plainly: "forward dit.py:83 from train.py:42", a C++ name,
 # a call, a setting of the allocator.
@@ -29,8 +35,17 @@ def code_spans(text: str) -> list[tuple[bool, str]]:
     return [*parts, (False, text[end:])] if end < len(text) else parts
 
 
-def code_markup(text: str) -> Markup:
-    """``text`` as HTML, its code in ``code`` elements."""
+def code_markup(text: str, links: Mapping[str, str] = _NO_LINKS) -> Markup:
+    """``text`` as HTML, its code in ``code`` elements. ``links``: addresses of lines by their name."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if is_code else escape(part) for is_code, part in code_spans(text)
+        Markup("<code>{}</code>").format(place_markup(part, links)) if is_code else escape(part)
+        for is_code, part in code_spans(text)
+    )
+
+
+def place_markup(text: str, links: Mapping[str, str] = _NO_LINKS) -> Markup:
+    """A name of a stack, or several with arrows between them, as HTML: names of lines that have an address as links."""
+    return Markup("").join(
+        Markup('<a href="{}" rel="noreferrer">{}</a>').format(url, part) if url else escape(part)
+        for part, url in linked_parts(text, links)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -29,7 +29,8 @@ CERTAINTY = {"sure": "measured", "likely": "inferred", "guess": "estimate"}
 class FindingCard:
     """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: what it is based on beside what
     is said once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's
-    own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`.
+    own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`;
+    ``links``: addresses of lines by their name.
     """
 
     severity: str
@@ -43,6 +44,7 @@ class FindingCard:
     url: str = ""
     chart: Markup = field(default_factory=Markup)
     rank: int = 0
+    links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_title(self) -> str:
@@ -62,12 +64,13 @@ def finding_cards(
     names: dict[int, str],
     file: str = "",
     stack_base: int = 0,
+    links: Mapping[str, str] | None = None,
 ) -> list[FindingCard]:
     """Cards of one snapshot's findings, in their order; the same advice for several devices is one.
 
     ``index``: the page's index of each device; ``common``: what is said once for all findings and left out here;
     ``names``: of the devices, where there are several; ``file``: said before each title where a report holds several;
-    ``stack_base``: the page's number of the snapshot's first stack.
+    ``stack_base``: the page's number of the snapshot's first stack; ``links``: addresses of lines by their name.
     """
     advice: dict[str, list[Finding]] = {}
     for finding in found:
@@ -87,6 +90,7 @@ def finding_cards(
             str(finding.evidence.get("url", "")),
             _staircase(finding.evidence.get("staircase") or []),
             rank(finding),
+            links or {},
         )
         for finding in shown
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from snapreport import terminal
 from snapreport.findings.gate import Check
 from snapreport.number_format import plural
-from snapreport.report.markdown import code_cell, escape
+from snapreport.report.markdown import code_cell, escape, prose
 
 SCHEMA = "snapreport-check/1"
 # XML 1.0 cannot hold these even escaped; names in a snapshot may.
@@ -60,17 +60,19 @@ def _reasons(check: Check) -> list[str]:
     return [line for line in (check.unknown, *check.evidence) if line and line not in check.message]
 
 
-def check_markdown(checks: Sequence[Check]) -> str:
-    """A section for a job's summary page: a verdict, a row per check, and the reasons of those that did not pass."""
+def check_markdown(checks: Sequence[Check], links: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """A section for a job's summary page: a verdict, a row per check, and the reasons of those that did not pass.
+    ``links``: addresses of lines by their name, for each file.
+    """
+    links = links or {}
     lines = [f"## {_verdict(checks, 'memory check')}", "", "| | Rule | File | Result |", "|---|---|---|---|"]
-    lines += [
-        f"| {_EMOJI[check.status]} | {code_cell(check.rule)} | {code_cell(check.file)} | {escape(check.message)} |"
-        for check in checks
-    ]
+    for check in checks:
+        result = prose(check.message, links.get(check.file, {}))
+        lines.append(f"| {_EMOJI[check.status]} | {code_cell(check.rule)} | {code_cell(check.file)} | {result} |")
     for check in checks:
         if not check.passed and _reasons(check):
             lines += ["", f"**{escape(check.rule)}**, {escape(check.file)}, {escape(check.device)}:", ""]
-            lines += [f"- {escape(line)}" for line in _reasons(check)]
+            lines += [f"- {prose(line, links.get(check.file, {}))}" for line in _reasons(check)]
     return "\n".join(lines) + "\n"
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from snapreport.report.code_spans import code_spans
+from snapreport.report.source_links import BETWEEN, linked_parts
 from snapreport.terminal import visible
 
+_NO_LINKS: Mapping[str, str] = MappingProxyType({})
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@&])")
 _BREAKS = re.compile(r"\s+")
 # A number or a dash at the beginning would start a list, an equals sign underline a heading.
@@ -42,6 +46,16 @@ def code_cell(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def prose(text: str) -> str:
-    """A sentence, its code in backticks and the rest escaped."""
-    return "".join(code_cell(part) if is_code else escape(part) for is_code, part in code_spans(text))
+def place(text: str, links: Mapping[str, str] = _NO_LINKS) -> str:
+    """A name of a stack as code, names of lines that have an address as links; it may stand in a table's cell."""
+    parts = linked_parts(text, links)
+    if not any(url for _, url in parts):
+        return code_cell(text)
+    return "".join(
+        f"[{code_cell(part)}]({url})" if url else part if part in BETWEEN else code_cell(part) for part, url in parts
+    )
+
+
+def prose(text: str, links: Mapping[str, str] = _NO_LINKS) -> str:
+    """A sentence, its code in backticks and the rest escaped. ``links``: addresses of lines by their name."""
+    return "".join(place(part, links) if is_code else escape(part) for is_code, part in code_spans(text))

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
 from snapreport.packing import base85
-from snapreport.report.code_spans import code_markup
+from snapreport.report.code_spans import code_markup, place_markup
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
@@ -66,6 +66,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = code_markup
+    environment.filters["place"] = place_markup
     return environment
 
 

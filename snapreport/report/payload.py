@@ -20,6 +20,7 @@ from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
 from snapreport.report.leave_out import LeftOut
 from snapreport.report.source_lines import SourceLines
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_columns import stack_columns
 from snapreport.timeline.build import Snapshot
 
@@ -84,11 +85,15 @@ class Sections:
 
 
 def build_sections(
-    snapshots: Sequence[Snapshot], title: str, source: SourceLines | None = None, comparison: Comparison | None = None
+    snapshots: Sequence[Snapshot],
+    title: str,
+    source: SourceLines | None = None,
+    comparison: Comparison | None = None,
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> Sections:
     """Everything the page reads of ``snapshots``. Columns are encoded while the next ones are made.
 
-    ``source``: lines to hold; ``comparison``: of the first with the last of them.
+    ``source``: lines to hold; ``comparison``: of the first with the last of them; ``links``: addresses of lines.
     """
     tables: list[DeviceTables] = []
     coming: dict[str, list[Future[list[Encoded]]]] = {}
@@ -100,7 +105,7 @@ def build_sections(
         def add(name: str, columns: list[Column]) -> None:
             coming.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
 
-        numbering = stack_columns(snapshots)
+        numbering = stack_columns(snapshots, links.rules([snapshot.recording.recorder for snapshot in snapshots]))
         add("stacks", numbering.columns)
         if source and source.files:
             add("source", [Column("files", source.files, "json")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from snapreport.number_format import bytes_text, count_text
@@ -76,23 +75,15 @@ def commit_url(git: Git) -> str:
     return f"{base}/commit/{git.commit}" if base else ""
 
 
+def recorded_commit(git: Git) -> str:
+    """The commit's whole hash, "" where what a file says is none."""
+    return git.commit if _COMMIT.match(git.commit) else ""
+
+
 def repository_url(git: Git) -> str:
     """``https://host/owner/project`` of the remote, or nothing. Never another scheme: the remote is a file's word."""
     found = _REMOTE.match(git.remote or "")
     return f"https://{found[1]}/{found[2]}" if found and _COMMIT.match(git.commit) else ""
-
-
-def repositories(recorders: Iterable[RecorderMetadata | None]) -> list[dict[str, str]]:
-    """Working trees whose lines have an address: ``root`` folder and ``url`` of the commit's files. None for a folder
-    that was at different commits.
-    """
-    urls: dict[str, set[str]] = {}
-    for metadata in recorders:
-        git = metadata.git if metadata else None
-        if git and git.root and repository_url(git):
-            root = git.root.replace("\\", "/").rstrip("/")
-            urls.setdefault(root, set()).add(f"{repository_url(git)}/blob/{git.commit}")
-    return [{"root": root, "url": min(found)} for root, found in urls.items() if root and len(found) == 1]
 
 
 def _written(metadata: RecorderMetadata) -> str:

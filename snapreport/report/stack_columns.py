@@ -10,7 +10,7 @@ it takes between 10 % fewer and 5 % more bytes than frames by node did, where bo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ import polars as pl
 from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
-from snapreport.report.recorder_facts import repositories
+from snapreport.report.source_links import Rule
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.own_code import is_library, stack_names
 
@@ -34,14 +34,15 @@ class StackColumns:
     base: list[int]
 
 
-def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
+def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> StackColumns:
     """Front-code the stacks of all snapshots, one after the other, over shared string tables.
 
     Frames are numbered as they first appear, so the first nodes of their lists ascend. Of F frames and M nodes,
     ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the frame
     before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one
     before. ``stack_name`` and ``stack_launcher`` are places of frames in each stack, 1 the innermost and 0 none: what
-    it is named by, and the program's line that launched that (``timeline/own_code.py``).
+    it is named by, and the program's line that launched that (``timeline/own_code.py``). ``rules``: addresses
+    of the lines.
     """
     lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
     seen = total = 0
@@ -91,9 +92,8 @@ def stack_columns(snapshots: Sequence[Snapshot]) -> StackColumns:
             str(row["frame"]): {k: row[k] for k in extra if row[k] is not None} for row in rows.iter_rows(named=True)
         }
         columns.append(Column("frame_fx", values, "json"))
-    known = repositories([snapshot.recording.recorder for snapshot in snapshots])
-    if known:
-        columns.append(Column("repositories", known, "json"))
+    if rules:
+        columns.append(Column("source_links", [asdict(rule) for rule in rules], "json"))
     return StackColumns(columns, base)
 
 

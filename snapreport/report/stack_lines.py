@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from snapreport.findings.live import names_of
 from snapreport.number_format import bytes_text, share_text
+from snapreport.report.source_links import CALLED_BY
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
@@ -41,7 +42,7 @@ def stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[StackLine]
         launcher = int(stack_names(recording).launcher[stack])
         texts = [names.line(stack), *(frame_line(recording, i) for i in callers if i != launcher)]
         hidden = len(frames) - len(texts) - (launcher >= 0) if frames else 0
-        text = " ← ".join(texts) if frames else NO_STACK
+        text = CALLED_BY.join(texts) if frames else NO_STACK
         size = bytes_text(row["bytes"])
         lines.append(StackLine(size, share_text(row["bytes"], timeline.peak_bytes), row["count"], text, hidden))
     return lines

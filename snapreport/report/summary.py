@@ -19,6 +19,7 @@ from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.recorder_facts import Fact, recorder_facts
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
@@ -30,7 +31,7 @@ HEADLINE_FINDINGS = 2
 class Card:
     """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak consists of,
     in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: what its recording can tell; ``preview``: empty
-    where nothing moves.
+    where nothing moves; ``links``: addresses of lines by their name.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Card:
     stacks: list[StackLine]
     peak: list[str]
     parts: list[Breakdown]
+    links: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Summary:
         return [" ".join(sentence.text for sentence in paragraph) for paragraph in self.headline]
 
 
-def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
-    """Build the summary of a report over ``snapshots``."""
+def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = REPOSITORY_LINKS) -> Summary:
+    """Build the summary of a report over ``snapshots``. ``links``: addresses of lines."""
     summary = Summary(title, [], [])
     start = opening(snapshots)
     peak_lines: list[Sentence] = []
@@ -88,6 +90,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
             file_name = [Fact("Snapshot", recording.name)] if len(snapshots) > 1 else []
             summary.recorder += [*file_name, *recorder_facts(recording.recorder)]
         found = findings(snapshot)
+        addresses = links.of(recording)
         # The page numbers devices and stacks through all files.
         index = {device: first + place for place, device in enumerate(snapshot.devices)}
         first += len(index)
@@ -96,7 +99,9 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
         common = {line for d in traced for line in basis_of(snapshot.timeline(d))}
         file = recording.name if len(snapshots) > 1 else ""
         names = {d: _device_name(snapshot.timeline(d), None) for d in traced} if len(traced) > 1 else {}
-        summary.findings += finding_cards([f for f in found if f.kind != "peak"], index, common, names, file, stacks)
+        summary.findings += finding_cards(
+            [f for f in found if f.kind != "peak"], index, common, names, file, stacks, addresses
+        )
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -105,7 +110,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str) -> Summary:
                 summary.empty_devices.append(name)
                 continue
             peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
-            summary.cards.append(_card(snapshot, timeline, name, peak))
+            summary.cards.append(_card(snapshot, timeline, name, peak, addresses))
             if peak and start and (start.snapshot, start.device) == (number, device):
                 link = _peak_link(timeline, index[device], base)
                 peak_lines = [Sentence(line, link) for line in _headline(peak, file)]
@@ -158,7 +163,9 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
     return f"{snapshot.recording.name} {name}" if snapshot else name
 
 
-def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding | None) -> Card:
+def _card(
+    snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding | None, links: Mapping[str, str]
+) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
     cells = [
@@ -187,6 +194,7 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding
         stack_lines(snapshot, timeline),
         lines,
         breakdowns(peak) if peak else [],
+        links,
     )
 
 

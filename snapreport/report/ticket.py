@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from snapreport.findings.model import Finding
@@ -11,7 +13,8 @@ from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
 from snapreport.report.finding_cards import CERTAINTY, rank
-from snapreport.report.markdown import code_cell, escape, prose
+from snapreport.report.markdown import code_cell, escape, place, prose
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
@@ -22,10 +25,11 @@ _ADVICE = 3
 _PARTS = 3
 
 
-def ticket_markdown(snapshot: Snapshot) -> str:
-    """One section per device with data."""
+def ticket_markdown(snapshot: Snapshot, links: SourceLinks = REPOSITORY_LINKS) -> str:
+    """One section per device with data. ``links``: addresses of lines."""
     lines = [f"## Memory of {code_cell(snapshot.recording.name)}", ""]
     found = findings(snapshot)
+    addresses = links.of(snapshot.recording)
     devices = [
         t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()
     ]
@@ -41,9 +45,9 @@ def ticket_markdown(snapshot: Snapshot) -> str:
         name = device_name(timeline.kind, timeline.device)
         lines += ["", f"### {name}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
         here = sorted((f for f in found if f.device == timeline.device), key=rank)
-        lines += _finding_lines(here)
-        lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f)]
-        lines += _stack_lines(snapshot, timeline)
+        lines += _finding_lines(here, addresses)
+        lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f, addresses)]
+        lines += _stack_lines(snapshot, timeline, addresses)
         lines += ["", "About this recording:", ""]
         lines += [f"- {prose(line)}" for line in (*doubts(timeline), *assurances(timeline))]
     return "\n".join([*lines, ""])
@@ -65,7 +69,7 @@ def _numbers(timeline: DeviceTimeline, found: list[Finding]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _finding_lines(found: list[Finding]) -> list[str]:
+def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
     lines, advice = [], 0
     for finding in found:
         advice += finding.kind == "advice"
@@ -73,30 +77,31 @@ def _finding_lines(found: list[Finding]) -> list[str]:
             continue
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
-        detail = prose(" ".join([*sentences, *finding.detail]))
+        detail = prose(" ".join([*sentences, *finding.detail]), links)
         certainty = CERTAINTY[finding.confidence]
-        lines.append(f"- {mark}**{prose(finding.title)}** ({certainty}){f'. {detail}' if detail else ''}")
+        lines.append(f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}")
     return [*lines, ""]
 
 
-def _peak_lines(peak: Finding) -> list[str]:
+def _peak_lines(peak: Finding, links: Mapping[str, str]) -> list[str]:
     """What the peak consists of, a line for each way to divide it."""
     words, lines = in_words(peak), []
     for part in breakdowns(peak):
-        word = escape if part.key == "category" else code_cell
-        largest = ", ".join(f"{size} ({share}) {word(what)}" for size, share, what in part.rows[:_PARTS])
+        names = [escape(what) if part.key == "category" else place(what, links) for _, _, what in part.rows]
+        shown = list(zip(part.rows, names, strict=True))[:_PARTS]
+        largest = ", ".join(f"{size} ({share}) {name}" for (size, share, _), name in shown)
         more = ", …" if len(part.rows) > _PARTS else "."
         lines.append(f"- {part.title}: {largest}{more}{f' {escape(NO_NAMES)}' if part.key == 'module' else ''}")
-    lines += [f"- {prose(words)}"] if words else []
+    lines += [f"- {prose(words, links)}"] if words else []
     return ["At the peak:", "", *lines, ""] if lines else []
 
 
-def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
+def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline, links: Mapping[str, str]) -> list[str]:
     if not timeline.top_stacks:
         return []
     lines = ["| At the peak | Share | Allocations | From |", "|---|---|---|---|"]
     return lines + [
-        f"| {line.size} | {line.share} | {count_text(line.count)} | {code_cell(line.frames)} |"
+        f"| {line.size} | {line.share} | {count_text(line.count)} | {place(line.frames, links)} |"
         for line in stack_lines(snapshot, timeline)[:_STACKS]
     ]
 

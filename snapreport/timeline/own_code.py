@@ -95,7 +95,7 @@ def own_lines(recording: Recording) -> pl.Series:
     launched it; "" for an empty stack.
     """
     names = stack_names(recording)
-    lines = _of_stacks(_frame_lines(recording), names.frame)
+    lines = _of_stacks(frame_lines(recording), names.frame)
     files = recording.frames.select(t=pl.concat_str([_base_name(), pl.lit(":"), pl.col("line")]))["t"]
     callers = _of_stacks(files, names.launcher)
     text = pl.select(
@@ -114,7 +114,7 @@ def own_code(recording: Recording) -> np.ndarray:
 
 def frame_line(recording: Recording, frame: int) -> str:
     """``forward dit.py:83`` of a row of ``frames``."""
-    return str(_frame_lines(recording)[frame])
+    return str(frame_lines(recording)[frame])
 
 
 @once
@@ -134,7 +134,7 @@ def frame_functions(recording: Recording) -> pl.Series:
 
 
 @once
-def _frame_lines(recording: Recording) -> pl.Series:
+def frame_lines(recording: Recording) -> pl.Series:
     """String per frame: "function file.py:12" where Python's line is known."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
     function = pl.lit(frame_functions(recording))

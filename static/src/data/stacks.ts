@@ -5,7 +5,7 @@
 
 import type { DecodedBlob } from './columns'
 import type { Frame, Postings, StackTrie, Stacks } from './model'
-import { lineAddress } from './repositories'
+import { type LineAddress, lineAddress } from './source-links'
 
 const NONE = -1
 /** Bits of the column frame_flags; the rules are in snapreport/reading/noise.py alone. */
@@ -73,7 +73,7 @@ class FrameTable {
   readonly line: Int32Array
   readonly flags: Uint8Array
   private readonly fx: Record<string, Record<string, unknown>>
-  private readonly address: (filename: string, line: number) => string | null
+  private readonly address: LineAddress
 
   constructor(blob: DecodedBlob) {
     this.filenames = blob.json('filenames')
@@ -83,7 +83,7 @@ class FrameTable {
     this.line = blob.i32('frame_line')
     this.flags = blob.u8('frame_flags')
     this.fx = blob.has('frame_fx') ? blob.json('frame_fx') : {}
-    this.address = lineAddress(blob.has('repositories') ? blob.json('repositories') : [])
+    this.address = lineAddress(blob.has('source_links') ? blob.json('source_links') : [])
   }
 
   get(id: number): Frame {
@@ -102,7 +102,7 @@ class FrameTable {
       }
       const fx = this.fx[id]
       if (fx) frame.fx = fx
-      const address = this.address(filename, line)
+      const address = this.address(filename, line, frame.python && !frame.noise && !frame.library)
       if (address) frame.address = address
       this.made[id] = frame
     }

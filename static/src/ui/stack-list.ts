@@ -50,7 +50,11 @@ export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement
     { class: frame.noise ? 'frame noise' : 'frame' },
     h('span', { class: 'name', title: frame.name }, frame.name || '(no name)'),
     frame.address
-      ? h('a', { class: 'place', title: place, href: frame.address, rel: 'noreferrer', target: '_blank' }, short)
+      ? h(
+          'a',
+          { class: 'place', title: place, href: frame.address, rel: 'noreferrer', target: targetOf(frame.address) },
+          short,
+        )
       : h('span', { class: 'place', title: place }, short),
   )
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
@@ -85,6 +89,11 @@ function quoteOf(source: SourceLines, { filename, line }: Frame): HTMLElement | 
 function placeOf(frame: Frame, file: string): string {
   if (!file || file === '??') return ''
   return frame.line > 0 ? `${file}:${frame.line}` : file
+}
+
+/** A page opens beside the report; an editor's scheme would leave an empty tab behind. */
+function targetOf(address: string): string | false {
+  return /^https?:/.test(address) && '_blank'
 }
 
 /** One frame per line, for a ticket. */

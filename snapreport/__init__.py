@@ -1,7 +1,8 @@
 """PyTorch memory snapshots as one self-contained HTML report.
 
-``load(path)`` reads a snapshot, ``write_report(snapshots, path)`` writes a report over one or several of them. What
-needs numpy and polars is imported when first used, so that ``import snapreport`` and ``snapreport --help`` are instant.
+``load(path)`` reads a snapshot, ``write_report(snapshots, path)`` writes a report over one or several of them.
+``digest(path)`` is a rank's snapshot in 64 KB, ``job(paths)`` reduces those of a whole job. What needs numpy and polars
+is imported when first used, so that ``import snapreport`` and ``snapreport --help`` are instant.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:
+    from snapreport.jobs.build import digest, job
     from snapreport.recorder.api import record
     from snapreport.report.build import write_report
     from snapreport.search.snapshot import Snapshot, load
 
 __version__ = "0.1.0"
-__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "load", "record", "write_report"]
+__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "digest", "job", "load", "record", "write_report"]
 
 # ``pytest -p snapreport`` switches the plugin on; imported by pytest alone.
 pytest_plugins = ("snapreport.pytest_plugin",)
 
 _LAZY = {
     "Snapshot": "snapreport.search.snapshot",
+    "digest": "snapreport.jobs.build",
+    "job": "snapreport.jobs.build",
     "load": "snapreport.search.snapshot",
     "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",

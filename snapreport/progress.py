@@ -44,6 +44,10 @@ class Bar:
                 self._paint(f"\r\x1b[K{self._line(now - self._began)}")
                 self._due, self._painted = now + _EVERY, True
 
+    def rename(self, label: str) -> None:
+        """What the line says from its next picture on. From any thread."""
+        self._label = label
+
     def watched(self, file: BinaryIO) -> BinaryIO:
         """``file``, whose reading advances this bar by bytes."""
         return file if self._stream is None else io.BufferedReader(_Watched(file, self), 1 << 20)

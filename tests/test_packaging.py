@@ -25,6 +25,7 @@ FLOORS = [
     {"allocator"},
     {"findings", "mesh", "search"},
     {"report"},
+    {"jobs"},
     {"samples", "commands", "pytest_plugin"},
     {"cli"},
     {"__main__"},

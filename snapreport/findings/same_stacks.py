@@ -144,7 +144,7 @@ def _in_order(rows: np.ndarray, columns: np.ndarray) -> list[int]:
 
 def _file_names(before: Recording, after: Recording) -> tuple[pl.Series, pl.Series]:
     """The files of both recordings' frames under names that do not depend on where a library or a checkout lies."""
-    sides = [[_installed(name) for name in recording.frames["filename"].to_list()] for recording in (before, after)]
+    sides = [[installed_name(name) for name in recording.frames["filename"].to_list()] for recording in (before, after)]
     own = [{name for name in names if _is_own(name)} for names in sides]
     # Recorded in one place, the paths say it themselves. Else what all of a side's own files have in common goes.
     if not own[0] & own[1]:
@@ -154,7 +154,8 @@ def _file_names(before: Recording, after: Recording) -> tuple[pl.Series, pl.Seri
     return first, second
 
 
-def _installed(name: str) -> str:
+def installed_name(name: str) -> str:
+    """A file's path below the folder that packages are installed in; other paths as they are, with slashes."""
     name = name.replace("\\", "/")
     found = _INSTALLED.search(name)
     return found[1] if found else name

@@ -86,7 +86,7 @@ def write_fitting(
     document, left_out = _fitting(
         [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source, links=links
     )
-    _write(path, document)
+    write_document(path, document)
     return Written(len(document), left_out.sentence)
 
 
@@ -107,7 +107,7 @@ def write_diff(
         series = follow(snapshots, "given", paired_devices(snapshots))
     comparison = Comparison(results[-1], series)
     document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison)
-    _write(path, document)
+    write_document(path, document)
     return len(document)
 
 
@@ -178,7 +178,8 @@ def _side_by_side(
         return summarise(), *coming.result()
 
 
-def _write(path: str | os.PathLike[str], document: bytes) -> None:
+def write_document(path: str | os.PathLike[str], document: bytes) -> None:
+    """Write a whole document, or none: see :func:`write_report`."""
     if os.fspath(path) == "-":
         sys.stdout.buffer.write(document)
         sys.stdout.buffer.flush()

@@ -42,6 +42,7 @@ class Sections:
     """Everything the page may read of some snapshots, encoded; :meth:`payload` packs all of it or a part.
 
     ``columns``: section to its columns, each encoded. ``place``: section to blob.
+    ``extra``: more keys of the manifest.
     """
 
     title: str
@@ -50,12 +51,14 @@ class Sections:
     columns: dict[str, list[list[Encoded]]]
     place: dict[str, str]
     comparison: Comparison | None = None
+    extra: dict[str, object] = field(default_factory=dict)
     _packed: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
     def payload(self, left_out: LeftOut) -> Payload:
         """The blobs without what is left out. Blobs that this does not touch are packed once only."""
         place = {name: blob for name, blob in self.place.items() if left_out.has_section(name)}
         manifest = _manifest(self.snapshots, self.tables, place, self.title, left_out)
+        manifest.update(self.extra)
         if self.comparison:
             manifest["diff"] = self.comparison.manifest
         blobs: dict[str, list[Encoded]] = {MAIN: []}

@@ -55,7 +55,9 @@ class Sentence:
 
 @dataclass
 class Summary:
-    """Everything the static part of the page shows."""
+    """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
+    stand before those of the ranks shown in full.
+    """
 
     title: str
     headline: list[list[Sentence]]
@@ -68,6 +70,7 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     recorder: list[Fact] = field(default_factory=list)
     module_note: str = NO_NAMES
+    job: object | None = None
 
     @property
     def headline_text(self) -> list[str]:

@@ -1,0 +1,47 @@
+"""The command ``snapreport digest``: a snapshot in at most 64 KB, for the report of its job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from snapreport import progress
+from snapreport.commands.shared import check_output, load_all, pipe_safe
+
+
+@click.command()
+@click.argument("snap", metavar="SNAP", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    type=click.Path(),
+    help="Where to write the digest; - is standard output.",
+)
+@click.option(
+    "--rules",
+    metavar="FILE",
+    type=click.Path(),
+    help="Category rules of your own (TOML), applied before the built-in ones.",
+)
+@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+def digest(snap: str, output: str, rules: str | None, no_inference: bool) -> None:
+    """Write what a job's report needs of one rank's snapshot: at most 64 KB, however large the snapshot is.
+
+    Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report.
+    """
+    check_output(output, [snap], "the digest")
+    with progress.shown():
+        from snapreport.jobs.digest import digest_bytes
+        from snapreport.jobs.sources import local
+        from snapreport.report.build import write_document
+
+        with local(snap) as file:
+            data = digest_bytes(load_all([file], rules, inference=not no_inference)[0], source=snap)
+        pipe_safe(lambda: write_document(output, data))
+    if output != "-":
+        click.echo(f"{output}: {len(data):,} bytes, digest of {Path(snap).name}", err=True)
+    sys.stdout.flush()

@@ -1,0 +1,154 @@
+"""The command ``snapreport job``: one report over the ranks of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from snapreport import progress
+from snapreport.commands.shared import check_output, pipe_safe
+from snapreport.errors import SnapshotError
+
+FAILED_ROWS = 5  # files that could not be read, named on standard error
+
+
+class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """Ranks to show in full, with commas: ``worst``, ``median``, ``none``, and numbers."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = tuple(dict.fromkeys(word.strip().lower() for word in value.split(",") if word.strip()))
+        for word in words:
+            if word not in ("worst", "median", "none") and not (word.isascii() and word.isdigit()):
+                self.fail(f"{word!r} is no rank; give worst, median, none, or numbers, with commas", param, ctx)
+        return words or ("none",)
+
+
+@click.command()
+@click.argument("snaps", metavar="DIGEST_OR_SNAP...", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the report; - is standard output.")
+@click.option("--title", metavar="TEXT", help="Title of the report.")
+@click.option("--json", "as_json", is_flag=True, help="Print the job as JSON (schema snapreport-job/1).")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Processes that read snapshots. Default: as many as cores and memory allow.",
+)
+@click.option("--dask", metavar="ADDRESS|FILE", help="Read them on this Dask cluster: its scheduler's address or file.")
+@click.option(
+    "--rank-pattern",
+    metavar="REGEX",
+    help="How names contain the rank: the first group, e.g. 'node\\d+_gpu(\\d+)'. Default: the recording's own word, "
+    "then names such as rank3, 000003_step_10 and -TP-3-.",
+)
+@click.option(
+    "--world-size", metavar="N", type=click.IntRange(1), help="Ranks of the job, to name those that are missing."
+)
+@click.option(
+    "--detail",
+    metavar="RANKS",
+    type=DetailType(),
+    default="worst,median",
+    show_default=True,
+    help="Ranks to show in full: worst, median, none, and numbers, with commas.",
+)
+@click.option("--each", metavar="DIR", type=click.Path(), help="Write a report of each rank into DIR, and link to it.")
+@click.option(
+    "--rules",
+    metavar="FILE",
+    type=click.Path(),
+    help="Category rules of your own (TOML), applied before the built-in ones.",
+)
+@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+def job(
+    snaps: tuple[str, ...],
+    output: str | None,
+    title: str | None,
+    as_json: bool,
+    jobs: int | None,
+    dask: str | None,
+    rank_pattern: str | None,
+    world_size: int | None,
+    detail: tuple[str, ...],
+    each: str | None,
+    rules: str | None,
+    no_inference: bool,
+) -> None:
+    """Write one report over the ranks of a job: which rank is different, and why.
+
+    Snapshots and digests may be mixed. Folders, globs, URLs (with fsspec) and lists of paths (@FILE) stand for the
+    files that they name. Without -o and --json the report is job.html.
+    """
+    if as_json and output == "-":
+        raise click.UsageError("--json and -o - both write to standard output")
+    if dask and jobs:
+        raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
+    output = output or (None if as_json else "job.html")
+    if output:
+        check_output(output, [snap for snap in snaps if "://" not in snap])
+    run_job(
+        snaps,
+        output,
+        title=title,
+        as_json=as_json,
+        detail=detail,
+        each=each,
+        jobs=jobs,
+        dask=dask,
+        rank_pattern=rank_pattern,
+        world_size=world_size,
+        rules=rules,
+        inference=not no_inference,
+    )
+
+
+def run_job(
+    snaps: Sequence[str],
+    output: str | None,
+    *,
+    title: str | None,
+    as_json: bool = False,
+    detail: Sequence[str] = ("worst", "median"),
+    each: str | None = None,
+    **options: Any,
+) -> None:
+    """Reduce, write, and say the answer on standard error. ``options``: of ``snapreport.job``."""
+    if each is not None:
+        _make_folder(each)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with progress.shown():
+        from snapreport.jobs.build import job as reduce_paths
+        from snapreport.jobs.build import job_line, report_links, write_job
+        from snapreport.jobs.job_json import job_json
+
+        reduced = reduce_paths(snaps, each=each, **options)
+        size = 0
+        if output:
+            links = report_links(reduced, each, output) if each is not None else None
+            size = pipe_safe(lambda: write_job(reduced, output, title=title, detail=detail, links=links))
+    if as_json:
+        pipe_safe(lambda: click.echo(json.dumps(job_json(reduced), indent=1)))
+    for failed in reduced.failed[:FAILED_ROWS]:
+        click.echo(f"snapreport: {failed.error}", err=True)
+    if len(reduced.failed) > FAILED_ROWS:
+        click.echo(f"snapreport: {len(reduced.failed) - FAILED_ROWS:,} more files could not be read", err=True)
+    if output and output != "-":
+        from snapreport.number_format import bytes_text
+
+        click.echo(f"{output}: {bytes_text(size)}; {job_line(reduced)}", err=True)
+
+
+def _make_folder(name: str) -> None:
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SnapshotError(f"{name}: cannot be made: {error.strerror or error}") from None

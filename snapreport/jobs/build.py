@@ -1,0 +1,184 @@
+"""From paths to a job, and from a job to its report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from urllib.parse import quote
+
+from snapreport.errors import SnapshotError
+from snapreport.jobs.digest import digest_bytes, rank_device
+from snapreport.jobs.document import Detail, job_document
+from snapreport.jobs.execution import make_all
+from snapreport.jobs.rank_names import facts_of_names
+from snapreport.jobs.reduce import Job, reduce_job
+from snapreport.jobs.sentences import headline
+from snapreport.jobs.sources import expand, local
+from snapreport.jobs.static_summary import job_summary
+from snapreport.packing.columns import encode_column
+from snapreport.report.build import write_document
+from snapreport.report.leave_out import LeftOut
+from snapreport.report.page import render_page
+from snapreport.report.payload import build_sections
+from snapreport.search.snapshot import Snapshot, load
+
+DEFAULT_DETAIL = ("worst", "median")
+
+
+def digest(path: str | os.PathLike[str]) -> bytes:
+    """The digest of a snapshot: at most 64 KB, see ``docs/jobs.md``. Raises :class:`SnapshotError` for a bad file."""
+    with local(os.fspath(path)) as file:
+        return digest_bytes(load(file), source=os.fspath(path))
+
+
+def job(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    executor: Executor | None = None,
+    dask: str | None = None,
+    jobs: int | None = None,
+    rank_pattern: str | None = None,
+    world_size: int | None = None,
+    each: str | os.PathLike[str] | None = None,
+    rules: str | os.PathLike[str] | None = None,
+    inference: bool = True,
+) -> Job:
+    """Reduce the snapshots and digests of a job's ranks.
+
+    paths: files, folders, globs, fsspec URLs, lists of paths (see ``sources.expand``). executor: any
+    ``concurrent.futures.Executor``, of mpi4py for example, whose workers see the same paths; dask: address or scheduler
+    file of a cluster; jobs: processes of this machine otherwise. rank_pattern: a regular expression whose group is the
+    rank. each: a folder, on whatever runs the ranks, for a report of each. Ranks that cannot be read are in
+    ``Job.failed``; :class:`SnapshotError` is raised where none can.
+    """
+    arguments = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    files = expand(arguments)
+    facts = facts_of_names(files, rank_pattern)
+    options: dict[str, object] = {"inference": inference}
+    if rules is not None:
+        options["rules"] = os.fspath(rules)
+    if each is not None:
+        options |= {"each": os.fspath(each), "names": report_names(files, [fact.rank for fact in facts])}
+    labels = {
+        path: f"rank {fact.rank}" if fact.rank is not None else Path(path).name
+        for path, fact in zip(files, facts, strict=True)
+    }
+    made = make_all(files, jobs=jobs, executor=executor, dask=dask, options=options, label=lambda path: labels[path])
+    return reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size)
+
+
+def report_names(paths: Sequence[str], ranks: Sequence[int | None]) -> dict[str, str]:
+    """Names of the ranks' own reports: ``rank_00037.html``; of several files of a rank, and of files without one, with
+    the file's own name.
+    """
+    names: dict[str, str] = {}
+    for path, rank in zip(paths, ranks, strict=True):
+        own = Path(path.replace("\\", "/")).name
+        name = f"rank_{rank:05}.html" if rank is not None and list(ranks).count(rank) == 1 else f"{own}.html"
+        while name in names.values():
+            name = f"{len(names)}_{name}"
+        names[path] = name
+    return names
+
+
+def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
+    """The reports in ``folder`` by path of their snapshots, relative to the job's own report; none of digests."""
+    names = report_names([row.path for row in job.rows], [row.rank for row in job.rows])
+    here = Path(output).resolve().parent if output != "-" else Path.cwd()
+    found = {}
+    for path, name in names.items():
+        file = (Path(folder) / name).resolve()
+        if file.exists():
+            found[path] = quote(os.path.relpath(file, here).replace(os.sep, "/"))
+    return found
+
+
+def write_job(
+    job: Job,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    detail: Sequence[str] = DEFAULT_DETAIL,
+    links: Mapping[str, str] | None = None,
+    snapshots: Mapping[str, Snapshot] | None = None,
+) -> int:
+    """Write a job's report, and return its size in bytes.
+
+    detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or
+    rank numbers; those of which only a digest is there are left out where they were not given by number. links: of
+    paths to reports of their own, relative to ``path``. snapshots: those loaded already, by path. Raises
+    :class:`SnapshotError` where a rank given by number cannot be shown, or the report cannot be written.
+    """
+    document = build_job(job, title=title, detail=detail, links=links, snapshots=snapshots)
+    write_document(path, document)
+    return len(document)
+
+
+def build_job(
+    job: Job,
+    *,
+    title: str | None = None,
+    detail: Sequence[str] = DEFAULT_DETAIL,
+    links: Mapping[str, str] | None = None,
+    snapshots: Mapping[str, Snapshot] | None = None,
+) -> bytes:
+    """The document that :func:`write_job` writes. The same job and version give the same bytes."""
+    title = title or job_title(job)
+    shown, details = _details(job, detail, snapshots or {})
+    links = links or {}
+    content = job_document(job, details, [links.get(row.path, "") for row in job.rows])
+    sections = build_sections(shown, title)
+    for name, columns in content.columns.items():
+        sections.columns[name] = [encode_column(column) for column in columns]
+        sections.place[name] = name
+    sections.extra["job"] = content.manifest
+    return render_page(job_summary(job, shown, title), sections.payload(LeftOut()))
+
+
+def job_title(job: Job) -> str:
+    """``Job of 64 ranks``, with the name that all files share."""
+    folders = {row.path.replace("\\", "/").rpartition("/")[0].rpartition("/")[2] for row in job.rows}
+    name = f"{folders.pop()}: " if len(folders) == 1 and folders != {""} else ""
+    return f"{name}job of {len(job.rows)} rank{'' if len(job.rows) == 1 else 's'}"
+
+
+def job_line(job: Job) -> str:
+    """The answer in one line, for the terminal."""
+    return " ".join(sentence.text for sentence in headline(job)[:2]).replace("`", "")
+
+
+def _details(job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot]) -> tuple[list[Snapshot], list[Detail]]:
+    chosen: dict[int, str] = {}
+    for word in wanted:
+        if word == "none":
+            continue
+        if word in ("worst", "median"):
+            chosen.setdefault(job.worst if word == "worst" else job.typical, word)
+            continue
+        rows = [row for row, rank in enumerate(job.ranks.tolist()) if str(rank) == word]
+        if not rows:
+            raise SnapshotError(f"--detail {word}: no such rank; give worst, median, none, or numbers of ranks")
+        chosen.setdefault(rows[0], "given")
+    snapshots: list[Snapshot] = []
+    details: list[Detail] = []
+    devices = 0
+    for row, why in chosen.items():
+        path = job.rows[row].path
+        try:
+            snapshot = known.get(path) or _load(path)
+        except SnapshotError as error:
+            if why == "given":
+                raise SnapshotError(f"--detail {job.ranks[row]}: cannot be shown in full: {error}") from None
+            continue
+        device = devices + snapshot.devices.index(rank_device(snapshot)) if snapshot.devices else devices
+        details.append(Detail(row, len(snapshots), device, why))
+        snapshots.append(snapshot)
+        devices += len(snapshot.devices)
+    return snapshots, details
+
+
+def _load(path: str) -> Snapshot:
+    with local(path) as file:
+        return load(file)

@@ -1,0 +1,89 @@
+"""A rank's curves on few points: the greatest value within each of at most 512 columns, so that no peak vanishes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.timeline.annotations import clock_of
+from snapreport.timeline.build import DeviceTimeline
+
+POINTS = 512
+METRICS = ("allocated", "reserved", "unused")
+"""Bytes allocated, bytes reserved, and bytes reserved but not allocated."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """first, last: Int64, what each column covers: step numbers, event indices, or µs since the epoch. allocated,
+    reserved, unused: Int64 bytes, the greatest within each column.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    allocated: np.ndarray
+    reserved: np.ndarray
+    unused: np.ndarray
+
+
+def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+    """By step: a column for each, or for equally many in a row where there are more than ``points``."""
+    steps = timeline.steps
+    number, begin, end = (steps[name].to_numpy().astype(np.int64) for name in ("step", "first_event", "last_event"))
+    inside = end >= begin
+    number, begin, end = number[inside], begin[inside], end[inside]
+    each = max(1, -(-len(number) // points))
+    starts = np.arange(0, len(number), each)
+    ends = np.minimum(starts + each, len(number)) - 1
+    return _greatest(timeline, number[starts], number[ends], begin[starts] + 1, end[ends] + 2)
+
+
+def event_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+    """By event: columns of equally many positions. Position -1, the state before the first event, is in the first."""
+    edges = _edges(len(timeline.allocated), points)
+    return _greatest(timeline, edges[:-1] - 1, edges[1:] - 2, edges[:-1], edges[1:])
+
+
+def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+    """By time: columns of equal length between the first and the last event; none where no times were recorded. The
+    value in a column without an event is what the last event before it left.
+    """
+    clock = clock_of(timeline.events)
+    if clock is None or not len(clock):
+        nothing = np.zeros(0, np.int64)
+        return Curve(nothing, nothing, nothing, nothing, nothing)
+    first, last = int(clock[0]), int(clock[-1])
+    columns = min(points, last - first + 1)
+    edges = first + (np.arange(columns + 1) * (last - first + 1)) // columns
+    at = np.searchsorted(clock, edges, "left").astype(np.int64)
+    # Index s of the curves is the state after event s - 1: a column begins with what was there before its first event.
+    return _greatest(timeline, edges[:-1], edges[1:] - 1, at[:-1], at[1:] + 1)
+
+
+def _edges(count: int, points: int) -> np.ndarray:
+    columns = min(points, count)
+    return (np.arange(columns + 1) * count) // max(columns, 1)
+
+
+def _greatest(
+    timeline: DeviceTimeline, first: np.ndarray, last: np.ndarray, begin: np.ndarray, end: np.ndarray
+) -> Curve:
+    """The curves' greatest values in [begin, end) of each column; the intervals ascend and may share an end."""
+    values = {
+        "allocated": timeline.allocated,
+        "reserved": timeline.reserved,
+        "unused": np.maximum(timeline.reserved - timeline.allocated, 0),
+    }
+    # maximum.reduceat wants pairs: [begin, end) and what lies between two columns, which is dropped.
+    length = len(timeline.allocated)
+    begin, end = np.clip(begin, 0, length - 1), np.clip(end, 1, length)
+    pairs = np.column_stack((begin, end)).ravel()
+
+    def reduced(curve: np.ndarray) -> np.ndarray:
+        if not len(pairs):
+            return np.zeros(0, np.int64)
+        padded = np.append(curve, curve[-1])
+        return np.maximum(np.maximum.reduceat(padded, pairs)[::2], 0).astype(np.int64)
+
+    return Curve(first, last, *(reduced(values[metric]) for metric in METRICS))

@@ -1,0 +1,283 @@
+"""The digest of one rank: what a job's report needs of a snapshot, in at most 64 KB."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import snapreport
+from snapreport.findings.live import by_category, live_at, names_of
+from snapreport.findings.run import findings
+from snapreport.jobs.curves import METRICS, POINTS, Curve, event_curve, step_curve, time_curve
+from snapreport.jobs.digest_check import SCHEMA, Digest, checked
+from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
+from snapreport.jobs.stack_identity import shown_file, stack_identities
+from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.own_code import frame_line, own_code, stack_names
+
+SHARE = 0.99
+"""Of the bytes at the peak that the stacks of a digest hold."""
+MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
+_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
+             "garbage_collection_threshold", "roundup_power2_divisions")  # fmt: skip
+
+
+def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
+    """The digest of a snapshot as a file's bytes, at most 64 KB. The same snapshot and version give the same bytes.
+    ``source``: the path to name in it, by default the snapshot's own.
+
+    Where all of it is larger, the curves get fewer points, then the stacks fewer frames and rows.
+    """
+    named = {"source": _source(source)} if source is not None else {}
+    for points, stacks, frames in (
+        (POINTS, MOST_STACKS, MOST_FRAMES),
+        (256, 300, 4),
+        (128, 200, 2),
+        (64, 80, 0),
+        (16, 20, 0),
+    ):
+        data = pack({**digest_content(snapshot, points=points, stacks=stacks, frames=frames), **named})
+        if len(data) <= MOST_BYTES:
+            return data
+    return pack({**digest_content(snapshot, points=8, stacks=5, frames=0), **named})
+
+
+def read_digest(data: bytes) -> Digest:
+    """A digest file's content, checked. Raises :class:`SnapshotError` for what is not one."""
+    return checked(unpack(data))
+
+
+def rank_device(snapshot: Snapshot) -> int:
+    """The device that a rank works on: the accelerator that allocated most, before pinned memory and idle devices."""
+    timelines = [snapshot.timeline(device) for device in snapshot.devices]
+    best = max(timelines, key=lambda t: (t.kind != "host" and t.peak_bytes > 0, t.peak_bytes, len(t.events), -t.device))
+    return best.device
+
+
+def digest_content(
+    snapshot: Snapshot, *, points: int = POINTS, stacks: int = MOST_STACKS, frames: int = MOST_FRAMES
+) -> dict[str, Any]:
+    """What a digest holds, as plain values. ``docs/jobs.md`` describes every key."""
+    recording = snapshot.recording
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        "snapreport": snapreport.__version__,
+        "source": _source(recording.path),
+        "file_bytes": recording.file_bytes,
+        "settings": {key: str(recording.settings[key])[:200] for key in _SETTINGS if key in recording.settings},
+        **_identity(snapshot),
+    }
+    if not snapshot.devices:
+        return {**content, "device": None}
+    device = rank_device(snapshot)
+    timeline = snapshot.timeline(device)
+    return {
+        **content,
+        "device": device,
+        "kind": timeline.kind,
+        "devices": [_other(snapshot.timeline(number)) for number in snapshot.devices[:64]],
+        **_capacity(snapshot, timeline),
+        "events": len(timeline.events),
+        "allocations": len(timeline.allocations),
+        "steps": len(timeline.steps),
+        "trust": _trust(timeline),
+        "peak": _peak(timeline),
+        "end": {"allocated": int(timeline.allocated[-1]), "reserved": int(timeline.reserved[-1])},
+        "start": {"allocated": int(timeline.allocated[0]), "reserved": int(timeline.reserved[0])},
+        "ooms": _ooms(snapshot, timeline),
+        "curves": {
+            "step": _curve(step_curve(timeline, points)),
+            "event": _curve(event_curve(timeline, points)),
+            "time": _curve(time_curve(timeline, points)),
+        },
+        "step_ends_us": _step_ends(timeline, points),
+        "categories": [
+            [row["category"], row["bytes"]] for row in by_category(live_at(timeline.allocations, timeline.peak_event))
+        ],
+        **_stacks(snapshot, timeline, stacks, frames),
+        "findings": _findings(snapshot, device),
+    }
+
+
+def _source(path: str) -> str:
+    """The last three parts of a path: with the folders that say a step or a rank, and the same from any machine."""
+    return "/".join(path.replace("\\", "/").split("/")[-3:])[-1000:]
+
+
+def _identity(snapshot: Snapshot) -> dict[str, Any]:
+    """Who wrote the snapshot, as far as the recording says so."""
+    recorder = snapshot.recording.recorder
+    if recorder is None:
+        return {"rank": None, "world_size": None, "host": "", "process": "", "reason": "", "step": None}
+    given = recorder.distributed
+    return {
+        "rank": _number(given.get("RANK")),
+        "world_size": _number(given.get("WORLD_SIZE")),
+        "host": recorder.process.get("host", "")[:200],
+        "process": recorder.process.get("pid", "")[:20],
+        "reason": recorder.reason,
+        "step": recorder.step,
+    }
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+def _other(timeline: DeviceTimeline) -> dict[str, Any]:
+    return {
+        "device": timeline.device,
+        "kind": timeline.kind,
+        "events": len(timeline.events),
+        "peak_allocated": timeline.peak_bytes,
+        "peak_reserved": max(0, int(timeline.reserved.max())),
+    }
+
+
+def _capacity(snapshot: Snapshot, timeline: DeviceTimeline) -> dict[str, Any]:
+    """Bytes of the device, and those that something other than PyTorch's allocator uses; null where unknown."""
+    recorder = snapshot.recording.recorder
+    capacity = outside = None
+    if recorder and timeline.device in recorder.memory_at_dump:
+        free, capacity = recorder.memory_at_dump[timeline.device]
+        outside = max(0, capacity - free - max(0, int(timeline.reserved[-1])))
+    elif recorder and timeline.device in recorder.devices:
+        capacity = recorder.devices[timeline.device].total_bytes
+    return {"capacity": capacity, "outside": outside}
+
+
+def _trust(timeline: DeviceTimeline) -> dict[str, Any]:
+    return {
+        "gaps": [gap.sentence for gap in timeline.recording_gaps][:4],
+        "overflowed": timeline.overflowed,
+        "reconciliation": timeline.reconciliation_bytes,
+        "stackless": timeline.peak_stackless_bytes,
+    }
+
+
+def _peak(timeline: DeviceTimeline) -> dict[str, Any]:
+    event = timeline.peak_event
+    return {
+        "allocated": timeline.peak_bytes,
+        "reserved": max(0, int(timeline.reserved.max())),
+        "event": event,
+        "step": _step_at(timeline, event),
+        "us": _time_at(timeline, event),
+    }
+
+
+def _step_at(timeline: DeviceTimeline, event: int) -> int | None:
+    rows = timeline.steps.filter((pl.col("first_event") <= event) & (pl.col("last_event") >= event))
+    return int(rows["step"][0]) if len(rows) else None
+
+
+def _time_at(timeline: DeviceTimeline, event: int) -> int | None:
+    times = timeline.events["time_us"]
+    return times[event] if 0 <= event < len(times) else None
+
+
+def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[dict[str, Any]]:
+    """The failures on record; the recorder's own word where the snapshot was written by PyTorch's observer, before the
+    entry was recorded.
+    """
+    table = timeline.events
+    rows = [
+        {
+            "event": event,
+            "step": _step_at(timeline, event),
+            "us": _time_at(timeline, event),
+            "tried": int(table["size"][event]),
+            "free": table["device_free"][event],
+        }
+        for event in timeline.oom_events[:MOST_OOMS]
+    ]
+    recorder = snapshot.recording.recorder
+    if (
+        not rows
+        and recorder
+        and recorder.reason == "oom"
+        and recorder.oom.get("device", timeline.device) == timeline.device
+    ):
+        last = len(table) - 1
+        step = recorder.step if recorder.step is not None else _step_at(timeline, last)
+        tried, free = recorder.oom.get("tried_bytes", 0), recorder.oom.get("free_bytes")
+        rows.append({"event": last, "step": step, "us": recorder.dumped_us, "tried": max(tried, 0), "free": free})
+    return rows
+
+
+def _curve(curve: Curve) -> dict[str, list[int]]:
+    """Differences from value to value, which zlib makes smaller than the values themselves."""
+    columns = {"first": curve.first, "last": curve.last - curve.first}
+    columns |= {metric: getattr(curve, metric) for metric in METRICS}
+    return {
+        name: values.tolist() if name == "last" else np.diff(values, prepend=0).tolist()
+        for name, values in columns.items()
+    }
+
+
+def _step_ends(timeline: DeviceTimeline, points: int) -> list[int | None]:
+    """When the steps ended, in µs: by these, clocks of several hosts are compared."""
+    steps = timeline.steps
+    times = timeline.events["time_us"]
+    if not len(steps) or times.null_count() == len(times):
+        return []
+    ends: list[int | None] = times.gather(steps["last_event"].clip(0, len(times) - 1)).to_list()[: min(points, 64)]
+    return ends
+
+
+def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames: int) -> dict[str, Any]:
+    """The stacks with 99% of the bytes at the peak, most bytes first, and the rest in one sum.
+
+    Stacks of equal identity (they differ in noise only) are one row, named after the larger of them.
+    """
+    recording, names = snapshot.recording, names_of(snapshot)
+    identities, table = stack_identities(recording), timeline.stacks_at_peak
+    rows = table.with_columns(
+        identity=pl.Series([identities[stack] for stack in table["stack"].to_list()], dtype=pl.String)
+    )
+    rows = rows.group_by("identity", maintain_order=True).agg(
+        pl.col("bytes").sum(), pl.col("count").sum(), stack=pl.col("stack").first()
+    )
+    rows = rows.sort(["bytes", "identity"], descending=[True, False])
+    total = int(rows["bytes"].sum())
+    needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1 if total else 0
+    top = rows.head(min(needed, most))
+    live = live_at(timeline.allocations, timeline.peak_event)
+    main = live.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
+    main = main.sort(["size", "category"], descending=[True, False]).unique("stack", keep="first", maintain_order=True)
+    category = dict(main.select("stack", "category").iter_rows())
+    is_own, frame_of = own_code(recording), stack_names(recording).frame
+    found = []
+    for row in top.rows(named=True):
+        stack = row["stack"]
+        frame = int(frame_of[stack])
+        file, line, function = ("", 0, "")
+        if frame >= 0:
+            file, line, function = recording.frames.select("filename", "line", "name").row(frame)
+        callers = [i for i in recording.stack(stack) if is_own[i] and i != frame][:most_frames]
+        found.append([
+            row["identity"], row["bytes"], row["count"], function[:200], shown_file(file)[-200:],
+            min(max(int(line), 0), 2**31 - 1),
+            names.line(stack)[:300], category.get(stack, "unknown"), [frame_line(recording, i)[:200] for i in callers],
+        ])  # fmt: skip
+    return {"stacks": found, "rest": {"bytes": total - int(top["bytes"].sum()), "stacks": len(rows) - len(top)}}
+
+
+def _findings(snapshot: Snapshot, device: int) -> list[dict[str, Any]]:
+    found = [finding for finding in findings(snapshot) if finding.device == device and finding.kind != "peak"]
+    names = names_of(snapshot)
+    return [
+        {
+            "kind": finding.kind,
+            "severity": finding.severity,
+            "rule": str(finding.evidence.get("rule", ""))[:100],
+            "title": finding.title[:500],
+            "detail": [line[:500] for line in finding.detail[:2]],
+            "bytes": max(0, int(finding.bytes)),
+            "confidence": finding.confidence,
+            "stack": names.function(finding.stack)[:300] if finding.stack is not None else "",
+        }
+        for finding in found[:MOST_FINDINGS]
+    ]

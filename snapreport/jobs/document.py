@@ -1,0 +1,279 @@
+"""What the page gets of a job: the manifest's ``job`` and the columns of the sections "job" and "job.heat".
+
+A job's report is an ordinary report over the ranks shown in full, with these beside it. ``docs/jobs.md`` describes
+every key for readers of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from snapreport.jobs.heat import Heat, heat_of
+from snapreport.jobs.job_json import SCHEMA
+from snapreport.jobs.reduce import Job
+from snapreport.jobs.sentences import (
+    group_name,
+    headline,
+    holds,
+    imbalance_of,
+    merged_findings,
+    on_ranks,
+    outlier_sentence,
+)
+from snapreport.packing.columns import Column
+
+MOST_STACKS = 200
+STACK_LEVELS = 4095
+"""Bytes of a stack on a rank, of the stack's largest: 0.02%. Largest, median and smallest are exact."""
+MOST_FINDINGS = 40
+RANK_SOURCES = ("recording", "file name", "order")
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A rank shown in full. snapshot, device: the page's numbers. why: "worst", "median" or "given"."""
+
+    row: int
+    snapshot: int
+    device: int
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class JobDocument:
+    """``manifest``: the value of ``job``; ``columns``: by section."""
+
+    manifest: dict[str, Any]
+    columns: dict[str, list[Column]]
+
+
+def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] = ()) -> JobDocument:
+    """``links``: of each row, relative to the report, "" where there is none."""
+    heat = heat_of(job)
+    shown = _shown_stacks(job)
+    number = {int(stack): place for place, stack in enumerate(shown)}
+    categories = sorted({name for digest in job.digests for name, _ in digest.categories})
+    hosts, kinds = (_distinct([getattr(d, name) for d in job.digests]) for name in ("host", "kind"))
+    manifest = {
+        **_words(job, number),
+        "ranks": len(job.rows),
+        "hosts": hosts,
+        "kinds": kinds,
+        "sources": [row.path for row in job.rows],
+        "links": list(links) or [""] * len(job.rows),
+        "rank_sources": list(RANK_SOURCES),
+        "categories": categories,
+        "axes": [
+            {
+                "key": axis.key,
+                "label": axis.label,
+                "unit": axis.unit,
+                "note": axis.note,
+                "columns": len(axis.first),
+                "first": axis.first.tolist(),
+                "last": axis.last.tolist(),
+            }
+            for axis in heat.axes
+        ],
+        "metrics": list(next(iter(heat.axes)).cells) if heat.axes else [],
+        "heat_scale": heat.scale,
+        "origin_us": heat.origin_us,
+        "detail": [vars(detail) for detail in details],
+        "stack_names": [
+            {
+                "function": stack.function,
+                "file": stack.file,
+                "line": stack.line,
+                "name": stack.name,
+                "frames": list(stack.callers),
+            }
+            for stack in (job.stacks[int(i)] for i in shown)
+        ],
+    }
+    columns = {
+        "job": [
+            *_rank_columns(job, hosts, kinds),
+            *_category_columns(job, categories),
+            *_stack_columns(job, shown, categories),
+        ],
+        "job.heat": _heat_columns(heat),
+    }
+    return JobDocument(manifest, columns)
+
+
+def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
+    cost = imbalance_of(job)
+    return {
+        "schema": SCHEMA,
+        "world_size": job.world_size,
+        "missing": job.missing[:1000],
+        "failed": [{"rank": f.rank, "source": f.path, "error": f.error} for f in job.failed],
+        "left_out": job.left_out[:1000],
+        "headline": [
+            {"text": s.text, "rows": s.rows, "stack": None if s.stack is None else number.get(s.stack)}
+            for s in headline(job)
+        ],
+        "clock": {"comparable": job.clock.is_comparable, "sentence": job.clock.sentence},
+        "imbalance": {
+            "worst_row": cost.worst,
+            "worst_bytes": cost.worst_bytes,
+            "median_bytes": cost.median_bytes,
+            "share": round(cost.share, 6),
+            "unused_bytes": cost.unused,
+            "sentence": cost.sentence,
+        },
+        "groups": [
+            {
+                "name": group_name(job, group),
+                "kind": group.kind,
+                "rows": group.rows,
+                "holds": holds(job, group),
+                "median_bytes": int(np.median(job.peaks[group.rows])),
+                "min_bytes": int(job.peaks[group.rows].min()),
+                "max_bytes": int(job.peaks[group.rows].max()),
+                "slope_bytes_per_rank": None if group.slope is None else int(group.slope),
+                "stacks": _group_stacks(job, group.rows, number),
+            }
+            for group in job.groups
+        ],
+        "outliers": [
+            {
+                "row": outlier.row,
+                "rank": int(job.ranks[outlier.row]),
+                "group": outlier.group,
+                "bytes_above": outlier.bytes_above,
+                "sentence": outlier_sentence(job, outlier).text,
+                "stacks": [
+                    [number[s], above, size, expected] for s, above, size, expected in outlier.stacks if s in number
+                ],
+            }
+            for outlier in job.outliers
+        ],
+        "ooms": [
+            {
+                "row": first.row,
+                "step": first.oom.step,
+                "time_us": None if first.oom.us is None or job.start_us is None else first.oom.us - job.start_us,
+                "event": first.oom.event,
+                "tried_bytes": first.oom.tried,
+            }
+            for first in job.ooms
+        ],
+        "findings": [
+            {
+                "kind": merged.finding.kind,
+                "severity": merged.finding.severity,
+                "title": merged.finding.title,
+                "detail": list(merged.finding.detail),
+                "confidence": merged.finding.confidence,
+                "where": on_ranks(job, merged.rows),
+                "count": len(merged.rows),
+                "rows": merged.rows,
+                "bytes": merged.finding.bytes,
+            }
+            for merged in merged_findings(job)[:MOST_FINDINGS]
+        ],
+    }
+
+
+def _shown_stacks(job: Job) -> np.ndarray:
+    """Stacks of the report, most bytes on any rank first; those that make an outlier are always among them."""
+    if not len(job.stacks):
+        return np.zeros(0, np.int64)
+    order = np.argsort(-job.stack_bytes.max(axis=0), kind="stable")
+    needed = {stack for outlier in job.outliers for stack, *_ in outlier.stacks}
+    return np.array([i for place, i in enumerate(order.tolist()) if place < MOST_STACKS or i in needed], np.int64)
+
+
+def _group_stacks(job: Job, rows: list[int], number: dict[int, int]) -> list[list[int]]:
+    typical = np.median(job.stack_bytes[rows], axis=0)
+    order = np.argsort(-typical, kind="stable")[:10].tolist()
+    return [[number[i], int(typical[i])] for i in order if typical[i] > 0 and i in number]
+
+
+def _rank_columns(job: Job, hosts: list[str], kinds: list[str]) -> list[Column]:
+    digests = job.digests
+    above = {outlier.row: outlier.bytes_above for outlier in job.outliers}
+
+    def since_start(row: int) -> int:
+        us, start = digests[row].peak_us, job.start_us if job.clock.is_comparable else job.rows[row].first_us
+        return -1 if us is None or start is None else max(0, us - start)
+
+    rows = range(len(digests))
+    values: list[tuple[str, list[int], str]] = [
+        ("rank", job.ranks.tolist(), "i32"),
+        ("rank_source", [RANK_SOURCES.index(row.rank_source) for row in job.rows], "u8"),
+        ("host", [hosts.index(d.host) for d in digests], "u32"),
+        ("device", [-1 if d.device is None else d.device for d in digests], "i32"),
+        ("kind", [kinds.index(d.kind) for d in digests], "u8"),
+        ("group", job.group_of.tolist(), "i32"),
+        ("trusted", [int(not d.gaps and d.device is not None) for d in digests], "u8"),
+        ("cluster", _cluster_order(job), "u32"),
+        ("events", [d.events for d in digests], "u32"),
+        ("steps", [d.steps for d in digests], "u32"),
+        ("peak_allocated", job.peaks.tolist(), "f64"),
+        ("peak_reserved", [d.peak_reserved for d in digests], "f64"),
+        ("peak_event", [d.peak_event for d in digests], "i32"),
+        (
+            "peak_step",
+            [-1 if d.peak_step is None or not 0 <= d.peak_step < 2**31 else d.peak_step for d in digests],
+            "i32",
+        ),
+        ("peak_us", [since_start(row) for row in rows], "f64"),
+        ("end_allocated", [d.end_allocated for d in digests], "f64"),
+        ("capacity", [d.capacity or 0 for d in digests], "f64"),
+        ("outside", [d.outside or 0 for d in digests], "f64"),
+        ("ooms", [len(d.ooms) for d in digests], "u32"),
+        ("bytes_above", [above.get(row, 0) for row in rows], "f64"),
+    ]
+    return [Column(f"job.{name}", column, dtype) for name, column, dtype in values]
+
+
+def _cluster_order(job: Job) -> list[int]:
+    """The place of each row when groups stand together, within each the highest peak first."""
+    order = np.lexsort((job.ranks, -job.peaks, job.group_of))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return [int(value) for value in place]
+
+
+def _category_columns(job: Job, categories: list[str]) -> list[Column]:
+    table = np.zeros((len(categories), len(job.rows)), np.int64)
+    for row, digest in enumerate(job.digests):
+        for name, size in digest.categories:
+            table[categories.index(name), row] += size
+    return [Column("job.category_bytes", table.ravel(), "f64")]
+
+
+def _stack_columns(job: Job, shown: np.ndarray, categories: list[str]) -> list[Column]:
+    table = job.stack_bytes[:, shown].astype(np.int64)  # rows by stacks
+    if not table.size:
+        table = np.zeros((max(len(job.rows), 1), 0), np.int64)
+    most = table.max(axis=0)
+    levels = -(-table * STACK_LEVELS // np.maximum(most, 1))
+    category = [job.stacks[int(i)].category for i in shown]
+    return [
+        Column("job.stack_max", most, "f64"),
+        Column("job.stack_max_row", table.argmax(axis=0), "u32"),
+        Column("job.stack_min", table.min(axis=0), "f64"),
+        Column("job.stack_median", np.median(table, axis=0).astype(np.int64), "f64"),
+        Column("job.stack_ranks", (table > 0).sum(axis=0), "u32"),
+        Column("job.stack_category", [categories.index(c) if c in categories else 255 for c in category], "u8"),
+        Column("job.stack_bytes", levels.T.ravel(), "u16"),
+    ]
+
+
+def _heat_columns(heat: Heat) -> list[Column]:
+    return [
+        Column(f"job.heat.{axis.key}.{metric}", cells.T.ravel(), "u16")
+        for axis in heat.axes
+        for metric, cells in axis.cells.items()
+    ]
+
+
+def _distinct(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(values))

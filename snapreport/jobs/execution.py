@@ -1,0 +1,244 @@
+"""Digests of many snapshots: in this process, in several, on a Dask cluster, or on any executor of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snapreport import progress
+from snapreport.errors import SnapshotError, one_line
+from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
+from snapreport.jobs.sources import local, size_of
+from snapreport.reading.open import MAX_RATIO
+
+NEED_FIXED, NEED_FACTOR = 180 << 20, 6
+"""Bytes that reading a snapshot takes: the interpreter with its libraries, and so many times the file's size (a 107 MB
+pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
+_COMPRESSED_FACTOR = min(30, MAX_RATIO)
+_KILLED = "the process that read it was killed, most likely for lack of memory"
+
+
+@dataclass(frozen=True)
+class Made:
+    """``data``: the digest's bytes, or None with ``error``, one line."""
+
+    data: bytes | None
+    error: str = ""
+
+
+def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
+    """The digest of one file, which may be a digest itself. Never raises: what is wrong with a rank is its row's."""
+    try:
+        with local(path) as file:
+            if path != "-":
+                with open(file, "rb") as opened:
+                    data = opened.read(MOST_BYTES + 1)
+                if data.startswith(MAGIC):
+                    from snapreport.jobs.digest import read_digest
+
+                    read_digest(data)
+                    return Made(data)
+            return Made(_digest_of_snapshot(path, file, options or {}))
+    except SnapshotError as error:
+        return Made(None, str(error))
+    except OSError as error:
+        return Made(None, one_line(f"{path}: cannot be read: {error.strerror or error}"))
+    except MemoryError:
+        return Made(None, one_line(f"{path}: not enough memory"))
+
+
+def _digest_of_snapshot(path: str, file: str, options: dict[str, Any]) -> bytes:
+    from snapreport.jobs.digest import digest_bytes
+    from snapreport.search.snapshot import load
+
+    snapshot = load(file, options.get("rules"), inference=options.get("inference", True))
+    data = digest_bytes(snapshot, source=path)
+    if options.get("each"):
+        from snapreport.report.build import write_report
+
+        write_report(snapshot, Path(options["each"]) / options["names"][path])
+    return data
+
+
+def make_all(
+    paths: Sequence[str],
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    dask: str | None = None,
+    options: dict[str, Any] | None = None,
+    label: Callable[[str], str] = str,
+) -> list[Made]:
+    """The digests of ``paths``, in their order and the same bytes wherever they are made.
+
+    ``jobs``: processes of this machine, by default as many as cores and memory allow. ``executor``: one that runs
+    them instead; ``dask``: a scheduler's address or file. ``options``: of :func:`make_digest`. ``label``: what the
+    progress bar says of a path.
+    """
+    made: dict[int, Made] = {}
+    with progress.stage("ranks", len(paths), "ranks") as bar:
+
+        def done(index: int, result: Made) -> None:
+            made[index] = result
+            bar.rename(label(paths[index]))
+            bar.advance(1)
+
+        if dask is not None:
+            _on_dask(dask, paths, options, done)
+        elif executor is not None:
+            _on_executor(executor, list(range(len(paths))), paths, options, done)
+        else:
+            workers = min(len(paths), jobs or processes_for(paths))
+            if workers <= 1:
+                for index, path in enumerate(paths):
+                    done(index, make_digest(path, options))
+            else:
+                _on_processes(workers, paths, options, done)
+    return [made[index] for index in range(len(paths))]
+
+
+def processes_for(paths: Sequence[str]) -> int:
+    """As many as there are cores, as long as so many of the largest files fit into the memory that is available."""
+    largest = max((need_of(path) for path in paths), default=NEED_FIXED)
+    return max(1, min(os.cpu_count() or 1, available_memory() // largest))
+
+
+def need_of(path: str) -> int:
+    """Bytes of memory that a file's digest takes at most, as measured on files of its size."""
+    factor = NEED_FACTOR * (_COMPRESSED_FACTOR if path.lower().endswith((".gz", ".zst", ".xz", ".bz2")) else 1)
+    return NEED_FIXED + factor * size_of(path)
+
+
+def available_memory() -> int:
+    """Bytes of this machine that a program can have; those of a control group where they are fewer."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
+        found.append(1024 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")))
+    with contextlib.suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            most = int(limit.read())
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
+            found.append(max(0, most - int(used.read())))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # not on Windows
+
+        limit_as = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit_as != resource.RLIM_INFINITY:
+            found.append(limit_as)
+    return min(found, default=4 << 30)
+
+
+def _on_processes(
+    workers: int, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
+) -> None:
+    """In fresh processes, since threads of polars do not survive a fork. Where one of them is killed, what it and its
+    neighbours worked on is done again one by one, and only what is killed twice has failed.
+    """
+    rest = list(range(len(paths)))
+    with _few_threads():
+        with _pool(workers) as pool:
+            finished: set[int] = set()
+
+            def note(index: int, result: Made) -> None:
+                finished.add(index)
+                done(index, result)
+
+            with contextlib.suppress(BrokenProcessPool):
+                _on_executor(pool, rest, paths, options, note)
+        rest = [index for index in rest if index not in finished]
+        while rest:
+            with _pool(1) as pool:
+                for index in list(rest):
+                    rest.remove(index)
+                    try:
+                        result = pool.submit(make_digest, paths[index], options).result()
+                    except BrokenProcessPool:
+                        done(index, Made(None, f"{paths[index]}: {_KILLED}"))
+                        break
+                    done(index, result)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+
+
+@contextlib.contextmanager
+def _few_threads() -> Iterator[None]:
+    """One thread of polars and of numpy's library in each process: the processes are as many as the cores."""
+    wanted = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _on_executor(
+    executor: Executor,
+    indices: Sequence[int],
+    paths: Sequence[str],
+    options: dict[str, Any] | None,
+    done: Callable[[int, Made], None],
+) -> None:
+    """With a bounded number of calls under way: a job of 4,096 ranks need not be in the executor's queue at once."""
+    waiting = iter(indices)
+    under_way: dict[Future[Made], int] = {}
+    for index in itertools.islice(waiting, 256):
+        under_way[executor.submit(make_digest, paths[index], options)] = index
+    while under_way:
+        ready, _ = wait(under_way, return_when=FIRST_COMPLETED)
+        broken: BrokenProcessPool | None = None
+        for future in ready:
+            index = under_way.pop(future)
+            try:
+                result = future.result()
+            except BrokenProcessPool as error:
+                broken = error
+                continue
+            except Exception as error:  # noqa: BLE001  # an executor's own failure is one rank's, not the job's
+                result = Made(None, one_line(f"{paths[index]}: {error or type(error).__name__}"))
+            done(index, result)
+        if broken:
+            raise broken
+        for index in itertools.islice(waiting, 256 - len(under_way)):
+            under_way[executor.submit(make_digest, paths[index], options)] = index
+
+
+def _on_dask(
+    address: str, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
+) -> None:
+    """On an existing cluster. Dask itself runs again what a lost worker had; what it gives up is a failed rank."""
+    try:
+        import distributed
+    except ImportError:
+        raise SnapshotError("--dask needs Dask; install snapreport[dask]") from None
+    connect: Any = distributed.Client
+    completed: Any = distributed.as_completed
+    where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    try:
+        client = connect(**where, timeout=30, set_as_default=False)
+    except Exception as error:  # noqa: BLE001  # whatever connecting ends in
+        raise SnapshotError(f"{address}: cannot reach the Dask scheduler: {one_line(str(error))[:200]}") from None
+    with client:
+        futures = client.map(make_digest, list(paths), options=options, pure=False, retries=2)
+        number = {future.key: index for index, future in enumerate(futures)}
+        for future in completed(futures):
+            index = number[future.key]
+            if future.status == "finished":
+                done(index, future.result())
+            else:
+                done(index, Made(None, one_line(f"{paths[index]}: {future.exception()}")))
+            future.release()

@@ -1,0 +1,237 @@
+"""Ranks grouped by what they have at their peaks.
+
+1. *Role*: ranks whose bytes lie in the same stacks. Two ranks are of one role where stacks that only one of them has
+   hold at most a quarter of the smaller one's bytes.
+2. *Level*: within a role, ranks whose peaks lie so close together that nothing separates them. Data-parallel replicas
+   of each pipeline stage form such levels.
+3. *Slope*: where a role has no levels but its peaks rise or fall with the rank, as in a pipeline whose early stages
+   hold more micro-batches, it is one group with a straight line. Its first and last rank, which have the embedding and
+   the head, are groups of their own.
+4. Else the role is one group with a spread, as experts with uneven routing are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+UNSHARED = 0.25
+"""Of the smaller rank's bytes: so much may lie in stacks that only one of two ranks of a role has."""
+NEGLIGIBLE = 0.002
+"""Of a rank's bytes: a stack below this counts as absent."""
+LEVEL_GAP = 0.005
+"""Of the median peak: ranks further apart than this are on different levels."""
+LEVEL_SPREAD = 0.004
+"""Of a level's median: a level may spread so far; a slope of many small steps spreads further."""
+LEVELS_COVER = 0.6
+TREND = 0.7
+"""Kendall's tau from which on peaks follow the rank."""
+LEAST_FOR_SLOPE = 5
+PARAMETER_SHARE = 0.02
+"""Of the expected bytes: with so much more in parameters and their state, a rank has another part of the model."""
+_MOST_SIGNATURES = 256
+"""Sets of stacks that may lead a role, the most frequent first; experts seldom have so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Ranks that have the same. rows: ascending. expected: Float64 bytes at the peak by row and stack, what a rank of
+    this group has; ``totals``: Float64 the same in all. slope: bytes from one rank to the next, None for a level.
+    is_judged: whether the group is large and even enough to call one of its ranks an outlier.
+    """
+
+    rows: list[int]
+    expected: np.ndarray
+    totals: np.ndarray
+    slope: float | None
+    kind: str
+    is_judged: bool
+
+
+def find_groups(stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray) -> list[Group]:
+    """The groups of a job's ranks, ordered by their first rank.
+
+    ``stacks``: Float64, ranks by stacks, bytes at the peak of each; ``totals``: Float64, all bytes of a rank's peak;
+    ``parameters``: Float64, those of them that are parameters, gradients or optimizer state. Rows are in order of rank.
+    """
+    if not len(totals):
+        return []
+    roles = _roles(stacks, totals)
+    roles = _adopted(roles, stacks, totals, parameters)
+    groups = [
+        group for rows in roles for group in _groups_of_role(np.array(rows), stacks, totals, parameters, len(totals))
+    ]
+    return sorted(groups, key=lambda group: group.rows[0])
+
+
+def _roles(stacks: np.ndarray, totals: np.ndarray) -> list[list[int]]:
+    """Clusters by the bytes in stacks that are not shared: the rank that most others resemble leads, again and again.
+
+    Ranks with the same stacks are compared once, by the first of them.
+    """
+    has = stacks > NEGLIGIBLE * np.maximum(totals, 1)[:, None]
+    _, first, signature, count = np.unique(
+        np.packbits(has, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    signature = signature.ravel()
+    order = np.lexsort((first, -count))[:_MOST_SIGNATURES]
+    near = np.zeros((len(order), len(first)), bool)
+    unshared = np.zeros((len(order), len(first)))
+    for i, kind in enumerate(order):
+        leader = first[kind]
+        only = has[first] != has[leader]
+        apart = (stacks[first] * only).sum(axis=1) + (only * stacks[leader]).sum(axis=1)
+        unshared[i] = apart / np.maximum(np.minimum(totals[first], totals[leader]), 1.0)
+        near[i] = unshared[i] <= UNSHARED
+    left = np.ones(len(first), bool)
+    kinds: list[np.ndarray] = []
+    while left.any():
+        weight = (near & left) @ count
+        best = int(np.argmax(weight))
+        taken = near[best] & left if weight[best] else left
+        kinds.append(np.flatnonzero(taken))
+        left &= ~taken
+    return sorted(np.flatnonzero(np.isin(signature, members)).tolist() for members in kinds)
+
+
+def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray) -> list[list[int]]:
+    """Roles of one rank join the role that has everything of it but the excess: an outlier is no role.
+
+    A rank at either end of the job stays alone where it has parameters of its own or the rest has a slope: there are
+    the embedding and the head.
+    """
+    large = [rows for rows in roles if len(rows) >= 3]
+    alone = [rows[0] for rows in roles if len(rows) == 1]
+    if not large or not alone:
+        return roles
+    kept = [list(rows) for rows in roles if len(rows) > 1]
+    for row in alone:
+        best, best_missing = None, 0.25
+        for rows in (rows for rows in kept if len(rows) >= 3):
+            typical = np.median(stacks[rows], axis=0)
+            missing = np.maximum(typical - stacks[row], 0).sum() / max(typical.sum(), 1.0)
+            if missing < best_missing:
+                best, best_missing = rows, missing
+        if best is None or (row in (0, len(totals) - 1) and _is_end_role(row, best, totals, parameters)):
+            kept.append([row])
+        else:
+            best.append(row)
+            best.sort()
+    return sorted(kept)
+
+
+def _is_end_role(row: int, rows: list[int], totals: np.ndarray, parameters: np.ndarray) -> bool:
+    others = [other for other in rows if other != row]
+    median = float(np.median(totals[others]))
+    more_parameters = parameters[row] - float(np.median(parameters[others])) > PARAMETER_SHARE * median
+    return more_parameters or _is_slope(np.array(others), totals)
+
+
+def _groups_of_role(
+    rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray, world: int
+) -> list[Group]:
+    levels = _levels(rows, totals)
+    if levels:
+        return _level_groups(rows, levels, stacks, totals, parameters, world)
+    if _is_slope(rows, totals):
+        return _slope_groups(rows, stacks, totals, world)
+    return [_even_group(rows, stacks, totals, "spread")]
+
+
+def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
+    """Ranks by level, where most ranks are on one: single linkage on sorted peaks. Empty where they are not."""
+    order = rows[np.argsort(totals[rows], kind="stable")]
+    sizes = totals[order]
+    gap = LEVEL_GAP * max(float(np.median(sizes)), 1.0)
+    parts = np.split(order, np.flatnonzero(np.diff(sizes) > gap) + 1)
+    least = 2 if len(rows) <= 4 else 3
+    of_rank = np.sort(np.repeat([len(part) for part in parts], [len(part) for part in parts]))
+    least = max(least, int(of_rank[len(of_rank) // 2]) // 4)
+    tight = [
+        part for part in parts if len(part) >= least and _spread(totals[part]) <= LEVEL_SPREAD * np.median(totals[part])
+    ]
+    return tight if sum(map(len, tight)) >= LEVELS_COVER * len(rows) else []
+
+
+def _level_groups(
+    rows: np.ndarray,
+    levels: list[np.ndarray],
+    stacks: np.ndarray,
+    totals: np.ndarray,
+    parameters: np.ndarray,
+    world: int,
+) -> list[Group]:
+    """A group for each level. Ranks on none join the level that they exceed least and lack least of."""
+    members = [sorted(part.tolist()) for part in levels]
+    typical = np.array([np.median(stacks[part], axis=0) for part in levels])
+    alone: list[int] = []
+    for row in sorted(set(rows.tolist()) - {row for part in members for row in part}):
+        missing = np.maximum(typical - stacks[row], 0).sum(axis=1)
+        excess = np.maximum(stacks[row] - typical, 0).sum(axis=1)
+        nearest = int(np.argmin(3 * missing + excess))
+        level = levels[nearest]
+        more = parameters[row] - float(np.median(parameters[level]))
+        is_part = more > PARAMETER_SHARE * float(np.median(totals[level]))
+        siblings = np.abs(totals[rows] - totals[row]) <= LEVEL_GAP * totals[row]
+        if is_part and (row in (0, world - 1) or siblings.sum() > 1):
+            alone.append(row)
+        else:
+            members[nearest].append(row)
+    groups = [_even_group(np.array(sorted(part)), stacks, totals, "level") for part in members]
+    while alone:
+        same = [row for row in alone if abs(totals[row] - totals[alone[0]]) <= LEVEL_GAP * totals[alone[0]]]
+        alone = [row for row in alone if row not in same]
+        groups.append(_even_group(np.array(same), stacks, totals, "end"))
+    return groups
+
+
+def _slope_groups(rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, world: int) -> list[Group]:
+    """The inner ranks with their line; the job's first and last rank each by themselves."""
+    ends = [int(row) for row in rows if row in (0, world - 1)]
+    inner = np.array([row for row in rows.tolist() if row not in ends])
+    x = inner.astype(np.float64)
+    expected, _slopes = _lines(x, stacks[inner])
+    fitted, slope = _lines(x, totals[inner][:, None])
+    groups = [_even_group(np.array([end]), stacks, totals, "end") for end in ends]
+    return [*groups, Group(inner.tolist(), expected, fitted[:, 0], float(slope[0]), "slope", len(inner) >= 4)]
+
+
+def _even_group(rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, kind: str) -> Group:
+    expected = np.repeat(np.median(stacks[rows], axis=0)[None, :], len(rows), axis=0)
+    total = np.full(len(rows), float(np.median(totals[rows])))
+    return Group(rows.tolist(), expected, total, None, kind, kind != "end" and len(rows) >= 3)
+
+
+def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
+    """Whether the peaks of the inner ranks follow the rank, up to a few that do not."""
+    rows = rows[1:-1] if len(rows) > LEAST_FOR_SLOPE else rows
+    if len(rows) < LEAST_FOR_SLOPE - 1:
+        return False
+    x, y = rows.astype(np.float64), totals[rows]
+    if len(rows) > 400:  # tau is quadratic
+        some = np.linspace(0, len(rows) - 1, 400).astype(int)
+        x, y = x[some], y[some]
+    upper = np.triu_indices(len(x), 1)
+    signs = np.sign(y[upper[1]] - y[upper[0]])
+    tau = abs(signs.sum()) / len(signs)
+    fitted, _ = _lines(x, y[:, None])
+    return bool(tau >= TREND and _spread(y - fitted[:, 0]) <= 0.35 * _spread(y))
+
+
+def _lines(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(fitted values, slope of each column): Theil and Sen's line, which up to 29% of wrong points do not move."""
+    if len(x) > 200:
+        some = np.linspace(0, len(x) - 1, 200).astype(int)
+    else:
+        some = np.arange(len(x))
+    a, b = np.triu_indices(len(some), 1)
+    a, b = some[a], some[b]
+    slope = np.median((values[b] - values[a]) / (x[b] - x[a])[:, None], axis=0) if len(a) else np.zeros(values.shape[1])
+    level = np.median(values - x[:, None] * slope, axis=0)
+    return np.maximum(level + x[:, None] * slope, 0), slope
+
+
+def _spread(values: np.ndarray) -> float:
+    """A robust standard deviation: 1.4826 times the median absolute deviation."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0

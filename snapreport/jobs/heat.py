@@ -1,0 +1,154 @@
+"""The heat map's matrices: rank by step, and rank by time, of allocated, reserved and unused memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.jobs.digest import read_digest
+from snapreport.jobs.digest_check import METRICS, DigestCurve
+from snapreport.jobs.reduce import Job
+
+MOST_COLUMNS, MOST_CELLS = 512, 1 << 18
+LEVELS = 1023
+"""Quantised: a level is 0.1% of the largest value in the job, finer than a colour can show. Peaks are exact
+elsewhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeatAxis:
+    """One x axis. key: "step", "time" or "event"; first, last: Int64, what each column covers: step numbers, µs since
+    the job's first event, thousandths of each rank's own trace. note: what to know of it. cells: Int64 by metric, ranks
+    by columns: 0 for no data, else 1 + the level.
+    """
+
+    key: str
+    label: str
+    unit: str
+    note: str
+    first: np.ndarray
+    last: np.ndarray
+    cells: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """scale: bytes for each level. origin_us: µs since the epoch of time 0, None without times."""
+
+    scale: int
+    origin_us: int | None
+    axes: list[HeatAxis]
+
+
+def heat_of(job: Job) -> Heat:
+    """The matrices of a job, read from its digests one after the other."""
+    greatest = max([1, *(digest.peak_reserved for digest in job.digests), *job.peaks.tolist()])
+    scale = -(-greatest // (LEVELS - 1))
+    columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))
+    bounds = [_bounds(job, row) for row in range(len(job.rows))]
+    axes = [_step_axis(bounds, columns, len(job.rows)), *_time_axis(job, bounds, columns)]
+    found = [axis for axis in axes if len(axis.first)]
+    if not found:
+        found = [_event_axis(columns, len(job.rows))]
+    for row in range(len(job.rows)):
+        curves = read_digest(job.rows[row].packed).curves
+        for axis in found:
+            curve, first, last = _placed(axis, curves, bounds[row], job, row)
+            _fill(axis, row, curve, first, last, scale)
+    return Heat(scale, job.start_us if job.clock.is_comparable else None, found)
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    steps: tuple[int, int] | None
+    time: tuple[int, int] | None
+
+
+def _bounds(job: Job, row: int) -> _Bounds:
+    curves = read_digest(job.rows[row].packed).curves
+    ends: list[tuple[int, int] | None] = []
+    for key in ("step", "time"):
+        curve = curves.get(key)
+        ends.append((int(curve.first[0]), int(curve.last[-1])) if curve is not None and len(curve.first) else None)
+    return _Bounds(*ends)
+
+
+def _step_axis(bounds: list[_Bounds], columns: int, rows: int) -> HeatAxis:
+    known = [b.steps for b in bounds if b.steps]
+    if not known:
+        return _axis("step", "step", "step", "", np.zeros(0, np.int64), np.zeros(0, np.int64), rows)
+    low, high = min(b[0] for b in known), max(b[1] for b in known)
+    first, last = _columns(low, high, columns)
+    missing = rows - len(known)
+    note = f"{missing} of {rows} ranks recorded no steps." if missing else ""
+    return _axis("step", "step", "step", note, first, last, rows)
+
+
+def _time_axis(job: Job, bounds: list[_Bounds], columns: int) -> list[HeatAxis]:
+    known = [b.time for b in bounds if b.time]
+    if not known:
+        return []
+    if job.clock.is_comparable:
+        length = max(b[1] for b in known) - min(b[0] for b in known)
+        note = job.clock.sentence
+    else:
+        length = max(b[1] - b[0] for b in known)
+        note = f"Each rank's time begins with its own first event. {job.clock.sentence}"
+    first, last = _columns(0, length, columns)
+    return [_axis("time", "time", "us", note, first, last, len(job.rows))]
+
+
+def _event_axis(columns: int, rows: int) -> HeatAxis:
+    first, last = _columns(0, 999, columns)
+    return _axis("event", "share of the trace", "share", "Neither steps nor times were recorded.", first, last, rows)
+
+
+def _axis(key: str, label: str, unit: str, note: str, first: np.ndarray, last: np.ndarray, rows: int) -> HeatAxis:
+    return HeatAxis(key, label, unit, note, first, last, {m: np.zeros((rows, len(first)), np.int64) for m in METRICS})
+
+
+def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """(first, last) of at most ``most`` columns of whole numbers from ``low`` to ``high``, equally wide but for one."""
+    width = -(-(high - low + 1) // most)
+    first = np.arange(low, high + 1, width, dtype=np.int64)
+    return first, np.minimum(first + width - 1, high)
+
+
+def _placed(
+    axis: HeatAxis, curves: dict[str, DigestCurve], bounds: _Bounds, job: Job, row: int
+) -> tuple[DigestCurve | None, np.ndarray, np.ndarray]:
+    """A row's curve with what its columns cover on the job's axis."""
+    curve = curves.get(axis.key)
+    if curve is None or not len(curve.first):
+        return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if axis.key == "time":
+        assert bounds.time is not None
+        origin = bounds.time[0]
+        if job.clock.is_comparable:
+            assert job.start_us is not None
+            origin = job.start_us
+        return curve, curve.first - origin, curve.last - origin
+    if axis.key == "event":
+        count = int(curve.last[-1]) - int(curve.first[0]) + 1
+        begin = (curve.first - curve.first[0]) * 1000 // count
+        end = (curve.last - curve.first[0] + 1) * 1000 // count - 1
+        return curve, begin, np.maximum(end, begin)
+    return curve, curve.first, curve.last
+
+
+def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray, last: np.ndarray, scale: int) -> None:
+    """Each column takes the greatest of the curve's columns that overlap it."""
+    if curve is None:
+        return
+    begin = np.searchsorted(last, axis.first, "left")
+    end = np.searchsorted(first, axis.last, "right")
+    has = end > begin
+    if not has.any():
+        return
+    pairs = np.column_stack((begin[has], end[has])).ravel()
+    for metric, cells in axis.cells.items():
+        values = np.append(curve.values[metric], 0)
+        # reduceat takes [begin, end) and what lies between two intervals; an interval may begin before the last ended.
+        greatest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
+        cells[row, has] = 1 + np.minimum(-(-greatest // scale), LEVELS - 1)

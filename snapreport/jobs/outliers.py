@@ -1,0 +1,98 @@
+"""Ranks that have more than their group: how much, and in which stacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.jobs.groups import Group
+
+LEAST_SHARE = 0.02
+"""Of what the group has: less is no outlier."""
+LEAST_BYTES = 1 << 20
+DEVIATIONS = 6.0
+"""Robust standard deviations that an outlier lies above its group; of a spread, where they are of logarithms."""
+LONELY = 0.25
+"""Of an outlier's excess: so much of it must lie above the next highest rank, or the tail is the group's own."""
+LONELY_STACK = 0.7
+STACK_SHARE = 0.05
+"""Of the excess: a stack below this is not named."""
+MOST_OUTLIERS, MOST_STACKS = 32, 10
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A rank above its group. row, group: indices. bytes_above: of its peak above what the group has there. stacks:
+    (stack, bytes above, bytes, expected bytes), most above first.
+    """
+
+    row: int
+    group: int
+    bytes_above: int
+    stacks: list[tuple[int, int, int, int]]
+
+
+def find_outliers(groups: list[Group], stacks: np.ndarray, totals: np.ndarray) -> list[Outlier]:
+    """All outliers, most bytes above first. ``stacks``, ``totals``: as for ``find_groups``."""
+    found = [
+        outlier
+        for number, group in enumerate(groups)
+        if group.is_judged
+        for outlier in _of_group(number, group, stacks, totals)
+    ]
+    return sorted(found, key=lambda outlier: (-outlier.bytes_above, outlier.row))[:MOST_OUTLIERS]
+
+
+def _of_group(number: int, group: Group, stacks: np.ndarray, totals: np.ndarray) -> list[Outlier]:
+    rows = np.array(group.rows)
+    above = totals[rows] - group.totals
+    least = np.maximum(LEAST_SHARE * group.totals, LEAST_BYTES)
+    is_out = _by_total(group, totals[rows], above, least) | _by_stack(stacks[rows] - group.expected, above, least)
+    # An outlier of more than a quarter of the group is no outlier: it is how the group is.
+    if is_out.sum() > max(1, len(rows) // 4):
+        return []
+    return [
+        Outlier(int(rows[i]), number, int(above[i]), _named(stacks[rows[i]], group.expected[i], above[i]))
+        for i in np.flatnonzero(is_out)
+    ]
+
+
+def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Ranks whose peak lies above what the group's own spread explains."""
+    factor = DEVIATIONS if len(above) >= 8 else DEVIATIONS + 2 if len(above) >= 5 else DEVIATIONS + 4
+    if group.kind != "spread":
+        return np.asarray((above > least) & (above > factor * _deviation(above)))
+    logs = np.log(np.maximum(totals, 1.0))
+    logs -= np.median(logs)
+    candidate = (above > 2 * least) & (logs > factor * _deviation(logs))
+    others = above[~candidate]
+    highest = float(others.max()) if len(others) else 0.0
+    return np.asarray(candidate & (above - highest >= LONELY * above))
+
+
+def _by_stack(excess: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it."""
+    if len(above) < 4:
+        return np.zeros(len(above), bool)
+    order = np.sort(excess, axis=0)
+    highest, second = order[-1], np.maximum(order[-2], 0)
+    deviation = 1.4826 * np.median(np.abs(excess - np.median(excess, axis=0)), axis=0)
+    lonely = (excess == highest) & (highest - second >= LONELY_STACK * highest) & (excess > 8 * deviation)
+    telling = lonely & (excess > least[:, None])
+    explains = above >= 0.5 * np.where(telling, excess, 0).sum(axis=1)
+    return np.asarray(telling.any(axis=1) & explains & (above > 0.5 * least))
+
+
+def _named(stacks: np.ndarray, expected: np.ndarray, above: float) -> list[tuple[int, int, int, int]]:
+    excess = stacks - expected
+    order = np.argsort(-excess, kind="stable")[:MOST_STACKS]
+    return [
+        (int(i), int(excess[i]), int(stacks[i]), int(expected[i]))
+        for i in order
+        if excess[i] >= max(STACK_SHARE * above, 1)
+    ]
+
+
+def _deviation(values: np.ndarray) -> float:
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -1,0 +1,274 @@
+"""Digests to a job: rows in order of rank, groups, outliers, first failures, what is missing.
+
+The curves of the digests are read again when the heat map is laid out, one digest at a time: what stays in memory of a
+rank is its packed digest (some 4 KB) and its stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from snapreport.errors import SnapshotError
+from snapreport.findings.comparable import natural_key
+from snapreport.jobs.digest import read_digest
+from snapreport.jobs.digest_check import Digest, DigestOom, DigestStack
+from snapreport.jobs.execution import Made
+from snapreport.jobs.groups import Group, find_groups
+from snapreport.jobs.outliers import Outlier, find_outliers
+from snapreport.jobs.rank_names import facts_of_names, missing_ranks, newest_of_each
+from snapreport.jobs.stack_identity import EMPTY
+
+RankSource = Literal["recording", "file name", "order"]
+MODEL_STATE = ("parameter", "gradient", "optimizer state")
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A rank. rank: its number. rank_source: what says so. path: of its snapshot or digest. packed: its digest.
+    digest: without curves. first_us: time of the first event by the host's clock.
+    """
+
+    rank: int
+    rank_source: RankSource
+    path: str
+    packed: bytes
+    digest: Digest
+    first_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A file that could not be read. rank: None where its name does not say it."""
+
+    rank: int | None
+    path: str
+    error: str
+
+
+@dataclass(frozen=True)
+class FirstOom:
+    """The first failure of a row. us: by its host's clock."""
+
+    row: int
+    oom: DigestOom
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Whether times of different ranks can be compared, and why."""
+
+    is_comparable: bool
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
+    None where no recording says it.
+    """
+
+    rows: list[Row]
+    failed: list[Failed] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    world_size: int | None = None
+
+    @property
+    def digests(self) -> list[Digest]:
+        return [row.digest for row in self.rows]
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """Int64 rank of each row."""
+        return np.array([row.rank for row in self.rows], np.int64)
+
+    @cached_property
+    def missing(self) -> list[int]:
+        """Ranks of the world without a file that could be read."""
+        return missing_ranks(self.ranks.tolist(), self.world_size)
+
+    @cached_property
+    def start_us(self) -> int | None:
+        """The time of the first event of any rank; None without times."""
+        return min((row.first_us for row in self.rows if row.first_us is not None), default=None)
+
+    @cached_property
+    def peaks(self) -> np.ndarray:
+        """Int64 peak allocated bytes of each row."""
+        return np.array([digest.peak_allocated for digest in self.digests], np.int64)
+
+    @cached_property
+    def stacks(self) -> list[DigestStack]:
+        """All stacks of all rows, by identity; each as the lowest rank that has it describes it."""
+        found: dict[str, DigestStack] = {}
+        for digest in self.digests:
+            for stack in digest.stacks:
+                found.setdefault(stack.identity, stack)
+        return [found[identity] for identity in sorted(found)]
+
+    @cached_property
+    def stack_bytes(self) -> np.ndarray:
+        """Float64 bytes at the peak, rows by stacks."""
+        number = {stack.identity: i for i, stack in enumerate(self.stacks)}
+        table = np.zeros((len(self.rows), len(number)))
+        for row, digest in enumerate(self.digests):
+            for stack in digest.stacks:
+                table[row, number[stack.identity]] += stack.bytes
+        return table
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """See ``groups.py``; row numbers are those of this job."""
+        state = [sum(size for name, size in d.categories if name in MODEL_STATE) for d in self.digests]
+        return find_groups(self.stack_bytes, self.peaks.astype(np.float64), np.array(state, np.float64))
+
+    @cached_property
+    def group_of(self) -> np.ndarray:
+        """Int64 group of each row."""
+        of = np.full(len(self.rows), -1, np.int64)
+        for number, group in enumerate(self.groups):
+            of[group.rows] = number
+        return of
+
+    @cached_property
+    def outliers(self) -> list[Outlier]:
+        """See ``outliers.py``."""
+        return find_outliers(self.groups, self.stack_bytes, self.peaks.astype(np.float64))
+
+    @cached_property
+    def clock(self) -> Clock:
+        return _clock(self)
+
+    @cached_property
+    def ooms(self) -> list[FirstOom]:
+        """The first failure of each row that has any: by time where clocks can be compared, else by step, then rank."""
+        first = [FirstOom(row, digest.ooms[0]) for row, digest in enumerate(self.digests) if digest.ooms]
+        late = 2**63
+
+        def order(found: FirstOom) -> tuple[int, int, int]:
+            us, step = found.oom.us, found.oom.step
+            when = us if self.clock.is_comparable and us is not None else late if us is None else 0
+            return when, late if step is None else step, found.row
+
+        return sorted(first, key=order)
+
+    @cached_property
+    def worst(self) -> int:
+        """The row that ran out of memory first, else the one with the largest peak."""
+        return self.ooms[0].row if self.ooms else int(np.argmax(self.peaks)) if len(self.rows) else -1
+
+    @cached_property
+    def typical(self) -> int:
+        """The row whose peak is the median of the largest group; an outlier is not typical."""
+        if not self.rows:
+            return -1
+        outliers = {outlier.row for outlier in self.outliers}
+        rows = max(self.groups, key=lambda group: len(group.rows)).rows
+        rows = [row for row in rows if row not in outliers and row != self.worst] or rows
+        by_peak = sorted(rows, key=lambda row: (int(self.peaks[row]), row))
+        return by_peak[(len(by_peak) - 1) // 2]
+
+
+def reduce_job(
+    paths: Sequence[str], made: Sequence[Made], *, rank_pattern: str | None = None, world_size: int | None = None
+) -> Job:
+    """The job in digests. ``paths``, ``made``: of ``execution.make_all``.
+
+    The order of the files does not matter. Raises :class:`SnapshotError` where not one of them could be read.
+    """
+    digests = [read_digest(result.data) if result.data else None for result in made]
+    names = [
+        digest.source if digest and digest.source and path.lower().endswith(".digest") else path
+        for path, digest in zip(paths, digests, strict=True)
+    ]
+    facts = facts_of_names(names, rank_pattern)
+    if any(fact.rank is None for fact in facts) and names != list(paths):
+        own = facts_of_names(list(paths), rank_pattern)
+        facts = [own[i] if fact.rank is None else fact for i, fact in enumerate(facts)]
+    failed = [
+        Failed(fact.rank, path, result.error)
+        for path, result, fact in zip(paths, made, facts, strict=True)
+        if result.data is None
+    ]
+    candidates: list[tuple[int | None, RankSource, int]] = []
+    for index, digest in enumerate(digests):
+        if digest is None:
+            continue
+        if digest.rank is not None and rank_pattern is None:
+            candidates.append((digest.rank, "recording", index))
+        else:
+            candidates.append((facts[index].rank, "file name", index))
+    if not candidates:
+        first = failed[0].error if failed else "no files"
+        raise SnapshotError(f"not one of {len(paths)} files could be read; the first: {first}")
+    chosen = newest_of_each(
+        [
+            _moment(digests[index], facts[index].step, facts[index].oom, rank, paths[index])
+            for rank, _, index in candidates
+        ]
+    )
+    left_out = [paths[candidates[i][2]] for i in sorted(set(range(len(candidates))) - set(chosen))]
+    rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
+    free = (number for number in range(len(paths) + len(taken)) if number not in taken)
+    # Files that nothing gives a rank are numbered by name, in the numbers that are left.
+    in_order = sorted(
+        (candidates[i] for i in chosen), key=lambda c: (c[0] is None, c[0] or 0, natural_key(paths[c[2]]))
+    )
+    for rank, source, index in in_order:
+        digest, data = digests[index], made[index].data
+        assert digest is not None and data is not None
+        origin: RankSource = source if rank is not None else "order"
+        time = digest.curves.get("time")
+        first_us = int(time.first[0]) if time is not None and len(time.first) else None
+        number = next(free) if rank is None else rank
+        rows.append(Row(number, origin, paths[index], data, replace(digest, curves={}), first_us))
+    rows.sort(key=lambda row: row.rank)
+    worlds = [row.digest.world_size for row in rows if row.digest.world_size]
+    world = world_size or max(worlds, default=0) or None
+    failed.sort(key=lambda row: (row.rank is None, row.rank or 0, natural_key(row.path)))
+    return Job(rows, failed, sorted(left_out, key=natural_key), world)
+
+
+def _moment(
+    digest: Digest | None, step: int | None, is_oom: bool, rank: int | None, path: str
+) -> tuple[int | None, int | None, bool, str]:
+    assert digest is not None
+    return rank, digest.step if digest.step is not None else step, is_oom or digest.reason == "oom", path
+
+
+def _clock(job: Job) -> Clock:
+    """Whether hosts agree on the time: on one host, or where the same steps end at the same time everywhere."""
+    digests = job.digests
+    if not any(digest.peak_us is not None or digest.step_ends for digest in digests):
+        return Clock(False, "The recordings have no times.")
+    hosts = {digest.host for digest in digests}
+    if len(hosts) == 1 and "" not in hosts:
+        return Clock(True, "All ranks ran on one host: their times can be compared.")
+    ends = [digest.step_ends for digest in digests if len(digest.step_ends) >= 2]
+    if len(ends) < max(2, len(digests) // 2):
+        return Clock(False, "Hosts are unknown or differ, and too few steps were recorded to compare their clocks.")
+    steps = min(map(len, ends))
+    table = np.array([[np.nan if value is None else float(value) for value in row[:steps]] for row in ends])
+    if np.isnan(table).any():
+        return Clock(False, "Steps without times: the clocks of the hosts cannot be compared.")
+    length = float(np.median(np.diff(table, axis=1)))
+    apart = float((table.max(axis=0) - table.min(axis=0)).max())
+    if apart <= max(length / 2, 1000.0):
+        return Clock(True, f"The same steps end within {_ms(apart)} on all ranks: their times can be compared.")
+    return Clock(
+        False,
+        f"The same steps end up to {_ms(apart)} apart, a step takes {_ms(length)}: the clocks cannot be compared.",
+    )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e6:,.1f} s" if us >= 1e6 else f"{us / 1e3:,.1f} ms"
+
+
+def is_unnamed(stack: DigestStack) -> bool:
+    """Whether a row of the stacks stands for allocations without a stack trace."""
+    return stack.identity == EMPTY

@@ -1,0 +1,250 @@
+"""What a job's report says, in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.findings.live import category_text, listed
+from snapreport.jobs.digest_check import DigestFinding, DigestStack
+from snapreport.jobs.groups import Group
+from snapreport.jobs.outliers import Outlier
+from snapreport.jobs.reduce import Job
+from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
+
+LEAST_IMBALANCE = 0.03
+"""Of the worst rank's peak: less is called even."""
+_NAMED = 12  # ranks listed one by one
+
+
+@dataclass(frozen=True)
+class JobSentence:
+    """rows, stack: what the sentence is about, to select it on the page."""
+
+    text: str
+    rows: list[int]
+    stack: int | None = None
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """worst: the row with the largest peak, ``worst_bytes``; median of all. share: of the worst peak, by which the
+    median lies below it. unused: bytes that the other ranks together could use more of until they are as high.
+    """
+
+    worst: int
+    worst_bytes: int
+    median_bytes: int
+    share: float
+    unused: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class MergedFinding:
+    """A finding with the rows that have it; title and detail are those of the row where it is largest."""
+
+    finding: DigestFinding
+    rows: list[int]
+
+
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """``0–5, 7`` of ascending ranks; the middle of long lists is left out."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    texts = [str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in parts]
+    return ", ".join(texts if len(texts) <= _NAMED else [*texts[: _NAMED - 2], "…", texts[-1]])
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """``rank 5``, ``ranks 0–5, 7``."""
+    return f"rank{'' if len(ranks) == 1 else 's'} {rank_ranges(ranks)}"
+
+
+def place(stack: DigestStack) -> str:
+    """Where a stack allocates, as code: ```moe/dispatch.py:88```; its name where it has no file."""
+    if stack.file and stack.line:
+        return f"`{stack.file}:{stack.line}`"
+    return f"`{stack.name}`" if stack.file or stack.function else "allocations without a stack trace"
+
+
+def imbalance_of(job: Job) -> Imbalance:
+    """How uneven the ranks' peaks are, and what that costs: a job is as large as its worst rank."""
+    peaks = job.peaks
+    worst = int(np.argmax(peaks))
+    high, median = int(peaks[worst]), int(np.median(peaks))
+    share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
+    name = f"Rank {job.ranks[worst]}"
+    if len(peaks) < 2 or share < LEAST_IMBALANCE:
+        text = f"All {len(peaks)} ranks peak within {share_text(high - int(peaks.min()), high)} of {bytes_text(high)}."
+        if len(peaks) < 2:
+            text = f"{name} peaks at {bytes_text(high)} allocated."
+        elif (high - int(peaks.min())) / max(high, 1) >= LEAST_IMBALANCE:
+            text = f"{name} has the highest peak, {bytes_text(high)}; the median rank peaks at {bytes_text(median)}."
+        return Imbalance(worst, high, median, share, unused, text)
+    text = (
+        f"The job is as large as its worst rank: {name.lower()} peaks at {bytes_text(high)}, the median rank at "
+        f"{bytes_text(median)}. The other ranks leave {bytes_text(unused)} of headroom unused, "
+        f"{bytes_text(unused // max(len(peaks) - 1, 1))} each on average."
+    )
+    return Imbalance(worst, high, median, share, unused, text)
+
+
+def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
+    """``Rank 37 of 64 holds 6.10 GiB more than the others in `moe/dispatch.py:88`.``."""
+    rank, group = int(job.ranks[outlier.row]), job.groups[outlier.group]
+    others = (
+        "the others"
+        if len(group.rows) == len(job.rows)
+        else f"expected in its group ({ranks_text(job.ranks[group.rows].tolist())})"
+    )
+    amount = f"{bytes_text(outlier.bytes_above)} more than {others}"
+    stack = outlier.stacks[0][0] if outlier.stacks else None
+    where = ""
+    if outlier.stacks:
+        rows = outlier.stacks
+        names = list(dict.fromkeys(place(job.stacks[row[0]]) for row in rows))
+        if len(names) == 1:
+            where = f" in {names[0]}"
+        elif sum(row[1] for row in rows if place(job.stacks[row[0]]) == names[0]) >= 0.8 * outlier.bytes_above:
+            where = f", most of it in {names[0]}"
+        else:
+            where = (
+                f", in {listed(names[:3])}{' and others' if len(names) > 3 else ''}"
+                if len(names) <= 3
+                else f", most in {listed(names[:2])}"
+            )
+    return JobSentence(f"Rank {rank} of {_world(job)} holds {amount}{where}.", [outlier.row], stack)
+
+
+def headline(job: Job) -> list[JobSentence]:
+    """The answer first: who ran out of memory, who differs and in what, what that costs, what is missing."""
+    found: list[JobSentence] = []
+    first = job.ooms[0] if job.ooms else None
+    told: set[int] = set()
+    if first is not None:
+        found.append(_oom_sentence(job))
+        own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
+        if own is not None:
+            told.add(own.row)
+            text = outlier_sentence(job, own).text.replace(
+                f"Rank {job.ranks[own.row]} of {_world(job)} holds", "It holds", 1
+            )
+            found.append(JobSentence(text, [own.row], own.stacks[0][0] if own.stacks else None))
+    rest = [outlier for outlier in job.outliers if outlier.row not in told]
+    found += [outlier_sentence(job, outlier) for outlier in rest[:3]]
+    if len(rest) > 3:
+        rows = [outlier.row for outlier in rest[3:]]
+        found.append(
+            JobSentence(
+                f"{upper_first(ranks_text(sorted(job.ranks[rows].tolist())))} also hold more than their groups.", rows
+            )
+        )
+    if len(job.groups) > 1:
+        found.append(_groups_sentence(job))
+    cost = imbalance_of(job)
+    found.append(JobSentence(cost.sentence, [cost.worst]))
+    if job.missing:
+        found.append(JobSentence(f"No file of {ranks_text(job.missing)}.", []))
+    if job.failed:
+        names = listed([failed.path.replace("\\", "/").rpartition("/")[2] for failed in job.failed[:3]])
+        more = f" and {count_text(len(job.failed) - 3)} more" if len(job.failed) > 3 else ""
+        found.append(JobSentence(f"{plural(len(job.failed), 'file')} could not be read: {names}{more}.", []))
+    if job.left_out:
+        found.append(JobSentence(f"{plural(len(job.left_out), 'older snapshot')} of these ranks: left out.", []))
+    return found
+
+
+def _oom_sentence(job: Job) -> JobSentence:
+    first = job.ooms[0]
+    step = f", at step {count_text(first.oom.step)}" if first.oom.step is not None else ""
+    tried = f" A {bytes_text(first.oom.tried)} request failed." if first.oom.tried else ""
+    name, others = f"Rank {job.ranks[first.row]} of {_world(job)}", len(job.ooms) - 1
+    if not others:
+        return JobSentence(f"{name} ran out of memory{step}.{tried}", [first.row])
+    rest = plural(others, "other rank")
+    if job.clock.is_comparable and first.oom.us is not None:
+        return JobSentence(f"{name} ran out of memory first{step}.{tried} {rest} followed.", [first.row])
+    rows = [oom.row for oom in job.ooms]
+    steps = [oom.oom.step for oom in job.ooms]
+    if None not in steps and steps[0] != steps[1]:
+        return JobSentence(f"{name} ran out of memory first{step}.{tried} {rest} failed at later steps.", rows)
+    which = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
+    unknown = f"Which failed first is unknown. {job.clock.sentence}"
+    return JobSentence(f"{which} ran out of memory{step}. {unknown}", rows)
+
+
+def _groups_sentence(job: Job) -> JobSentence:
+    parts = [
+        f"{rank_ranges(job.ranks[group.rows].tolist())} ({bytes_text(int(np.median(job.peaks[group.rows])))})"
+        for group in job.groups[:6]
+    ]
+    more = f" and {len(job.groups) - 6} more groups" if len(job.groups) > 6 else ""
+    return JobSentence(f"The ranks form {len(job.groups)} groups by what they allocate: {'; '.join(parts)}{more}.", [])
+
+
+def group_name(job: Job, group: Group) -> str:
+    """``Ranks 0–6``."""
+    return upper_first(ranks_text(job.ranks[group.rows].tolist()))
+
+
+def holds(job: Job, group: Group) -> str:
+    """What a group's ranks have at their peaks, in one line: categories of the median rank, and the slope."""
+    sizes: defaultdict[str, list[int]] = defaultdict(list)
+    for row in group.rows:
+        for name, size in job.rows[row].digest.categories:
+            sizes[name].append(size)
+    medians = {
+        name: int(np.median([*values, *[0] * (len(group.rows) - len(values))])) for name, values in sizes.items()
+    }
+    top = sorted(medians.items(), key=lambda item: (-item[1], item[0]))[:3]
+    text = listed([f"{category_text(name)} {bytes_text(size)}" for name, size in top if size])
+    if group.slope is not None:
+        change = f"{bytes_text(abs(int(group.slope)))} {'more' if group.slope > 0 else 'less'} from rank to rank"
+        return f"{text}; {change}" if text else change
+    return text
+
+
+def merged_findings(job: Job) -> list[MergedFinding]:
+    """Findings of all ranks, the same one once, with its ranks; worst first."""
+    found: dict[tuple[str, str, str], list[tuple[int, DigestFinding]]] = {}
+    for row, digest in enumerate(job.digests):
+        for finding in digest.findings:
+            key = finding.kind, finding.rule, finding.stack if finding.kind in ("leak", "churn") else ""
+            found.setdefault(key, []).append((row, finding))
+    order = ("error", "warning", "info")
+    merged = [
+        MergedFinding(
+            max(same, key=lambda pair: (-order.index(pair[1].severity), pair[1].bytes, -pair[0]))[1],
+            sorted({row for row, _ in same}),
+        )
+        for same in found.values()
+    ]
+    return sorted(
+        merged, key=lambda m: (order.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)
+    )
+
+
+def on_ranks(job: Job, rows: Sequence[int]) -> str:
+    """``on 61 of 64 ranks``, ``on rank 5``."""
+    if len(rows) == 1:
+        return f"on rank {job.ranks[rows[0]]}"
+    if len(rows) == len(job.rows):
+        return f"on all {len(rows)} ranks"
+    return f"on {len(rows)} of {len(job.rows)} ranks"
+
+
+def _world(job: Job) -> int:
+    return job.world_size or max(len(job.rows), int(job.ranks.max()) + 1)
+
+
+def share_of(part: int, whole: int) -> str:
+    """A share as sentences write it."""
+    return share_text(part, whole)

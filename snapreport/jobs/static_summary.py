@@ -1,0 +1,87 @@
+"""The part of a job's report that needs no scripts: the answer in words, groups, outliers, the highest ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from snapreport.jobs.reduce import Job
+from snapreport.jobs.sentences import group_name, headline, holds, merged_findings, on_ranks, outlier_sentence, place
+from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.report.summary import Sentence, Summary, summarise
+from snapreport.timeline.build import Snapshot
+
+MOST_ROWS, MOST_FINDINGS = 64, 12
+
+
+@dataclass(frozen=True)
+class JobTables:
+    """Text for the template. ranks: rank, host, device, peak allocated, peak reserved, events, OOMs, trust; groups:
+    name, ranks, median, range, what they hold; outliers: a sentence and rows of (bytes above, stack); findings:
+    severity, where, title; failed: file and error.
+    """
+
+    ranks: list[list[str]]
+    more_ranks: str
+    groups: list[list[str]]
+    outliers: list[tuple[str, list[tuple[str, str]]]]
+    findings: list[tuple[str, str, str]]
+    failed: list[tuple[str, str]]
+    notes: list[str] = field(default_factory=list)
+
+
+def job_summary(job: Job, snapshots: Sequence[Snapshot], title: str) -> Summary:
+    """The static summary: the job's own tables, then what an ordinary report says of the ranks shown in full."""
+    summary = summarise(snapshots, title)
+    files = [f"{len(job.rows)} snapshots ({bytes_text(sum(d.file_bytes for d in job.digests))})"]
+    paragraphs = [[Sentence(sentence.text)] for sentence in headline(job)]
+    return replace(summary, headline=paragraphs, files=files, job=job_tables(job))
+
+
+def job_tables(job: Job) -> JobTables:
+    """The tables of a job; ranks with the highest peaks first, at most 64."""
+    outliers = {outlier.row for outlier in job.outliers}
+    order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row]), row))
+    hidden = len(job.rows) - MOST_ROWS
+    return JobTables(
+        ranks=[_rank(job, row) for row in order[:MOST_ROWS]],
+        more_ranks=f"{count_text(hidden)} more ranks with lower peaks." if hidden > 0 else "",
+        groups=[
+            [
+                group_name(job, group),
+                str(len(group.rows)),
+                bytes_text(int(sorted(job.peaks[group.rows])[len(group.rows) // 2])),
+                f"{bytes_text(int(job.peaks[group.rows].min()))} to {bytes_text(int(job.peaks[group.rows].max()))}",
+                holds(job, group),
+            ]
+            for group in job.groups[:MOST_ROWS]
+        ],
+        outliers=[
+            (
+                outlier_sentence(job, outlier).text,
+                [(f"+{bytes_text(above)}", place(job.stacks[stack])) for stack, above, _, _ in outlier.stacks],
+            )
+            for outlier in job.outliers
+        ],
+        findings=[
+            (merged.finding.severity, on_ranks(job, merged.rows), merged.finding.title)
+            for merged in merged_findings(job)[:MOST_FINDINGS]
+        ],
+        failed=[(failed.path, failed.error) for failed in job.failed[:MOST_ROWS]],
+        notes=[job.clock.sentence],
+    )
+
+
+def _rank(job: Job, row: int) -> list[str]:
+    digest = job.rows[row].digest
+    device = "none" if digest.device is None else device_name(digest.kind, digest.device)
+    return [
+        str(job.ranks[row]),
+        digest.host,
+        device,
+        bytes_text(digest.peak_allocated),
+        bytes_text(digest.peak_reserved),
+        count_text(digest.events),
+        count_text(len(digest.ooms)) if digest.ooms else "",
+        " ".join(digest.gaps[:1]),
+    ]

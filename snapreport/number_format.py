@@ -63,8 +63,8 @@ def upper_first(text: str) -> str:
 
 
 def device_name(kind: str, device: int) -> str:
-    """``cuda:0``; what is pinned on the host has no number."""
-    return "pinned host memory" if kind == "host" else f"{kind}:{device}"
+    """``cuda:0``; the host has no number."""
+    return {"host": "pinned host memory", "cpu": "cpu"}.get(kind, f"{kind}:{device}")
 
 
 def _rounded(number: float, digits: int) -> Decimal:

@@ -71,6 +71,8 @@ def _not_replayable(trace: Trace) -> str:
     timeline = trace.timeline
     if timeline.kind != "cuda":
         return f"the model covers CUDA memory, not {timeline.kind} memory"
+    if timeline.recording.is_profiled:
+        return "a profiler's trace has no segments"
     if not trace.born.any():
         return "the trace has no allocations"
     actions = set(timeline.events["action"].unique().to_list())

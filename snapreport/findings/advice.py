@@ -34,6 +34,8 @@ RULES: tuple[Rule, ...] = (
     *DEVICE_RULES,
     *ALLOCATOR_RULES,
 )
+# Of host memory: nothing to offload, no fused kernels, no other devices, no caching allocator.
+CPU_RULES: tuple[Rule, ...] = (*INFERENCE_RULES, *ACTIVATION_RULES)
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
@@ -45,7 +47,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         return []
     context = AdviceContext(snapshot, timeline, findings)
     given: list[tuple[Advice, Saving | None]] = []
-    for advice, saving in _advised(context, HOST_RULES if timeline.kind == "host" else RULES):
+    for advice, saving in _advised(context, _rules_of(timeline)):
         if saving is None or context.is_much(saving.saves_bytes):
             given.append((advice, saving))
     given.sort(key=lambda pair: (-(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
@@ -56,6 +58,14 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         _finding(timeline, *pair, both if number == 0 else None, following if pair is limited else None)
         for number, pair in enumerate(given)
     ]
+
+
+def _rules_of(timeline: DeviceTimeline) -> Sequence[Rule]:
+    if timeline.kind == "host":
+        return HOST_RULES
+    if timeline.kind == "cpu":
+        return CPU_RULES
+    return [rule for rule in RULES if rule not in ALLOCATOR_RULES] if timeline.recording.is_profiled else RULES
 
 
 def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Advice, Saving | None]]:

@@ -121,7 +121,8 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
 def _title(timeline: DeviceTimeline, evidence: dict[str, Any]) -> str:
     name = device_name(timeline.kind, timeline.device)
     allocated, reserved = bytes_text(timeline.peak_bytes), bytes_text(evidence["reserved_bytes"])
-    sizes = f"{allocated} allocated" if timeline.kind == "host" else f"{allocated} allocated, {reserved} reserved"
+    has_reserved = timeline.kind != "host" and not (timeline.recording.is_profiled and not timeline.reserved.any())
+    sizes = f"{allocated} allocated, {reserved} reserved" if has_reserved else f"{allocated} allocated"
     if not has_history(timeline):
         return f"Final state of {name}: {sizes}"
     when = "before the first event" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
@@ -190,6 +191,7 @@ def _without_top(timeline: DeviceTimeline, top: dict[str, Any]) -> str:
 def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
     """What ``torch.cuda.max_memory_allocated()`` would have said; None where the record does not hold it."""
     is_known = has_history(timeline) and timeline.kind == "cuda" and not timeline.recording_gaps
+    is_known = is_known and not timeline.recording.is_profiled
     return timeline.max_memory_allocated if is_known else None
 
 

@@ -22,6 +22,8 @@ FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
     churn_findings,
     peak_findings,
 )
+# Of a profiler's trace, which has nothing of the allocator's segments and failures.
+PROFILE_FINDERS = (end_findings, peak_findings)
 
 
 def findings(snapshot: Snapshot) -> list[Finding]:
@@ -29,7 +31,8 @@ def findings(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
-        here = [finding for find in FINDERS for finding in find(snapshot, timeline)]
+        finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
+        here = [finding for find in finders for finding in find(snapshot, timeline)]
         here += advice_findings(snapshot, timeline, here)
         found += map(_doubted, here) if timeline.recording_gaps else here
     return sorted(found, key=order)

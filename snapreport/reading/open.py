@@ -46,6 +46,9 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             file_bytes = _size(file)
             file, size = _uncompressed(file, file_bytes, files)
 
+            if is_json(_head(file)):
+                return safe_pickle.guarded(lambda: _from_json(file, name, shown_path(shown), file_bytes, size), 0)
+
             columns = functools.partial(
                 decode, name=name, path=shown_path(shown), file_bytes=file_bytes, pickle_bytes=size
             )
@@ -67,6 +70,19 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
         raise SnapshotError(f"{_place(shown)}: cannot be read: {error.strerror or error}") from None
     except SnapshotError as error:
         raise SnapshotError(f"{_place(shown)}: {error}") from None
+
+
+def _from_json(file: BinaryIO, name: str, path: str, file_bytes: int, size: int) -> Recording:
+    """A profiler trace, or a snapshot as JSON. Both are imported here: reading a pickle needs neither."""
+    from snapreport.reading.json_file import read_json
+    from snapreport.reading.profiler_trace import profiler_recording
+
+    with progress.stage("reading", size, "B"):
+        found = read_json(file)
+    if type(found) is tuple:
+        events, base_ns = found
+        return profiler_recording(events, base_ns, name=name, path=path, file_bytes=file_bytes)
+    return decode(found, name=name, path=path, file_bytes=file_bytes, pickle_bytes=size)
 
 
 def _place(shown: str) -> str:
@@ -97,7 +113,7 @@ def _spooled(stream: IO[bytes] | io.IOBase, limit: int, what: str, files: contex
     count = 0
     while chunk := stream.read(1 << 20):
         if count == 0:
-            _refuse_no_pickle_head(chunk[:8])
+            _refuse_no_pickle_head(chunk[:64])
         count += len(chunk)
         if count > limit:
             raise SnapshotError(f"{what} holds more than {limit >> 20:,} MiB")
@@ -109,6 +125,17 @@ def _spooled(stream: IO[bytes] | io.IOBase, limit: int, what: str, files: contex
     return spooled
 
 
+def _head(file: BinaryIO) -> bytes:
+    head = file.read(64)
+    file.seek(0)
+    return head
+
+
+def is_json(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is JSON: no pickle begins with a brace or bracket."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
 def _size(file: BinaryIO) -> int:
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
@@ -118,8 +145,7 @@ def _size(file: BinaryIO) -> int:
 def _uncompressed(file: BinaryIO, size: int, files: contextlib.ExitStack) -> tuple[BinaryIO, int]:
     """The pickle inside ``file``, whatever is wrapped around it, and its size."""
     for _ in range(_MAX_LAYERS):
-        head = file.read(8)
-        file.seek(0)
+        head = _head(file)
         kind = next((kind for magic, kind in _COMPRESSED.items() if head.startswith(magic)), None)
         if kind:
             file = _decompress(file, size, kind, files)
@@ -137,8 +163,10 @@ def _refuse_no_pickle_head(head: bytes) -> None:
     with the mark or an empty container of the outermost value.
     """
     containers = (*_COMPRESSED, b"PK\x03\x04", b"\x80")
+    if is_json(head):
+        return
     if not head.startswith(containers) and head[0] not in b"(]}cSVIPNLFGKMJUTX)":
-        what = {0x7B: "looks like JSON", 0x5B: "looks like JSON", 0x3C: "looks like HTML or XML"}.get(head[0])
+        what = {0x3C: "looks like HTML or XML"}.get(head[0])
         raise SnapshotError(f"not a pickle: {what or f'begins with {head!r}'}")
 
 
@@ -150,6 +178,8 @@ def _refuse_no_pickle(file: BinaryIO, head: bytes, size: int) -> None:
             raise SnapshotError(f"not a pickle of a known protocol ({head[1]}; known are 2 to 5)")
         return
     _refuse_no_pickle_head(head)
+    if is_json(head):
+        return
     file.seek(-1, io.SEEK_END)
     last = file.read(1)
     file.seek(0)

@@ -30,11 +30,13 @@ ACTIONS = (
 )
 PENDING_STATES = ("active_pending_free", "active_awaiting_free")
 ACTIVE_STATES = ("active_allocated", *PENDING_STATES)
+SNAPSHOT, PROFILER = "snapshot", "profiler"
 
 
 @dataclass
 class DeviceRecord:
-    """One device's recorded history and final state.
+    """One device's recorded history and final state. A profiler trace has no final state: no segments, and at most one
+    block, what was allocated before the trace and outlived it, in no segment.
 
     events: a row per trace entry, in recorded order: ``action`` Enum (``ACTIONS``, then those unknown), ``addr`` UInt64
       null, ``size`` Int64 bytes (0 where absent), ``stream`` Int64, ``pool`` String null ("(0, 1)"), ``time_us`` Int64
@@ -45,6 +47,7 @@ class DeviceRecord:
       Boolean, ``stack`` Int32.
     blocks: a row per block of those, in order: ``segment`` Int32 (a row of ``segments``), ``address`` UInt64, ``size``,
       ``requested_size`` Int64, ``state`` String, ``stack`` Int32.
+    counted_allocated, counted_reserved: Int64 bytes that the profiler counted after each event; None in snapshots.
     """
 
     device: int
@@ -52,6 +55,8 @@ class DeviceRecord:
     events: pl.DataFrame
     segments: pl.DataFrame
     blocks: pl.DataFrame
+    counted_allocated: np.ndarray | None = None
+    counted_reserved: np.ndarray | None = None
 
 
 @dataclass(eq=False)
@@ -67,6 +72,7 @@ class Recording:
     frames: ``filename`` String, ``line`` Int64, ``name`` String, and the ``fx_*`` keys that occur, String null.
     annotations: ``device`` Int64, ``name``, ``stage`` String, ``time_us`` Int64 null.
     recorder: what snapreport's own recorder wrote about the process; None for files of other recorders.
+    source: ``SNAPSHOT`` of an allocator, or ``PROFILER`` trace.
     notes: oddities that cost nothing but are worth telling: {"unknown_actions": {name: count}, ...}.
     """
 
@@ -81,6 +87,12 @@ class Recording:
     devices: dict[int, DeviceRecord]
     recorder: RecorderMetadata | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    source: str = SNAPSHOT
+
+    @property
+    def is_profiled(self) -> bool:
+        """Whether this is a profiler's trace: allocations and frees alone, nothing of the allocator's state."""
+        return self.source == PROFILER
 
     def stack(self, number: int) -> list[int]:
         """Frame rows of a stack, innermost first."""

@@ -112,6 +112,12 @@ class SegmentReader:
         return segments, blocks
 
 
+def empty_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(segments, blocks) of a recording that has none."""
+    nothing = np.zeros(0, np.int32)
+    return _table([], _SEGMENT_COLUMNS, [], nothing), _table([], _BLOCK_COLUMNS, [], nothing)
+
+
 def _table(
     rows: list[tuple[Any, ...]], columns: dict[str, Any], stacks: list[np.ndarray], renumber: np.ndarray
 ) -> pl.DataFrame:

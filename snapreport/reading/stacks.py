@@ -139,6 +139,24 @@ class StackInterner:
         return StackTable(self._frames.table(frame_order), offsets, flat, renumber)
 
 
+def stack_table(frames: pl.DataFrame, flat: np.ndarray, lengths: np.ndarray) -> StackTable:
+    """The table of stacks that are rows of ``frames``, innermost first, one after the other. Equal stacks become one;
+    the empty one is there in any case.
+    """
+    flat, lengths = flat.astype(_NUMBER), np.append(lengths, 0)
+    raw = flat.tobytes()
+    offsets = np.concatenate(([0], np.cumsum(lengths))) * _NUMBER.itemsize
+    keys: dict[bytes, int] = {}
+    code = np.fromiter(
+        (keys.setdefault(raw[a:b], len(keys)) for a, b in itertools.pairwise(offsets.tolist())), np.int64
+    )
+    distinct = np.frombuffer(b"".join(keys), _NUMBER)
+    distinct_lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // _NUMBER.itemsize
+    new_offsets, new_flat, renumber = _sorted_stacks(distinct, distinct_lengths)
+    new_flat, frame_order = _by_appearance(new_flat, new_offsets)
+    return StackTable(frames[frame_order], new_offsets, new_flat, renumber[code])
+
+
 def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """``flat`` with each stack's frames in the opposite order. offsets: S + 1."""
     lengths = np.diff(offsets)

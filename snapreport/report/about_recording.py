@@ -26,6 +26,8 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     """What the program does, what the record is based on, and what was checked."""
     lines = [line for line in (activity_text(timeline.activity),) if line]
     lines.append(f"Based on {plural(len(timeline.events), 'event')}.")
+    if timeline.recording.is_profiled:
+        return [*lines, *_profile_lines(timeline)]
     if timeline.overflowed is False:
         lines.append("The trace did not overflow.")
     if not timeline.reconciliation_bytes:
@@ -41,9 +43,32 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     return lines
 
 
+def _profile_lines(timeline: DeviceTimeline) -> list[str]:
+    """What a profiler's trace has, what was checked with it, and what it cannot tell."""
+    lines = []
+    record = timeline.recording.devices[timeline.device]
+    if record.counted_allocated is not None and "profiler total" not in {gap.key for gap in timeline.recording_gaps}:
+        lines.append("At every event, allocated is what the profiler counted.")
+    before = int(timeline.allocated[0])
+    if before:
+        lines.append(f"{bytes_text(before)} were allocated before profiling started; the trace does not say by what.")
+    lines.append(
+        "This is a torch.profiler trace: it has no segments, streams, pools or settings of the allocator. The line of "
+        "a Python function is where it begins, not the line that allocates."
+    )
+    if timeline.kind == "cpu":
+        lines.append("Only tensors of PyTorch are counted: no memory of NumPy, of Python, or of libraries.")
+    if broken := broken_sentence(timeline.annotated.broken):
+        lines.append(broken)
+    return lines
+
+
 def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     """The bytes at the peak without a stack trace, by why they have none."""
     peak, bare = timeline.peak_bytes, timeline.peak_stackless_bytes
+    if timeline.recording.is_profiled:
+        has_python = (timeline.recording.frames["line"] > 0).any()
+        return [] if has_python else ["Stack traces have no Python functions. Profile with with_stack=True."]
     if not peak or bare < LEAST_SHARE * peak or not has_history(timeline):
         return []
     if not len(timeline.recording.stack_frames):

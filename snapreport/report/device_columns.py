@@ -95,7 +95,7 @@ def device_tables(
         "section": prefix,
         "events": len(events),
         "allocations": len(timeline.allocations),
-        "start_reserved": int(timeline.reserved[0]),
+        "start_reserved": 0 if snapshot.recording.is_profiled else int(timeline.reserved[0]),
         "peak_bytes": timeline.peak_bytes,
         "peak_event": timeline.peak_event,
         "ghosts": int((origin == "ghost").sum()),
@@ -111,6 +111,7 @@ def device_tables(
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
         **({"names_only": True} if _names_only(timeline) else {}),
+        **({"profiled": True} if snapshot.recording.is_profiled else {}),
         **({"completions_differ": True} if _completions_differ(events) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)

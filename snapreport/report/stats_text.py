@@ -20,6 +20,11 @@ from snapreport.timeline.build import DeviceTimeline, Snapshot
 WIDTH = 100
 _ADVICE = 3
 _LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
+# What a profiler's trace does not hold.
+_OF_ALLOCATOR = (
+    "max_memory_allocated_bytes", "segments", "trace_overflowed", "reconciliation_bytes", "start_reserved_bytes",
+    "end_reserved_bytes", "peak_reserved_bytes", "oom_events",
+)  # fmt: skip
 
 
 def stats_text(snapshot: Snapshot) -> str:
@@ -33,12 +38,14 @@ def stats_text(snapshot: Snapshot) -> str:
         return terminal.lines([*lines, "No events and no memory were recorded."])
     for timeline in devices:
         lines += ["", *_findings(found, timeline)]
-    lines += ["", *_numbers([timeline.stats for timeline in devices])]
+    left_out = (*_LEFT_OUT, *_OF_ALLOCATOR) if recording.is_profiled else _LEFT_OUT
+    lines += ["", *_numbers([timeline.stats for timeline in devices], left_out)]
     for timeline in devices:
         lines += _stacks(snapshot, timeline)
-    settings = shown_settings(recording.settings)
-    lines += ["", "Allocator settings that are not the default"]
-    lines += [f"  {key} = {value}" for key, value in settings] or ["  none recorded"]
+    if not recording.is_profiled:
+        settings = shown_settings(recording.settings)
+        lines += ["", "Allocator settings that are not the default"]
+        lines += [f"  {key} = {value}" for key, value in settings] or ["  none recorded"]
     for timeline in devices:
         lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
         lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in _wrapped(line, "  - ")]
@@ -74,9 +81,9 @@ def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
     )
 
 
-def _numbers(devices: list[dict[str, Any]]) -> list[str]:
+def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[str]:
     """A column for each device."""
-    keys = [key for key in devices[0] if key not in _LEFT_OUT]
+    keys = [key for key in devices[0] if key not in left_out]
     rows = [["", *(device_name(d["kind"], d["device"]) for d in devices)]]
     rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key]) for d in devices)] for key in keys]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -171,12 +171,13 @@ def _card(
 ) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
+    knows_reserved = bool(reserved.any()) or not snapshot.recording.is_profiled
     cells = [
         bytes_text(timeline.peak_bytes),
         "–" if counted is None else bytes_text(counted),
-        bytes_text(int(reserved.max())),
+        bytes_text(int(reserved.max())) if knows_reserved else "–",
         _from_to(int(allocated[0]), int(allocated[-1])),
-        _from_to(int(reserved[0]), int(reserved[-1])),
+        _from_to(int(reserved[0]), int(reserved[-1])) if knows_reserved else "–",
         count_text(len(timeline.events)),
         count_text(len(timeline.allocations)),
         count_text(len(timeline.oom_events)),

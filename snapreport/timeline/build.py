@@ -114,6 +114,8 @@ class DeviceTimeline:
         It counts blocks, which are requests rounded up, from their allocation to the request of their free.
         """
         born, freed = (self.allocations[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
+        if self.recording.is_profiled:  # it counts what the allocator counts
+            return self.peak_bytes
         blocks, never = self.blocks, len(self.events)
         # Its free was requested before the trace (-1), at an event, or never.
         ends = np.minimum(
@@ -255,12 +257,11 @@ def build_timeline(
     recording: Recording, record: DeviceRecord, categories: StackCategories, *, inference: bool = True
 ) -> DeviceTimeline:
     """Everything about one device that follows from its events and final segments."""
-    events, segments, blocks = record.events, record.segments, record.blocks
+    events = record.events
     pairing = pair(record)
     allocated = allocated_curve(pairing.alloc_event, pairing.free_event, _sizes(record, pairing), len(events))
     allocations = _allocations(recording, record, pairing, allocated, categories, inference=inference)
     action = action_codes(events)
-    active = blocks.filter(pl.col("state").is_in(ACTIVE_STATES))
     return DeviceTimeline(
         recording=recording,
         device=record.device,
@@ -268,12 +269,27 @@ def build_timeline(
         events=events,
         allocations=allocations,
         allocated=allocated,
-        reserved=reserved_curve(action, events["size"].to_numpy(), int(segments["total_size"].sum())),
+        reserved=_reserved(record, action),
         oom_events=np.flatnonzero(action == ACTIONS.index("oom")).tolist(),
-        reconciliation_bytes=int(allocated[-1]) - int(active["requested_size"].sum()),
+        reconciliation_bytes=int(allocated[-1]) - _final_bytes(recording, record, allocated),
         overflowed=_overflowed(recording),
         other_events=np.flatnonzero(~pairing.used).astype(np.int32),
     )
+
+
+def _reserved(record: DeviceRecord, action: np.ndarray) -> np.ndarray:
+    """Bytes reserved at every position: replayed, or what the profiler counted; before its first event as after it."""
+    if record.counted_reserved is not None and len(record.counted_reserved):
+        return np.append(record.counted_reserved[:1], record.counted_reserved)
+    return reserved_curve(action, record.events["size"].to_numpy(), int(record.segments["total_size"].sum()))
+
+
+def _final_bytes(recording: Recording, record: DeviceRecord, allocated: np.ndarray) -> int:
+    """Bytes allocated at the end by another count than the replay's: of the final blocks, or the profiler's total."""
+    if recording.is_profiled:
+        counted = record.counted_allocated
+        return int(allocated[-1] if counted is None or not len(counted) else counted[-1])
+    return int(record.blocks.filter(pl.col("state").is_in(ACTIVE_STATES))["requested_size"].sum())
 
 
 def _sizes(record: DeviceRecord, pairing: Pairing) -> np.ndarray:
@@ -302,6 +318,8 @@ def _allocations(
     rows, block_rows = pairing.source[ghosts:], pairing.source[:ghosts]
     alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
     segment_of = blocks["segment"].gather(block_rows)
+    if not len(segments):  # a profiler's trace: what was there before it has a size only
+        segments = segments.clear(1).with_columns(stream=pl.lit(0, pl.Int64))
 
     def both(name: str, of_ghosts: pl.Series) -> pl.Series:
         return pl.concat([of_ghosts.alias(name), events[name].gather(rows)])

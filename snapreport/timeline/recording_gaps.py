@@ -56,6 +56,8 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
 
     A recording that starts late is no gap by itself: everything since its start is there.
     """
+    if timeline.recording.is_profiled:
+        return [gap for gap in (_missing_frees(timeline), _other_total(timeline)) if gap]
     if not has_history(timeline):
         return [Gap("no history", "Recorded without history: only the final state is known.", _RECORD)]
     found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline), _earlier_peak(timeline)]
@@ -67,6 +69,18 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
         text = "At some events more is allocated than reserved, which is impossible: the record contradicts itself."
         found.append(Gap("contradiction", text))
     return [gap for gap in found if gap]
+
+
+def _other_total(timeline: Timeline) -> Gap | None:
+    """Where the profiler's own total is another than that of its events."""
+    counted = timeline.recording.devices[timeline.device].counted_allocated
+    if counted is None:
+        return None
+    apart = int(np.abs(timeline.allocated[1:] - counted).max(initial=0))
+    if not apart:
+        return None
+    text = f"The profiler's own total differs by up to {bytes_text(apart)} from its events: some are missing."
+    return Gap("profiler total", text, "Profile the program in one process, from before its first allocation.")
 
 
 def _ring(timeline: Timeline) -> Gap | None:

@@ -19,7 +19,9 @@ def stats_document(files: list[dict[str, Any]]) -> dict[str, Any]:
 
 def file_stats(recording: Recording, devices: list[dict[str, Any]]) -> dict[str, Any]:
     """The entry of a file; ``devices``: :func:`device_stats` of each."""
-    return {"file": recording.name, "bytes": recording.file_bytes, "devices": devices, "notes": recording.notes}
+    source = {"source": recording.source} if recording.is_profiled else {}
+    file = {"file": recording.name, "bytes": recording.file_bytes, **source}
+    return {**file, "devices": devices, "notes": recording.notes}
 
 
 def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:

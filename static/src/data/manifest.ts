@@ -50,6 +50,7 @@ interface RawDevice {
   names_only?: boolean
   /** Whether completions of frees have stacks other than those of their requests, which alone are stored. */
   completions_differ?: boolean
+  profiled?: boolean
   stats: StatsJson
   ooms?: RawOom[]
   left_out?: string[]
@@ -131,6 +132,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     metadata: raw.metadata,
     namesOnly: raw.names_only ?? false,
     completionsDiffer: raw.completions_differ ?? false,
+    profiled: raw.profiled ?? false,
     stats: raw.stats,
     ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],

@@ -178,6 +178,8 @@ export interface DeviceInfo {
   /** Whether the metadata are the names that a recorder gave to tensors, and the program set none of its own. */
   namesOnly?: boolean
   completionsDiffer?: boolean
+  /** Whether this is a profiler's trace, which has allocations and frees and nothing of the allocator. */
+  profiled?: boolean
   stats: StatsJson
   /** Out-of-memory events, in order. */
   ooms: readonly OomEvent[]

@@ -1,8 +1,8 @@
 // What a device is called and what there is to see of it.
 
-import type { DataClient } from '../worker/data-client'
 import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
+import type { DataClient } from '../worker/data-client'
 import { plural } from './format'
 
 export function hasData(info: DeviceInfo): boolean {
@@ -28,7 +28,8 @@ export function openingFailure({ manifest, devices }: DataClient): { device: num
 
 /** "cuda:0"; with the file's name where the report holds several. */
 export function deviceName(manifest: Manifest, info: DeviceInfo): string {
-  const name = info.kind === 'host' ? 'host (pinned)' : `${info.kind}:${info.device}`
+  const names: Record<string, string> = { host: 'host (pinned)', cpu: 'cpu' }
+  const name = names[info.kind] ?? `${info.kind}:${info.device}`
   const file = manifest.snapshots[info.snapshot]?.file
   return manifest.snapshots.length > 1 && file ? `${file} · ${name}` : name
 }
@@ -39,6 +40,10 @@ export function deviceSummary(info: DeviceInfo): string {
   if (info.events > 0) return `${plural(info.events, 'event')}${failed}`
   return info.allocations > 0 ? 'final state only' : 'no events'
 }
+
+/** Why a view of segments is empty for a profiler's trace. */
+export const NO_SEGMENTS =
+  'This is a torch.profiler trace: it records allocations and frees, not the segments that they are cut from. A memory snapshot (snapreport record, with CUDA) has them.'
 
 /** Why a timeline is empty or short, in a sentence; null when it needs no explanation. */
 export function explain(info: DeviceInfo): string | null {

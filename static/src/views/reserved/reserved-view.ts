@@ -4,13 +4,14 @@ import { partsAt, type Worst, worstMoments } from '../../allocator/curves'
 import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
+import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
 import { MomentBar } from '../moment'
 import { AxisSwitch } from '../shared/axis-switch'
+import { contradictionOf } from '../shared/figures'
 import { type Groups, groupsOf } from '../shared/groups'
 import { css, groupColour, type Inks, readInks } from '../shared/inks'
-import { contradictionOf } from '../shared/figures'
 import type { View, ViewContext, ViewParts } from '../view'
 import { type ChartChoice, type ChartMark, ReservedChart } from './chart'
 import { WhatIfPanel } from './what-if-panel'
@@ -130,7 +131,11 @@ export class ReservedView implements View {
     const choice = this.choice(context)
     this.showTools(choice, replay)
     this.nothing.hidden = !isEmpty
-    this.nothing.textContent = isEmpty ? 'No segment was recorded for this device: reserved memory is not known.' : ''
+    this.nothing.textContent = !isEmpty
+      ? ''
+      : info.profiled
+        ? NO_SEGMENTS
+        : 'No segment was recorded for this device: reserved memory is not known.'
     this.body.hidden = this.legend.hidden = isEmpty
     const figures = isEmpty
       ? []

@@ -2,14 +2,15 @@
 
 import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
+import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { MomentBar } from '../moment'
-import type { View, ViewContext, ViewParts } from '../view'
 import { AxisSwitch } from '../shared/axis-switch'
-import { debugState } from './debug'
 import { type Groups, groupsOf } from '../shared/groups'
 import { type Inks, readInks } from '../shared/inks'
 import { describeOom } from '../shared/oom-words'
+import type { View, ViewContext, ViewParts } from '../view'
+import { debugState } from './debug'
 import { Legend } from './legend'
 import type { Sort } from './map-layout'
 import { type MapChoice, MomentMap } from './moment-map'
@@ -122,6 +123,7 @@ export class SegmentsView implements View {
     if (this.grouped?.replay !== replay) this.grouped = { replay, groups: groupsOf(info, replay.segments) }
     const { groups } = this.grouped
     this.shown = { context, replay, state: allocator, groups }
+    if (info.profiled) return this.showNothing(NO_SEGMENTS)
     if (replay.segments.count === 0 && data.N === 0)
       return this.showNothing('Nothing was recorded for this device: no segments and no blocks.')
     this.nothing.hidden = allocator.segments > 0 || byTime

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import signal
+
+# Ctrl-C ends the imports below, and those of the commands, as it ends any program: without a traceback.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import contextlib
 import os
 import sys
 from typing import NoReturn
 
-from snapreport.cli import main
+from snapreport.supervision import supervised
+
+# Commands that start programs of the user: these are not to be ended with us, nor counted as our memory.
+_UNSUPERVISED = ("record",)
 
 
 def run() -> NoReturn:
+    """Run the command line, in a process that is looked after, and leave."""
+    _open_closed_streams()
+    if sys.argv[1:2] and sys.argv[1] in _UNSUPERVISED:
+        _work()
+    supervised(_work)
+
+
+def _work() -> NoReturn:
     """Run the command line and leave.
 
     The process ends where its work does: the interpreter's own end looks for cycles and lets go of every object one by
     one, 0.07 s after a million events, and the system takes all of it back anyway.
     """
+    from snapreport.cli import main
+
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main(prog_name="snapreport")
     except SystemExit as end:
@@ -25,6 +46,26 @@ def run() -> NoReturn:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Started with a standard stream closed (``>&-``), a program would open its first file as that stream. What is
+    opened here instead fails when it is used, with an error that says so.
+    """
+    for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            handle = os.open(os.devnull, mode)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 if __name__ == "__main__":

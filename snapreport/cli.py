@@ -14,15 +14,18 @@ from snapreport import __version__, progress
 from snapreport.commands.shared import (
     BROKEN_PIPE,
     SizeType,
-    check_output,
+    check_inputs,
     expanded_paths,
+    force_option,
     link_options,
     load_all,
+    max_memory_option,
     pipe_safe,
     quiet_stdout,
     report_unlinked,
 )
 from snapreport.errors import SnapshotError, one_line
+from snapreport.output_file import check_output
 from snapreport.reading.paths import file_name
 from snapreport.terminal import echo, lines
 
@@ -168,6 +171,8 @@ def main() -> None:
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@force_option
+@max_memory_option
 def report(
     snaps: tuple[str, ...],
     output: str | None,
@@ -178,10 +183,12 @@ def report(
     strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
+    force: bool,
 ) -> None:
     """Write a report over one or several snapshots."""
     output = output or _default_output(snaps[0])
-    check_output(output, snaps)
+    check_inputs(snaps)
+    check_output(output, snaps, force=force)
     from snapreport.report.source_links import SourceLinks
 
     links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read

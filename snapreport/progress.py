@@ -14,9 +14,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
+from snapreport import supervision
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+_BUFFER = 1 << 20
 _EVERY = 0.1  # seconds between two pictures of the line
 _AFTER = 0.4  # what is done by then needs none
 _terminal: TextIO | None = None
@@ -49,8 +52,9 @@ class Bar:
         self._label = label
 
     def watched(self, file: BinaryIO) -> BinaryIO:
-        """``file``, whose reading advances this bar by bytes."""
-        return file if self._stream is None else io.BufferedReader(_Watched(file, self), 1 << 20)
+        """``file``, whose reading advances this bar by bytes and shows that this process does not hang."""
+        is_needed = self._stream is not None or supervision.memory_limit() is not None
+        return io.BufferedReader(_Watched(file, self), _BUFFER) if is_needed else file
 
     def close(self) -> None:
         """Take the line away."""
@@ -83,6 +87,7 @@ class _Watched(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         count: int = self._file.readinto(buffer)  # type: ignore[attr-defined]  # all binary files have it; BinaryIO's stub has not
+        supervision.read_on()
         self._bar.advance(count)
         return count
 

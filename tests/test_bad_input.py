@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from cli import assert_refused, in_process, process
 
+OLD = '<meta name="generator" content="snapreport">the report from before'
 FRAME = {"filename": "train.py", "line": 3, "name": "step"}
 BLOCK = {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": [FRAME]}
 SEGMENT = {
@@ -90,7 +91,7 @@ BROKEN: dict[str, tuple[object, tuple[str, ...]]] = {
 def old(tmp_path: Path) -> Path:
     """A report from before, that a failing run must leave whole."""
     path = tmp_path / "report.html"
-    path.write_text("the report from before")
+    path.write_text(OLD)
     return path
 
 
@@ -98,7 +99,7 @@ def refuse(path: Path, old: Path, *words: str) -> None:
     """Refused by every command that reads it, with the old output whole and nothing beside it."""
     beside = sorted(old.parent.iterdir())
     assert_refused(in_process(path, "-o", old), path.name, *words)
-    assert old.read_text() == "the report from before"
+    assert old.read_text() == OLD
     assert sorted(old.parent.iterdir()) == beside
     assert_refused(in_process("stats", path, "--json"), path.name, *words)
 
@@ -213,7 +214,7 @@ def test_one_bad_of_several(tmp_path: Path, old: Path) -> None:
     good.write_bytes(pickle.dumps(GOOD))
     bad.write_bytes(b"no pickle")
     assert_refused(in_process(good, bad, "-o", old), bad.name)
-    assert old.read_text() == "the report from before"
+    assert old.read_text() == OLD
 
 
 def test_bad_usage() -> None:
@@ -256,5 +257,5 @@ def test_interrupted_while_writing_leaves_the_old_report(
     monkeypatch.setattr(os, "replace", no_replace)
     monkeypatch.setattr(os, "rename", no_replace)
     assert_refused(in_process(path, "-o", old), old.name)
-    assert old.read_text() == "the report from before"
+    assert old.read_text() == OLD
     assert sorted(p.name for p in tmp_path.iterdir()) == ["good.pickle", "report.html"]

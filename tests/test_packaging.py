@@ -19,14 +19,17 @@ import snapreport
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
     {"terminal"},
+    {"supervision"},
     {"errors", "number_format", "once", "ordering", "progress", "scalars"},
+    {"output_file"},
     {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},
     {"findings", "mesh", "search"},
     {"report"},
     {"jobs"},
-    {"samples", "commands", "pytest_plugin"},
+    {"commands", "pytest_plugin"},
+    {"samples"},
     {"cli"},
     {"__main__"},
 ]

@@ -14,15 +14,17 @@ import click
 
 from snapreport.commands.shared import (
     LimitType,
-    check_output,
+    check_inputs,
     expanded_paths,
+    force_option,
     link_options,
     load_all,
+    max_memory_option,
     parse_size,
     pipe_safe,
     report_unlinked,
 )
-from snapreport.errors import SnapshotError
+from snapreport.output_file import cannot_write, check_output, write_file
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@force_option
+@max_memory_option
 def check(
     snaps: tuple[str, ...],
     max_peak: int | None,
@@ -123,6 +127,7 @@ def check(
     as_json: bool,
     rules: str | None,
     no_inference: bool,
+    force: bool,
 ) -> int:
     """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
     one holds, and for bad usage or input.
@@ -135,7 +140,9 @@ def check(
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text, overall
     from snapreport.report.source_links import SourceLinks
 
-    _refuse_outputs(summary_md, junit, as_json, [*snaps, *([baseline] if baseline else [])])
+    read = [*snaps, *([baseline] if baseline else [])]
+    check_inputs(read)
+    _refuse_outputs(summary_md, junit, as_json, read, force)
     if link and not summary_md:
         raise click.UsageError("--link goes with --summary-md")
     links = SourceLinks(link, strip_prefix)
@@ -167,22 +174,31 @@ def check(
     return FAILED if status == "failed" else 0
 
 
-def _refuse_outputs(summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str]) -> None:
+def _refuse_outputs(
+    summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str], force: bool
+) -> None:
     """Refuse before the work what cannot be written, and what would write over a snapshot or over each other."""
     if [summary_md, junit, "-" if as_json else None].count("-") > 1:
         raise click.UsageError("standard output can be written once only")
     if summary_md and junit and summary_md != "-" and os.path.abspath(summary_md) == os.path.abspath(junit):
         raise click.UsageError("--summary-md and --junit name the same file")
     for path in filter(None, (summary_md, junit)):
-        check_output(path, snaps, "the result", in_place=True)
+        check_output(path, snaps, "the result", force=force or _is_job_summary(path))
+
+
+def _is_job_summary(path: str) -> bool:
+    """Whether ``path`` is the page that GitHub shows of a step, to which every command of the step adds."""
+    page = os.environ.get("GITHUB_STEP_SUMMARY")
+    return bool(page) and os.path.realpath(path) == os.path.realpath(str(page))
 
 
 def _write(path: str, text: str) -> None:
+    content = text.encode("utf-8", "backslashreplace")
     if path == "-":
-        pipe_safe(lambda: sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace")))
+        pipe_safe(lambda: sys.stdout.buffer.write(content))
         return
     try:
-        # In place: a job's summary file may be mounted, so that it cannot be replaced.
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except (OSError, ValueError) as error:
-        raise SnapshotError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
+        before = Path(path).read_bytes() if _is_job_summary(path) and Path(path).is_file() else b""
+    except OSError as error:
+        raise cannot_write(path, "the result", error) from None
+    write_file(path, before + content, "the result")

@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import check_output, expanded_paths, load_all, pipe_safe
+from snapreport.commands.shared import (
+    check_inputs,
+    expanded_paths,
+    force_option,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+)
+from snapreport.output_file import check_output
 from snapreport.terminal import echo
 
 
@@ -38,8 +46,15 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=DevicesType(),
     help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
 )
+@force_option
+@max_memory_option
 def diff(
-    snaps: tuple[str, ...], output: str | None, title: str | None, as_json: bool, devices: tuple[int, ...] | None
+    snaps: tuple[str, ...],
+    output: str | None,
+    title: str | None,
+    as_json: bool,
+    devices: tuple[int, ...] | None,
+    force: bool,
 ) -> None:
     """Compare two snapshots: what appeared, vanished, grew and shrank, at their peaks, at their ends and step by step.
 
@@ -49,7 +64,8 @@ def diff(
     if len(snaps) < 2:
         raise click.UsageError("two snapshots are needed: BEFORE and AFTER")
     if output:
-        check_output(output, snaps)
+        check_inputs(snaps)
+        check_output(output, snaps, force=force)
     with progress.shown():
         loaded = load_all(snaps)
         from snapreport.findings.comparable import in_order, paired_devices

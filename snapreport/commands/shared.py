@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.paths import expand
+from snapreport.reading.paths import expand, is_remote, shown_path
+from snapreport.supervision import name_file, set_memory_limit
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
@@ -113,32 +114,40 @@ def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A command ends soon, and makes no cycles worth collecting: looking for them costs 0.1 s on a million events.
     gc.disable()
+    check_inputs(snaps)
     from snapreport import load
 
-    return [load(snap, rules, inference=inference) for snap in snaps]
+    loaded = [load(snap, rules, inference=inference) for snap in snaps]
+    names = ", ".join(shown_path(snap) if snap != "-" else "standard input" for snap in snaps[:3])
+    name_file(names if len(snaps) <= 3 else f"{names}, … ({len(snaps)} snapshots)")
+    return loaded
 
 
-def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, in_place: bool = False) -> None:
-    """Refuse before the work what would be refused after it. ``what``: what is to be written; ``in_place``: into a file
-    that is there, instead of a new one that takes its place.
-    """
-    if output == "-":
-        return
-    path = Path(output)
-    try:
-        if path.is_dir():
-            raise SnapshotError(f"{output}: cannot write {what}: is a directory")
-        if not path.parent.is_dir():
-            raise SnapshotError(f"{output}: cannot write {what}: no such directory")
-        if any(path.exists() and path.samefile(snap) for snap in snaps if snap != "-" and Path(snap).exists()):
-            raise SnapshotError(f"{output}: cannot write {what}: this is the snapshot itself")
-        target = path if path.exists() and (in_place or not path.is_file()) else path.resolve().parent
-        if not os.access(target, os.W_OK):
-            raise SnapshotError(f"{output}: cannot write {what}: permission denied")
-    except (OSError, ValueError) as error:
-        if isinstance(error, SnapshotError):
-            raise
-        raise SnapshotError(f"{output}: cannot write {what}: {error}") from None
+def check_inputs(snaps: Sequence[str]) -> None:
+    """Refuse snapshots that are not there before anything is said of the output, which may be named after one."""
+    for snap in snaps:
+        if snap == "-" or is_remote(snap):
+            continue
+        try:
+            Path(snap).stat()
+        except (OSError, ValueError) as error:
+            raise SnapshotError(f"{snap}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _set_memory_limit(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    if value is not None:
+        set_memory_limit(value)
+
+
+max_memory_option = click.option(
+    "--max-memory",
+    metavar="SIZE",
+    type=LimitType(),
+    callback=_set_memory_limit,
+    expose_value=False,
+    help="Stop with exit code 2 when reading and computing take more, e.g. 8GiB. Default: 90% of what is available.",
+)
+force_option = click.option("--force", is_flag=True, help="Replace a file that snapreport did not write.")
 
 
 def pipe_safe(write: Any) -> Any:

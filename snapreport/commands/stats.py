@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from snapreport.commands.shared import expanded_paths, link_options, load_all, pipe_safe, report_unlinked
+from snapreport.commands.shared import (
+    expanded_paths,
+    link_options,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+    report_unlinked,
+)
 from snapreport.terminal import echo
 
 if TYPE_CHECKING:
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@max_memory_option
 def stats(
     snaps: tuple[str, ...],
     as_json: bool,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import SizeType, expanded_paths, load_all, pipe_safe
+from snapreport.commands.shared import SizeType, expanded_paths, load_all, max_memory_option, pipe_safe
 from snapreport.terminal import echo
 
 MANY_EVENTS = 200_000
@@ -70,6 +70,7 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     help="Search the least memory on which the trace runs. Default: for traces of up to 200,000 events.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-whatif/1).")
+@max_memory_option
 def whatif(
     snaps: tuple[str, ...],
     settings: tuple[str, ...],

@@ -10,17 +10,18 @@ import io
 import lzma
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import zipfile
 import zlib
 from typing import IO, BinaryIO
 
-from snapreport import progress
+from snapreport import progress, supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
-from snapreport.reading.paths import file_name, open_binary, remote_errors, shown_path
+from snapreport.reading.paths import file_name, is_remote, open_binary, remote_errors, shown_path
 from snapreport.reading.recording import Recording
 from snapreport.reading.trace_stream import Unusual
 
@@ -40,6 +41,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     """
     shown = os.fspath(path)
     name = "standard input" if shown == "-" else file_name(shown)
+    supervision.name_file(_place(shown))
     try:
         with remote_errors(shown), contextlib.ExitStack() as files:
             file = _opened(shown, files)
@@ -91,20 +93,26 @@ def _place(shown: str) -> str:
 
 def _opened(path: str, files: contextlib.ExitStack) -> BinaryIO:
     if path == "-":
-        return _spooled(sys.stdin.buffer, _room(), "standard input", files)
+        if sys.stdin is None:
+            raise SnapshotError("cannot be read: it is closed")
+        return _spooled(sys.stdin.buffer, _room(), "it", files)
     try:
         file = files.enter_context(open_binary(path))
     except SnapshotError:
         raise
     except ValueError as error:  # a NUL in the name
         raise SnapshotError(f"cannot be read: {error}") from None
-    # A pipe, or what a web server without ranges sends, has no size and cannot be read twice.
-    return file if file.seekable() else _spooled(file, _room(), "a stream", files)
+    # A pipe, a device, or what a web server without ranges sends, has no size and cannot be read twice.
+    if is_remote(path):
+        return file if file.seekable() else _spooled(file, _room(), "it", files)
+    return file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else _spooled(file, _room(), "it", files)
 
 
 def _room() -> int:
-    """Bytes that a pipe may hold: half of what is free where temporary files go."""
-    return max(SPOOLED, shutil.disk_usage(tempfile.gettempdir()).free // 2)
+    """Bytes that a pipe may hold: half of what is free where temporary files go, which may be in memory, and no more
+    than this process may hold: a pickle's objects take more than the pickle.
+    """
+    return max(SPOOLED, min(shutil.disk_usage(tempfile.gettempdir()).free // 2, supervision.memory_limit() or 1 << 62))
 
 
 def _spooled(stream: IO[bytes] | io.IOBase, limit: int, what: str, files: contextlib.ExitStack) -> BinaryIO:

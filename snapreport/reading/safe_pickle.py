@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
+from snapreport import supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.trace_collector import TraceCollectors
 from snapreport.reading.trace_stream import DivertedPickle, Unusual
@@ -66,7 +67,8 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
     try:
         with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines():
             source = DivertedPickle(file)
-            raw = _DivertingUnpickler(source, collectors).load()
+            with supervision.unpickling():
+                raw = _DivertingUnpickler(source, collectors).load()
             collectors.finish()
     except Exception as error:  # noqa: BLE001  whatever it is, the plain way meets it too, and words it
         raise Unusual(str(error)) from None
@@ -81,7 +83,7 @@ def load(file: BinaryIO, size: int) -> Any:
     To be called inside :func:`guarded`, which provides for pickles that nest deep.
     """
     try:
-        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines():
+        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines(), supervision.unpickling():
             return RestrictedUnpickler(file).load()
     except SnapshotError:
         raise

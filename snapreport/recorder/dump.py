@@ -15,7 +15,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 CHUNK = 16_384  # events; a memo each, so that strings repeat once per chunk and compress to nothing
 SUFFIXES = {"gzip": ".pickle.gz", "zstd": ".pickle.zst", "none": ".pickle"}
@@ -41,7 +41,7 @@ def write_snapshot(snapshot: dict[str, Any], path: Path, compression: str, deadl
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
+        with _created(part) as file:
             with _compressed(file, compression) as stream:
                 _write(snapshot, stream, deadline)
             file.flush()
@@ -53,6 +53,18 @@ def write_snapshot(snapshot: dict[str, Any], path: Path, compression: str, deadl
             part.unlink()
     _sync_folder(path.parent)
     return size
+
+
+def _created(part: Path) -> BinaryIO:
+    """``part``, new: a link that somebody put in its place is removed and never followed."""
+    for attempt in range(2):
+        try:
+            return part.open("xb")
+        except FileExistsError:
+            if attempt:
+                raise
+            part.unlink()
+    raise AssertionError("unreachable")
 
 
 def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) -> None:

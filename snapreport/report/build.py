@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import paired_devices
 from snapreport.findings.diff import SnapshotDiff
 from snapreport.findings.snapshot_series import SnapshotSeries, follow
 from snapreport.number_format import size_text
+from snapreport.output_file import write_file
 from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
@@ -184,36 +183,4 @@ def write_document(path: str | os.PathLike[str], document: bytes) -> None:
         sys.stdout.buffer.write(document)
         sys.stdout.buffer.flush()
     else:
-        _replace(Path(path), document)
-
-
-def _replace(path: Path, document: bytes) -> None:
-    # A link is followed, so that what it points to is replaced and not the link; devices cannot be replaced by a
-    # rename.
-    target = path.resolve()
-    try:
-        if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_bytes(document)
-            return
-        if target.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".part", dir=target.parent)
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot write the report: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(document)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot write the report: {error.strerror or error}") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        write_file(path, document)

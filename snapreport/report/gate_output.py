@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from snapreport import terminal
 from snapreport.findings.gate import Check
 from snapreport.number_format import plural
+from snapreport.output_file import MARKDOWN_MARK
 from snapreport.report.markdown import code_cell, escape, prose
 
 SCHEMA = "snapreport-check/1"
@@ -73,7 +74,7 @@ def check_markdown(checks: Sequence[Check], links: Mapping[str, Mapping[str, str
         if not check.passed and _reasons(check):
             lines += ["", f"**{escape(check.rule)}**, {escape(check.file)}, {escape(check.device)}:", ""]
             lines += [f"- {prose(line, links.get(check.file, {}))}" for line in _reasons(check)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", MARKDOWN_MARK]) + "\n"
 
 
 def check_junit(checks: Sequence[Check]) -> str:

@@ -10,9 +10,9 @@ import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO
 
+from snapreport.output_file import SAMPLE_SCHEMA, output_file
 from snapreport.samples.allocator import Allocator, OutOfMemoryError
 from snapreport.samples.device import BudgetSpentError, Device
 from snapreport.samples.layout import entry_dicts, segment_dicts, settings_dict
@@ -30,6 +30,9 @@ START_US = 1_760_000_000_000_000
 """The clock's start: 9 October 2025."""
 OTHER_BYTES = 520 * MIB
 """Device memory that is not the allocator's: the CUDA context and loaded kernels."""
+
+KEY = "snapreport"
+"""What is ours in a snapshot, as recorder/metadata.py has it."""
 
 Target = str | os.PathLike[str] | BinaryIO
 Workload = Training | Serving | Overlap
@@ -82,28 +85,25 @@ def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4)
     A file's name says how: .gz and .xz are compressed (with no time in them: equal snapshots give equal files). An old
     file stays whole until the new one is complete. OSError where it cannot be written.
     """
+    # By this a later run knows that nothing measured is lost when it replaces the file.
+    marked = {KEY: {"schema": SAMPLE_SCHEMA}, **snapshot}
     if not isinstance(path, (str, os.PathLike)):
         with _no_collection():
-            text = pickle.dumps(snapshot, protocol)
+            text = pickle.dumps(marked, protocol)
             path.write(text)
             return len(text)
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
-    try:
-        with _no_collection(), part.open("wb") as raw:
-            if target.suffix == ".gz":
-                with gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-                    pickle.dump(snapshot, packed, protocol)
-            elif target.suffix == ".xz":
-                with lzma.LZMAFile(raw, "wb", preset=9 | lzma.PRESET_EXTREME) as packed_xz:
-                    pickle.dump(snapshot, packed_xz, protocol)
-            else:
-                pickle.dump(snapshot, raw, protocol)
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return target.stat().st_size
+    name = os.fspath(path)
+    with _no_collection(), output_file(name) as raw:
+        if name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
+                pickle.dump(marked, packed, protocol)
+        elif name.endswith(".xz"):
+            with lzma.LZMAFile(raw, "wb", preset=9 | lzma.PRESET_EXTREME) as packed_xz:
+                pickle.dump(marked, packed_xz, protocol)
+        else:
+            pickle.dump(marked, raw, protocol)
+        raw.flush()
+        return os.fstat(raw.fileno()).st_size
 
 
 def _run(options: Options, index: int, book: StackBook) -> Device:

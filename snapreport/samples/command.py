@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
+from snapreport.commands.shared import force_option, max_memory_option
+from snapreport.output_file import cannot_write, check_output
 from snapreport.terminal import echo, lines
 
+_LARGEST = 1 << 46  # 64 TiB; no device has more
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 PRESET_HELP = """\b
@@ -47,13 +49,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", value, re.IGNORECASE)
         if match is None:
             self.fail(f"{value!r} is no size: a number with KiB, MiB or GiB is one", param, ctx)
-        return int(float(match[1]) * _UNITS[match[2].lower()])
-
-
-class CannotWrite(click.ClickException):
-    """The output cannot be written."""
-
-    exit_code = 2
+        size = float(match[1]) * _UNITS[match[2].lower()]
+        if size > _LARGEST:
+            self.fail(f"{value!r} is more than {_LARGEST >> 40} TiB", param, ctx)
+        return int(size)
 
 
 @click.command(name="sample", epilog=PRESET_HELP, context_settings={"show_default": False})
@@ -61,7 +60,7 @@ class CannotWrite(click.ClickException):
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     help="File to write (- for standard output); .gz and .xz are compressed.",
 )
 @click.option("--preset", metavar="NAME", help="Where to start from: see below.")
@@ -129,7 +128,9 @@ class CannotWrite(click.ClickException):
 )
 @click.option("--host/--no-host", default=None, help="Pinned host memory too (host_traces, host_segments).")
 @click.option("--protocol", type=click.IntRange(2, 5), default=4, help="Pickle protocol.  [default: 4]")
-def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> None:
+@force_option
+@max_memory_option
+def sample(output: str, preset: str | None, protocol: int, force: bool, **options: Any) -> None:
     """Write a generated memory snapshot, like one recorded by PyTorch, without a GPU.
 
     The caching allocator is replayed to the byte under a made-up program; equal options give equal files.
@@ -141,10 +142,7 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
     from snapreport.samples.build import make_snapshot, write_snapshot
     from snapreport.samples.options import make_options
 
-    if output.is_dir():
-        raise CannotWrite(f"{output}: cannot write the sample: is a directory")
-    if not output.parent.is_dir():
-        raise CannotWrite(f"{output}: cannot write the sample: no such directory")
+    check_output(output, [], "the sample", force=force)
     given = {name: value for name, value in options.items() if value is not None}
     try:
         chosen = make_options(preset, **given)
@@ -152,10 +150,10 @@ def sample(output: Path, preset: str | None, protocol: int, **options: Any) -> N
         raise click.UsageError(str(error)) from None
     snapshot = make_snapshot(chosen)
     try:
-        size = write_snapshot(snapshot, sys.stdout.buffer if str(output) == "-" else output, protocol=protocol)
+        size = write_snapshot(snapshot, sys.stdout.buffer if output == "-" else output, protocol=protocol)
     except BrokenPipeError:
         raise
-    except OSError as error:
-        raise CannotWrite(f"{output}: cannot write the sample: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise cannot_write(output, "the sample", error) from None
     events = sum(len(trace) for trace in snapshot["device_traces"])
     echo(lines([f"{output}: {events:,} events, {size:,} bytes"]), err=True)

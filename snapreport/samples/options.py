@@ -93,6 +93,10 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not value <= most:
+                raise ValueError(f"{name} is {value}; it can be at most {most}")
         if not 0 <= self.vary < 1:
             raise ValueError(f"vary is {self.vary}; it must be at least 0 and less than 1")
         if self.hidden % self.heads:
@@ -108,6 +112,15 @@ _LEAST: dict[str, float] = {
     "max_split_size": 20 * MIB, "max_entries": 1, "record_from": 0, "snapshot_every": 0, "layers": 1, "hidden": 8,
     "heads": 1, "sequence": 8, "batch": 1, "vocabulary": 16, "window": 2, "depth": 0, "leak": 0, "churn": 0,
     "cycles": 0, "cache_steps": 0, "regression": 0.01,
+}  # fmt: skip
+
+# No machine makes a sample of more, whatever its memory; the sizes that follow from them fit into 63 bits.
+_MOST: dict[str, float] = {
+    "seed": 1 << 63, "events": 100_000_000, "steps": 10_000_000, "devices": 128, "streams": 64, "private_pools": 1024,
+    "memory": 1 << 46, "max_split_size": 1 << 46, "max_entries": 1 << 53, "record_from": 10_000_000,
+    "snapshot_every": 10_000_000, "layers": 10_000, "hidden": 1 << 17, "heads": 1 << 17, "sequence": 1 << 22,
+    "batch": 1 << 16, "vocabulary": 1 << 24, "window": 10_000_000, "depth": 10_000, "leak": 1 << 46,
+    "churn": 1 << 20, "cycles": 10_000_000, "cache_steps": 10_000_000, "regression": 1000.0,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {

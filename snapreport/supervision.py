@@ -1,0 +1,290 @@
+"""A process beside the one that works, which ends it where nothing inside could: Linux only.
+
+A pickle of 236 bytes can make the C unpickler hash for ever, with every thread of Python waiting and Ctrl-C unseen; a
+few kilobytes can ask for all memory of the machine. So the command line forks before it reads anything. The child does
+everything; the parent looks at it 20 times a second and ends it
+
+* on SIGINT, SIGTERM and SIGHUP, at once, whatever it is doing,
+* when it holds more memory than ``--max-memory`` allows,
+* when the unpickler has computed for ``HANG_SECONDS`` without reading on (honest files need 0.1 s for a buffer).
+
+Nothing is copied between the two: they share a page that says which file is being read, how often reading went on, and
+which temporary file to remove. The library does none of this: a program that calls ``snapreport.load`` is its own
+supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from snapreport.terminal import echo, visible
+
+HANG_SECONDS = 5.0  # of the child's processor time, so that a busy or stopped machine is no reason
+POLL_SECONDS = 0.05
+AVAILABLE_SHARE = 0.9
+LEAST_LIMIT = 512 << 20
+BAD_INPUT = 2
+_TEXT = 4096
+_NUMBERS = struct.Struct("<QQQ")  # reads so far, whether the unpickler runs, memory limit in bytes (0: the default)
+_NAME, _TEMPORARY, _SIZE = _NUMBERS.size, _NUMBERS.size + _TEXT, _NUMBERS.size + 2 * _TEXT
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class _Board:
+    """What the child tells the parent, in memory that both have."""
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, _SIZE)
+
+    def number(self, place: int) -> int:
+        value: int = struct.unpack_from("<Q", self._page, 8 * place)[0]
+        return value
+
+    def set_number(self, place: int, value: int) -> None:
+        struct.pack_into("<Q", self._page, 8 * place, value)
+
+    def text(self, place: int) -> bytes:
+        return self._page[place : place + _TEXT].rstrip(b"\0")
+
+    def set_text(self, place: int, text: bytes) -> None:
+        # A name too long for the page is cut; of a temporary file's that could name another one.
+        fitting = text[:_TEXT] if place == _NAME else text if len(text) <= _TEXT else b""
+        self._page[place : place + _TEXT] = fitting.ljust(_TEXT, b"\0")
+
+
+_READS, _UNPICKLING, _LIMIT = range(3)
+_board: _Board | None = None
+
+
+def name_file(name: str) -> None:
+    """Says which file an end of this process is to be explained with."""
+    if _board:
+        _board.set_text(_NAME, name.encode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
+def unpickling() -> Iterator[None]:
+    """While inside, :func:`read_on` is called again and again, or the process hangs."""
+    if not _board:
+        yield
+        return
+    _board.set_number(_UNPICKLING, 1)
+    try:
+        yield
+    finally:
+        _board.set_number(_UNPICKLING, 0)
+
+
+def read_on() -> None:
+    if _board:
+        _board.set_number(_READS, _board.number(_READS) + 1)
+
+
+@contextlib.contextmanager
+def temporary_file(path: str) -> Iterator[None]:
+    """While inside, ``path`` is removed if this process is ended."""
+    if not _board:
+        yield
+        return
+    _board.set_text(_TEMPORARY, os.fsencode(os.path.abspath(path)))
+    try:
+        yield
+    finally:
+        _board.set_text(_TEMPORARY, b"")
+
+
+def set_memory_limit(size: int) -> None:
+    """``--max-memory``, in bytes."""
+    if _board:
+        _board.set_number(_LIMIT, size)
+
+
+def memory_limit() -> int | None:
+    """Bytes that this process may hold; None where nobody watches."""
+    return _limit_of(_board) if _board else None
+
+
+def _limit_of(board: _Board) -> int:
+    return board.number(_LIMIT) or _default_limit
+
+
+_default_limit = 0
+
+
+def supervised(work: Callable[[], NoReturn]) -> NoReturn:
+    """Run ``work`` in a child and leave with its exit code. Without Linux, run it here."""
+    global _board, _default_limit
+    if sys.platform != "linux":
+        work()
+    _board, _default_limit = _Board(), available_memory()
+    ended, ends = os.pipe()
+    parent = os.getpid()
+    # From here on a signal waits until there is somebody to receive it.
+    waiting = {getattr(signal, name) for name in _SIGNALS}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
+    child = os.fork()
+    if child == 0:
+        os.close(ended)
+        _end_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts both; the parent decides
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        work()
+    os.close(ends)
+    for number in waiting:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise)
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        reason = _watch(child, ended, _board)
+    except _Signalled as end:
+        for number in waiting:
+            signal.signal(number, signal.SIG_IGN)
+        _kill(child, _board)
+        os._exit(128 + end.number)
+    _, status = os.waitpid(child, 0)
+    _leave(status, reason, _board)
+
+
+class _Signalled(BaseException):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Signalled(number)
+
+
+def _end_with(parent: int) -> None:
+    """Asks the system to end this process when its parent ends, killed without a word."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(BAD_INPUT)
+
+
+def _watch(child: int, ended: int, board: _Board) -> str:
+    """Waits for the end of the child; why it was ended, or ""."""
+    reads, since = -1, 0.0
+    while not select.select([ended], [], [], POLL_SECONDS)[0]:
+        limit = _limit_of(board)
+        if _resident(child) > limit:
+            _kill(child, board, reap=False)
+            what = "--max-memory allows" if board.number(_LIMIT) else "are available (--max-memory allows more)"
+            return f"needs more memory than the {_size_text(limit)} that {what}"
+        if not board.number(_UNPICKLING):
+            reads = -1
+            continue
+        used = _processor_seconds(child)
+        if board.number(_READS) != reads:
+            reads, since = board.number(_READS), used
+        elif used - since > HANG_SECONDS:
+            _kill(child, board, reap=False)
+            return "the pickle cannot be read in reasonable time: it holds values that multiply when they are compared"
+    return ""
+
+
+def _kill(child: int, board: _Board, *, reap: bool = True) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    if reap:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+    _clean_up(board)
+
+
+def _clean_up(board: _Board) -> None:
+    if temporary := board.text(_TEMPORARY):
+        with contextlib.suppress(OSError):
+            Path(os.fsdecode(temporary)).unlink()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")  # of a progress line
+
+
+def _leave(status: int, reason: str, board: _Board) -> NoReturn:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not reason:
+        _clean_up(board)
+        number = -code
+        if number == signal.SIGKILL:
+            reason = "the system ended this process, most likely because memory ran out"
+        elif number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
+            reason = f"reading it ended in a crash ({signal.Signals(number).name}), most likely because memory ran out"
+        else:
+            os._exit(128 + number)
+    if reason:
+        name = visible(board.text(_NAME).decode("utf-8", "replace"))
+        echo(": ".join(filter(None, ("snapreport", name, reason))), err=True)
+        os._exit(BAD_INPUT)
+    os._exit(code)
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory of a process that are its own: what is mapped from files can be dropped."""
+    try:
+        _, resident, shared = Path(f"/proc/{process}/statm").read_text().split()[:3]
+        return (int(resident) - int(shared)) * mmap.PAGESIZE
+    except (OSError, ValueError):
+        return 0
+
+
+def _processor_seconds(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def available_memory() -> int:
+    """Bytes that a process may take: most of what the machine, and each control group around this process, has left."""
+    rooms = [room for room in (_machine_room(), *_group_rooms()) if room is not None]
+    return max(LEAST_LIMIT, int(min(rooms, default=1 << 62) * AVAILABLE_SHARE))
+
+
+def _machine_room() -> int | None:
+    try:
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return 1024 * sum(int(facts[key].split()[0]) for key in ("MemAvailable", "SwapFree"))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _group_rooms(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
+    """What the control groups of this process have left, of either version of the interface."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in own.read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0":
+                yield from _rooms_upwards(root, path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+                yield from _rooms_upwards(root / "memory", path, *names)
+
+
+def _rooms_upwards(root: Path, path: str, limit: str, usage: str, cached: str) -> Iterator[int]:
+    folder = root / path.lstrip("/")
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            most = int((folder / limit).read_text())  # "max" is no number: no limit
+            facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            yield max(0, most - int((folder / usage).read_text()) + int(facts.get(cached, 0)))
+        if folder == root or root not in folder.parents:
+            return
+        folder = folder.parent
+
+
+def _size_text(size: int) -> str:
+    return f"{size / (1 << 30):.3g} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.3g} MiB"

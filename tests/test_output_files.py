@@ -1,0 +1,293 @@
+"""Outputs: whole or not at all, through links and into devices, never over a stranger's file, never through a planted
+link.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cli import assert_refused, command, in_process, process
+from test_bad_input import ALLOC, GOOD
+
+from snapreport.output_file import is_ours, output_file
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+
+STRANGE = "measured by somebody, and the only copy"
+
+
+@pytest.fixture
+def snap(tmp_path: Path) -> Path:
+    path = tmp_path / "good.pickle"
+    path.write_bytes(pickle.dumps(GOOD))
+    return path
+
+
+def outputs(snap: Path) -> dict[str, list[object]]:
+    """Every command that writes a file, without the name of the file."""
+    return {
+        "report": [snap, "-o"],
+        "diff": ["diff", snap, snap, "-o"],
+        "sample": ["sample", "--preset", "small", "--events", 50, "-o"],
+        "junit": ["check", snap, "--max-peak", "1GiB", "--junit"],
+        "markdown": ["check", snap, "--max-peak", "1GiB", "--summary-md"],
+    }
+
+
+KINDS = ("report", "diff", "sample", "junit", "markdown")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_our_own_files_are_replaced(kind: str, snap: Path, tmp_path: Path) -> None:
+    arguments, out = outputs(snap)[kind], tmp_path / "out"
+    out.write_text(STRANGE)
+    assert_refused(in_process(*arguments, out), out, "--force")
+    assert out.read_text() == STRANGE
+    assert in_process(*arguments, out, "--force").code == 0
+    first = out.read_bytes()
+    assert STRANGE.encode() not in first
+    # What a run of ours wrote is replaced, and so is an empty file.
+    assert in_process(*arguments, out).code == 0
+    out.write_bytes(b"")
+    assert in_process(*arguments, out).code == 0 and len(out.read_bytes()) == len(first)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["good.pickle", "out"]
+
+
+@pytest.mark.parametrize("suffix", [".pickle", ".pickle.gz", ".pickle.xz"])
+def test_samples_are_recognised_and_recordings_are_not(suffix: str, tmp_path: Path) -> None:
+    out = tmp_path / f"sample{suffix}"
+    for _ in range(2):
+        assert in_process("sample", "--preset", "small", "--events", 50, "-o", out).code == 0
+    assert in_process("stats", out).code == 0
+    out.write_bytes(pickle.dumps(GOOD | {"snapreport": {"schema": "snapreport-recording/1"}}))
+    assert_refused(in_process("sample", "-o", out), out, "--force")
+
+
+def test_a_default_name_is_no_permission(snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.html").write_text(STRANGE)
+    assert_refused(in_process("good.pickle"), "good.html")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_modes_links_and_names(kind: str, snap: Path, tmp_path: Path) -> None:
+    arguments, real, link = outputs(snap)[kind], tmp_path / "real", tmp_path / "link"
+    real.touch()
+    real.chmod(0o640)
+    link.symlink_to(real)
+    assert in_process(*arguments, link).code == 0
+    assert link.is_symlink() and real.stat().st_size and stat.S_IMODE(real.stat().st_mode) == 0o640
+    # A link to nothing makes the file that it names; a new file has the mode of any new file.
+    dangling, target = tmp_path / "dangling", tmp_path / "target"
+    dangling.symlink_to(target)
+    assert in_process(*arguments, dangling).code == 0
+    (tmp_path / "plain").touch()
+    assert target.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    long = tmp_path / ("\U0001f600" * 60 + ".out")  # 244 bytes, with which no longer name can begin
+    assert in_process(*arguments, long).code == 0 and long.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_devices_and_pipes_are_written_to(kind: str, snap: Path, tmp_path: Path) -> None:
+    arguments = outputs(snap)[kind]
+    assert in_process(*arguments, "/dev/null").code == 0
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    assert in_process(*arguments, null).code == 0 and null.is_symlink()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()), daemon=True)
+    reader.start()
+    assert in_process(*arguments, fifo).code == 0
+    reader.join(10)
+    assert found and found[0] and stat.S_ISFIFO(fifo.stat().st_mode)
+    if Path("/dev/full").exists():
+        assert_refused(in_process(*arguments, "/dev/full"), "/dev/full")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_of_links_is_refused(kind: str, snap: Path, tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.symlink_to(b)
+    b.symlink_to(a)
+    assert_refused(in_process(*outputs(snap)[kind], a), a)
+    assert_refused(in_process("stats", a), a)
+
+
+def test_a_planted_part_is_not_followed(tmp_path: Path) -> None:
+    """``sample -o x`` wrote through a link named x.part."""
+    precious, out = tmp_path / "precious", tmp_path / "x.pickle"
+    precious.write_text(STRANGE)
+    (tmp_path / "x.pickle.part").symlink_to(precious)
+    assert in_process("sample", "--preset", "small", "--events", 50, "-o", out).code == 0
+    assert precious.read_text() == STRANGE and not out.is_symlink()
+
+
+def test_the_recorder_follows_no_planted_part(tmp_path: Path) -> None:
+    from snapreport.recorder.dump import write_snapshot
+
+    precious, out = tmp_path / "precious", tmp_path / "r.pickle"
+    precious.write_text(STRANGE)
+    (tmp_path / f".r.pickle.{os.getpid()}.part").symlink_to(precious)
+    write_snapshot(copy.deepcopy(GOOD), out, "none")  # which empties what it writes
+    assert precious.read_text() == STRANGE
+    assert pickle.loads(out.read_bytes())["device_traces"] == [[ALLOC]]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failure_at_any_step_leaves_what_was_there(
+    failing: str, snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.html"
+    assert in_process(snap, "-o", out).code == 0
+    before = out.read_bytes()
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, no_room)
+    for arguments in outputs(snap).values():
+        assert_refused(in_process(*arguments, out), out, "No space left")
+    assert out.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["good.pickle", "out.html"]
+
+
+def test_a_mounted_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that a container mounts by itself cannot be replaced by a rename."""
+    out = tmp_path / "out"
+    out.write_text("before")
+
+    def busy(*_: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    with output_file(out) as file:
+        file.write(b"after")
+    assert out.read_text() == "after" and list(tmp_path.iterdir()) == [out]
+
+
+def test_a_job_summary_is_added_to(snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "summary.md"
+    page.write_text("# from the step before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    for _ in range(2):
+        assert in_process("check", snap, "--max-peak", "1GiB", "--summary-md", page).code == 0
+    text = page.read_text()
+    assert text.startswith("# from the step before\n") and text.count("## 1 memory check passed") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_while_writing_leaves_no_part(number: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "big.pickle.xz"  # compressing takes its time
+    out.write_bytes(b"")
+    running = subprocess.Popen(
+        [*command(), "sample", "--preset", "training", "-o", str(out)], stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob(".snapreport-*.part")) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert running.poll() is None, "it was done before the signal"
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=30)
+    assert running.returncode == 128 + number and b"Traceback" not in errors
+    assert [p.name for p in tmp_path.iterdir()] == ["big.pickle.xz"] and not out.stat().st_size
+
+
+def test_marks(tmp_path: Path) -> None:
+    assert is_ours(tmp_path / "absent")
+    for text in ("<html>snapreport</html>", "snapreport", '{"schema": "other"}', "\x1f\x8b broken"):
+        (tmp_path / "file").write_text(text)
+        assert not is_ours(tmp_path / "file"), text
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["stats good.pickle", "good.pickle -o out.html", "stats -", "--version"])
+def test_closed_streams(closed: str, arguments: str, snap: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {' '.join(command())} {arguments} {closed}"],
+        capture_output=True, text=True, cwd=snap.parent, check=False, timeout=60,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1, done.stderr
+    writes = "out.html" not in arguments
+    fails = arguments == "stats -" or (writes and ">&-" in closed.replace("2>&-", ""))
+    assert done.returncode == (2 if fails else 0), (done.returncode, done.stderr)
+    if not writes:
+        assert (snap.parent / "out.html").read_bytes().rstrip().endswith(b"</html>")
+
+
+def test_a_long_name_that_is_absent_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["x" * 300], ["diff", "x" * 300, "y" * 300, "-o", "out.html"], ["stats", "x" * 300]):
+        run = in_process(*arguments)
+        assert_refused(run, "xxx", "cannot be read")
+        assert "write" not in run.err
+    # One whose own name fits, and whose report's does too.
+    path = tmp_path / ("n" * 251)
+    path.write_bytes(pickle.dumps(GOOD))
+    assert in_process(path.name).code in (0, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--memory", "9" * 400 + "TiB"],
+        ["--memory", "1e400"],
+        ["--leak", "9" * 30],
+        ["--events", "9" * 30],
+        ["--steps", "9" * 5000],
+        ["--seed", "-1"],
+        ["--vary", "nan"],
+        ["--regression", "inf"],
+        ["--regression", "nan"],
+        ["--devices", "1000000000"],
+        ["--layers", "9" * 20],
+        ["--hidden", "9" * 20],
+        ["--hidden", "0", "--heads", "0"],
+        ["--depth", "9" * 12],
+        ["--max-split-size", "9" * 25],
+    ],
+    ids=lambda a: a[0] + a[1][:6],
+)
+def test_absurd_samples(arguments: list[str], tmp_path: Path) -> None:
+    assert_refused(in_process("sample", "-o", tmp_path / "x.pickle", *arguments))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who hears signals")
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4])
+def test_interrupted_while_it_starts(delay: float, snap: Path) -> None:
+    """Ctrl-C at any moment of the imports ended in a traceback."""
+    running = subprocess.Popen([*command(), "stats", str(snap)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    was_heard = False
+    until = time.monotonic() + 60
+    while time.monotonic() < until:  # Python itself starts to hear the signal, then the first line of ours ends that
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        hears = int(status.partition("SigCgt:")[2].split()[0], 16) >> (signal.SIGINT - 1) & 1
+        if was_heard and not hears:
+            break
+        was_heard = was_heard or bool(hears)
+    time.sleep(delay)
+    running.send_signal(signal.SIGINT)
+    out, errors = running.communicate(timeout=30)
+    assert running.returncode in (0, 130, -signal.SIGINT) and not errors, errors
+    assert out or running.returncode
+
+
+def test_process_passes_exit_codes(snap: Path) -> None:
+    assert process("check", snap, "--max-peak", "1").code == 2  # a number without a unit
+    assert process("check", snap, "--max-peak", "1B").code == 1
+    assert process("check", snap, "--max-peak", "1MiB").code == 0
+    assert process("stats", snap).code == 0

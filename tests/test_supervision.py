@@ -1,0 +1,150 @@
+"""What no code inside can end: a parent process does, with one line that names the file."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli import assert_refused, command, process
+from test_bad_input import ALLOC, GOOD
+
+from snapreport import supervision
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+
+MIB = 1 << 20
+
+
+def doubled_key(times: int = 60) -> bytes:
+    """A pickle whose dict has a key that takes 2**times steps to hash, in the unpickler itself."""
+    key = b"K\x00K\x00\x86"
+    for n in range(times):
+        key += b"q" + bytes([n]) + b"h" + bytes([n]) + b"\x86"
+    return b"\x80\x02}" + key + b"K\x01s."
+
+
+def twins(times: int = 60) -> bytes:
+    """Two equal keys, each of lists' worth of tuples: comparing them never ends, even where hashes are remembered."""
+    first, second = b"", b""
+    for text, base in ((0, 0), (1, 100)):
+        key = b"K\x00K\x00\x86"
+        for n in range(times):
+            key += b"q" + bytes([base + n]) + b"h" + bytes([base + n]) + b"\x86"
+        first, second = (key, second) if text == 0 else (first, key)
+    return b"\x80\x02}" + first + b"K\x01s" + second + b"K\x02s."
+
+
+def in_snapshot(key: bytes) -> bytes:
+    """The same as a value of a trace's entry."""
+    marker = "\ue000deep"
+    text = marker.encode()
+    whole = pickle.dumps(GOOD | {"device_traces": [[ALLOC | {"user_metadata": marker}]]}, 3)
+    return whole.replace(b"X" + len(text).to_bytes(4, "little") + text, key[2:-1])
+
+
+HANGING = {
+    "key": doubled_key(),
+    "equal keys": twins(),
+    "set": doubled_key().replace(b"\x80\x02}", b"\x80\x04\x8f(")[:-3] + b"\x90.",
+    "in a trace": in_snapshot(doubled_key()),
+}
+
+
+@pytest.mark.parametrize(("name", "stdin"), [*((name, False) for name in HANGING), ("key", True)])
+def test_values_that_multiply_as_keys(name: str, stdin: bool, tmp_path: Path) -> None:
+    path = tmp_path / "hang.pickle"
+    path.write_bytes(HANGING[name])
+    run = process("stats", "-" if stdin else path, stdin=HANGING[name] if stdin else None, seconds=120)
+    assert_refused(run, "standard input" if stdin else path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_hanging_reader_hears_signals(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "hang.pickle"
+    path.write_bytes(doubled_key())
+    running = subprocess.Popen([*command(), "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(2)
+    began = time.monotonic()
+    running.send_signal(number)
+    out, errors = running.communicate(timeout=30)
+    assert running.returncode in (128 + number, -number) and not out and not errors
+    assert time.monotonic() - began < 5
+
+
+def test_nothing_survives_the_parent(tmp_path: Path) -> None:
+    path = tmp_path / "hang.pickle"
+    path.write_bytes(doubled_key())
+    running = subprocess.Popen([*command(), "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    until = time.monotonic() + 30
+    while not (found := children.read_text().split()) and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(1)
+    running.kill()
+    running.communicate(timeout=30)
+    stat = Path(f"/proc/{found[0]}/stat") if found else Path()
+    until = time.monotonic() + 10
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found and (not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def shared_text(rows: int, size: int) -> dict[str, Any]:
+    text = "x" * size
+    return GOOD | {"device_traces": [[ALLOC | {"user_metadata": text + str(n)} for n in range(rows)]]}
+
+
+def test_memory_has_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "large.pickle"
+    path.write_bytes(pickle.dumps(shared_text(400, MIB)))
+    for arguments in (["stats", path], [path, "-o", tmp_path / "out.html"], ["whatif", path]):
+        run = process(*arguments, "--max-memory", "300MiB", seconds=120)
+        assert_refused(run, path, "300 MiB", "--max-memory")
+    assert [p.name for p in tmp_path.iterdir()] == ["large.pickle"]
+    run = process("stats", "-", "--max-memory", "300MiB", stdin=path.read_bytes(), seconds=120)
+    assert_refused(run, "standard input", "300")
+
+
+def test_endless_streams(tmp_path: Path) -> None:
+    assert_refused(process("stats", "/dev/zero"), "/dev/zero")
+    link = tmp_path / "link.pickle"
+    link.symlink_to("/dev/zero")
+    assert_refused(process("stats", link), link)
+    fifo = tmp_path / "fifo.pickle"
+    os.mkfifo(fifo)
+    # A text that never ends, as a pickle may begin.
+    head = b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little")
+    octal = "".join(f"\\{byte:03o}" for byte in head)
+    writer = subprocess.Popen(["sh", "-c", f"(printf '{octal}'; exec cat /dev/zero) > '{fifo}'"])
+    try:
+        assert_refused(process("stats", fifo, "--max-memory", "200MiB", seconds=120), fifo)
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def test_limits_of_control_groups(tmp_path: Path) -> None:
+    """The smallest room of all groups upwards, files' pages that can be dropped not counted."""
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    for folder, most, used in ((tmp_path, "max", 5), (tmp_path / "a", "1000", 400), (inner, "max", 10)):
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text("anon 1\ninactive_file 50\n")
+    own = tmp_path / "cgroup"
+    own.write_text("0::/a/b\n")
+    assert list(supervision._group_rooms(tmp_path, own)) == [650]
+    own.write_text("4:cpu:/a\n")
+    assert not list(supervision._group_rooms(tmp_path, own))
+    assert supervision.available_memory() >= supervision.LEAST_LIMIT
+
+
+def test_the_library_is_not_supervised() -> None:
+    assert supervision.memory_limit() is None

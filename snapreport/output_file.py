@@ -22,13 +22,14 @@ from snapreport.errors import SnapshotError
 
 MARKDOWN_MARK = "<!-- written by snapreport -->"
 SAMPLE_SCHEMA = "snapreport-sample/1"
-# What outputs of ours hold near their beginning or end: reports, JUnit XML, Markdown, JSON, generated snapshots.
+# Near the beginning or end of our outputs: reports, JUnit XML, Markdown, JSON, generated snapshots, digests.
 _MARKS = (
     b'<meta name="generator" content="snapreport"',
     b'<testsuite name="snapreport"',
     MARKDOWN_MARK.encode(),
     b'"schema": "snapreport-',
     SAMPLE_SCHEMA.encode(),
+    b"snapreport digest\n",
 )
 _LOOKED_AT = 4096
 _CHUNK = 1 << 20  # between two of them a signal is seen

@@ -196,12 +196,21 @@ def _watch(child: int, ended: int, board: _Board) -> str:
 
 
 def _kill(child: int, board: _Board, *, reap: bool = True) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)
+    for process in [child, *_descendants(child)]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
     if reap:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
     _clean_up(board)
+
+
+def _descendants(process: int) -> Iterator[int]:
+    """Processes that a process has started, such as those that read the ranks of a job."""
+    with contextlib.suppress(OSError, ValueError):
+        for child in map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+            yield child
+            yield from _descendants(child)
 
 
 def _clean_up(board: _Board) -> None:

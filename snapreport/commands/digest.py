@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import check_output, load_all, pipe_safe
+from snapreport.commands.shared import check_inputs, force_option, load_all, max_memory_option, pipe_safe
+from snapreport.output_file import check_output
+from snapreport.terminal import echo, lines
 
 
 @click.command()
@@ -28,12 +30,15 @@ from snapreport.commands.shared import check_output, load_all, pipe_safe
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
-def digest(snap: str, output: str, rules: str | None, no_inference: bool) -> None:
+@force_option
+@max_memory_option
+def digest(snap: str, output: str, rules: str | None, no_inference: bool, force: bool) -> None:
     """Write what a job's report needs of one rank's snapshot: at most 64 KB, however large the snapshot is.
 
     Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report.
     """
-    check_output(output, [snap], "the digest")
+    check_inputs([snap])
+    check_output(output, [snap], "the digest", force=force)
     with progress.shown():
         from snapreport.jobs.digest import digest_bytes
         from snapreport.jobs.sources import local
@@ -43,5 +48,5 @@ def digest(snap: str, output: str, rules: str | None, no_inference: bool) -> Non
             data = digest_bytes(load_all([file], rules, inference=not no_inference)[0], source=snap)
         pipe_safe(lambda: write_document(output, data))
     if output != "-":
-        click.echo(f"{output}: {len(data):,} bytes, digest of {Path(snap).name}", err=True)
+        echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)
     sys.stdout.flush()

@@ -11,8 +11,10 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import check_output, pipe_safe
+from snapreport.commands.shared import force_option, max_memory_option, pipe_safe
 from snapreport.errors import SnapshotError
+from snapreport.output_file import check_output
+from snapreport.terminal import echo, lines
 
 FAILED_ROWS = 5  # files that could not be read, named on standard error
 
@@ -69,6 +71,8 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@force_option
+@max_memory_option
 def job(
     snaps: tuple[str, ...],
     output: str | None,
@@ -82,6 +86,7 @@ def job(
     each: str | None,
     rules: str | None,
     no_inference: bool,
+    force: bool,
 ) -> None:
     """Write one report over the ranks of a job: which rank is different, and why.
 
@@ -94,7 +99,7 @@ def job(
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
     output = output or (None if as_json else "job.html")
     if output:
-        check_output(output, [snap for snap in snaps if "://" not in snap])
+        check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
     run_job(
         snaps,
         output,
@@ -136,15 +141,15 @@ def run_job(
             links = report_links(reduced, each, output) if each is not None else None
             size = pipe_safe(lambda: write_job(reduced, output, title=title, detail=detail, links=links))
     if as_json:
-        pipe_safe(lambda: click.echo(json.dumps(job_json(reduced), indent=1)))
+        pipe_safe(lambda: echo(json.dumps(job_json(reduced), indent=1)))
     for failed in reduced.failed[:FAILED_ROWS]:
-        click.echo(f"snapreport: {failed.error}", err=True)
+        echo(lines([f"snapreport: {failed.error}"]), err=True)
     if len(reduced.failed) > FAILED_ROWS:
-        click.echo(f"snapreport: {len(reduced.failed) - FAILED_ROWS:,} more files could not be read", err=True)
+        echo(f"snapreport: {len(reduced.failed) - FAILED_ROWS:,} more files could not be read", err=True)
     if output and output != "-":
         from snapreport.number_format import bytes_text
 
-        click.echo(f"{output}: {bytes_text(size)}; {job_line(reduced)}", err=True)
+        echo(lines([f"{output}: {bytes_text(size)}; {job_line(reduced)}"]), err=True)
 
 
 def _make_folder(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.modules import ModulePaths
 from snapreport.timeline.own_code import LAUNCHED_FROM, own_frames, own_functions, own_lines
@@ -45,7 +45,7 @@ class Names:
         return self.line(stack).partition(LAUNCHED_FROM)[0]
 
 
-@once
+@memoize
 def names_of(snapshot: Snapshot) -> Names:
     return Names(snapshot)
 

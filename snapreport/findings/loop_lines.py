@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline
@@ -18,7 +18,7 @@ _REGULAR = 0.75
 """The share of the intervals between two iterations that are within a factor of two of the median."""
 
 
-@once
+@memoize
 def outside_modules(recording: Recording) -> np.ndarray:
     """Bool per stack: it has Python frames, and none of them is a module's call or ``forward``."""
     flat, offsets = recording.stack_frames, recording.stack_offsets

@@ -15,7 +15,7 @@ import re
 import numpy as np
 
 from snapreport.findings.same_stacks import installed_name
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
@@ -25,7 +25,7 @@ EMPTY = "0" * 16
 _GENERATED = re.compile(r"^<eval_with_key>.*")
 
 
-@once
+@memoize
 def stack_identities(recording: Recording) -> list[str]:
     """16 hexadecimal digits for each stack of a recording; ``EMPTY`` for stacks without a frame that counts.
 

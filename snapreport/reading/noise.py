@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
 _NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*)$"
@@ -82,7 +82,7 @@ def frame_flags(frames: pl.DataFrame) -> pl.Series:
     return frames.select(flags=python.cast(pl.UInt8) * PYTHON + noise.cast(pl.UInt8) * NOISE)["flags"]
 
 
-@once
+@memoize
 def recorded_flags(recording: Recording) -> np.ndarray:
     """UInt8 per frame of a recording: :func:`frame_flags`."""
     return frame_flags(recording.frames).to_numpy()

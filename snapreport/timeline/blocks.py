@@ -1,9 +1,9 @@
-"""What the allocator really reserved for each allocation: its block, and the segment that the block is cut from.
+"""The block that the allocator reserved for each allocation, and the segment that contains it.
 
-A trace holds the bytes that were asked for. The block is at least that, rounded up; and where a free range is taken
-whose remainder is too small to be split off, the block is the whole range. A free range always begins where its block
-begins and ends at the next block in use or at the segment's end, because free neighbours are joined; so the block of an
-allocation follows from who lives behind it at its birth.
+A trace records requested bytes. A block is at least the request, rounded up. Where the allocator takes a free block
+whose remainder is too small to be split off, the allocation gets all of it. Free neighbours are always joined, so a
+free block ends at the next block in use or at the end of its segment. The size of an allocation's block therefore
+follows from which allocation is alive behind it at its birth.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ NEVER = np.iinfo(np.int32).max
 
 @dataclass
 class Blocks:
-    """The block of each allocation that was asked for: of all of them, row = allocation id.
+    """A row per allocation: of all of them in order of their ids, or of the ``ids`` that the caller chose.
 
-    size: Int64 bytes. segment: Int64 row of ``segments`` that it lay in when it was born (-1: in none that is known).
-    source: UInt8 index into ``SOURCES``. *known*: the final state tells. *replayed*: it follows from the trace.
-    *assumed*: rounded from the request, as it would be but for a remainder of at most 1 MiB that was not split off: the
-    block is from before the trace, or in a segment that the record does not know.
-    pending_from: Int32, the position from which its free is pending: its free_requested_event; -1 where that was before
-    the
-      trace (the trace shows only the completion, or the final state only the waiting block); ``NEVER`` where there is
-      none.
+    size: Int64 bytes. segment: Int64 row of ``segments`` that contained it at its birth; -1: no recorded segment.
+    source: UInt8 index into ``SOURCES``. *known*: from the final state. *replayed*: follows from the trace.
+    *assumed*: rounded from the request. A remainder of at most 1 MiB that was not split off would be missing; this is
+      for blocks from before the trace and for segments that were not recorded.
+    pending_from: Int32, the position from which its free is pending: its free_requested_event. -1: requested before
+      the trace (the trace shows only the completion, or the final state only the pending block). ``NEVER``: none.
     segments: see :func:`segment_history`.
     """
 
@@ -59,60 +57,62 @@ def blocks_of(
 ) -> Blocks:
     """The blocks of a device's allocations.
 
-    segments: the record's segment history, where it was made before. ids: Int64, ascending, the allocations to work
-    out, all without it. ``trust_final`` False works all blocks out, also those that the final state tells.
+    segments: the record's segment history, where the caller has it. ids: Int64, ascending: compute these alone.
+    trust_final: False replays also the blocks whose size the final state gives, to test the replay.
     """
     rules = allocator_rules(settings)
     segments = segment_history(record) if segments is None else segments
     ids = np.arange(len(allocations)) if ids is None else ids
     replay = _Replay(record.kind == "host", rules, allocations, segments, ids)
-    size, assumed = replay.sizes()
-    source = np.where(assumed, ASSUMED, REPLAYED).astype(np.uint8)
+    size, is_assumed = replay.sizes()
+    source = np.where(is_assumed, ASSUMED, REPLAYED).astype(np.uint8)
     if trust_final:
-        row, told = _final_sizes(record, allocations)
-        at = np.searchsorted(ids, row)
-        asked = at < len(ids)
-        asked[asked] = ids[at[asked]] == row[asked]
-        size[at[asked]], source[at[asked]] = told[asked], KNOWN
+        final_ids, final_size = _final_sizes(record, allocations)
+        row = np.searchsorted(ids, final_ids)
+        is_chosen = row < len(ids)
+        is_chosen[is_chosen] = ids[row[is_chosen]] == final_ids[is_chosen]
+        size[row[is_chosen]], source[row[is_chosen]] = final_size[is_chosen], KNOWN
     return Blocks(size, replay.segment, source, _pending_from(record, allocations)[ids], segments)
 
 
 def _pending_from(record: DeviceRecord, allocations: pl.DataFrame) -> np.ndarray:
+    """Int32 per allocation, see :class:`Blocks`."""
     requested = allocations["free_requested_event"].to_numpy()
-    result = np.where(requested >= 0, requested, NEVER).astype(np.int32)
-    unasked = (requested < 0) & (allocations["alloc_event"].to_numpy() < 0)
-    waiting, _ = _final_blocks(record, allocations, PENDING_STATES)
-    result[waiting[unasked[waiting]]] = -1
-    if (record.events["action"] == "free_requested").any():  # else requests are not recorded at all
-        result[unasked & (allocations["free_event"].to_numpy() >= 0)] = -1
-    return result
+    position = np.where(requested >= 0, requested, NEVER).astype(np.int32)
+    without_request = (requested < 0) & (allocations["alloc_event"].to_numpy() < 0)
+    pending, _ = _final_blocks(record, allocations, PENDING_STATES)
+    position[pending[without_request[pending]]] = -1
+    if (record.events["action"] == "free_requested").any():  # otherwise the recorder left requests out
+        position[without_request & (allocations["free_event"].to_numpy() >= 0)] = -1
+    return position
 
 
 def _final_sizes(record: DeviceRecord, allocations: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of allocations that are blocks in use in the final state, bytes of those blocks)."""
-    rows, blocks = _final_blocks(record, allocations, ACTIVE_STATES)
-    return rows, blocks["size"].to_numpy()
+    """(ids of allocations that are blocks in use in the final state, bytes of those blocks)."""
+    ids, blocks = _final_blocks(record, allocations, ACTIVE_STATES)
+    return ids, blocks["size"].to_numpy()
 
 
 def _final_blocks(
     record: DeviceRecord, allocations: pl.DataFrame, states: Sequence[str]
 ) -> tuple[np.ndarray, pl.DataFrame]:
-    """(rows of allocations that are blocks of one of ``states`` in the final state, those blocks)."""
-    active = record.blocks.filter(pl.col("state").is_in(states))
+    """(ids of live allocations that are blocks in one of ``states`` in the final state, those blocks)."""
+    blocks = record.blocks.filter(pl.col("state").is_in(states))
     live = np.flatnonzero(allocations["free_event"].to_numpy() < 0)
-    address = active["address"].to_numpy()
-    order = np.argsort(address, kind="stable")
-    address = address[order]
-    wanted = allocations["addr"].to_numpy()[live]
-    at = np.searchsorted(address, wanted)
-    hit = at < len(address)
-    hit[hit] = address[at[hit]] == wanted[hit]
-    return live[hit], active[order[at[hit]]]
+    address = blocks["address"].to_numpy()
+    by_address = np.argsort(address, kind="stable")
+    address = address[by_address]
+    live_address = allocations["addr"].to_numpy()[live]
+    at = np.searchsorted(address, live_address)
+    is_found = at < len(address)
+    is_found[is_found] = address[at[is_found]] == live_address[is_found]
+    return live[is_found], blocks[by_address[at[is_found]]]
 
 
 class _Replay:
-    """The columns of one device's allocations (``every``) and segments, and what the allocator made of those of
-    ``ids``.
+    """Sizes of the blocks of some allocations of a device, from the lifetimes of all of them and the segments.
+
+    ``segment``: Int64 row of the segment that contains each, -1 where none is recorded.
     """
 
     def __init__(
@@ -120,76 +120,83 @@ class _Replay:
     ) -> None:
         self._is_host = is_host
         self._rules = rules
-        self._every = tuple(allocations[name].to_numpy() for name in ("addr", "alloc_event", "free_event"))
-        self._address, self._born, self._freed = (column[ids] for column in self._every)
+        self._all_addresses, all_born, all_freed = (
+            allocations[name].to_numpy() for name in ("addr", "alloc_event", "free_event")
+        )
+        self._lifetimes = (self._all_addresses, all_born, all_freed)
+        self._address, self._born, self._freed = self._all_addresses[ids], all_born[ids], all_freed[ids]
         self._requested = allocations["size"].to_numpy()[ids]
-        self._ends = ends_of(segments["address"].to_numpy(), segments["size"].to_numpy())
-        self._expandable = segments["expandable"].to_numpy()
-        lifetimes = Lifetimes(*(segments[name].to_numpy() for name in ("address", "alloc_event", "free_event")))
-        row = lifetimes.last_to(self._address, self._born)
-        self.segment = np.where((row >= 0) & (self._address < self._ends[row]), row, -1) if len(segments) else row
+        self._segment_end = ends_of(segments["address"].to_numpy(), segments["size"].to_numpy())
+        self._is_expandable = segments["expandable"].to_numpy()
+        segment_lives = Lifetimes(*(segments[name].to_numpy() for name in ("address", "alloc_event", "free_event")))
+        row = segment_lives.last_to(self._address, self._born)
+        if len(segments):
+            row = np.where((row >= 0) & (self._address < self._segment_end[row]), row, -1)
+        self.segment = row
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """(Int64 bytes of each block, whether that is but assumed)."""
-        placed = self.segment >= 0
+        """(Int64 bytes of each block, whether they are only assumed)."""
+        is_placed = self.segment >= 0
         if self._is_host:
-            return self._host_sizes(placed)
-        rounded = self._rules.rounded(self._requested)
-        assumed = ~placed
+            return self._host_sizes(is_placed)
+        size = self._rules.rounded(self._requested)
+        is_assumed = ~is_placed
         limit = self._rules.max_split_size
-        uncut = np.zeros(len(rounded), bool) if limit is None else rounded >= limit
-        # Small requests and expandable segments split off whatever remains.
-        whole = (rounded > SMALL_SIZE) & placed
+        is_never_split = np.zeros(len(size), bool) if limit is None else size >= limit
+        # Small requests and expandable segments split off any remainder, so their blocks are the rounded requests.
+        may_have_remainder = (size > SMALL_SIZE) & is_placed
         if self._rules.expandable:
-            whole[:] = False
-        elif len(self._expandable):
-            whole &= ~self._expandable[self.segment]
-        rows = np.flatnonzero(whole)
-        self._keep_remainders(rounded, rows, uncut[rows], assumed)
-        return rounded, assumed
+            may_have_remainder[:] = False
+        elif len(self._is_expandable):
+            may_have_remainder &= ~self._is_expandable[self.segment]
+        rows = np.flatnonzero(may_have_remainder)
+        if len(rows):
+            self._add_remainders(size, rows, is_never_split[rows], is_assumed)
+        return size, is_assumed
 
-    def _host_sizes(self, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pinned memory: a block is a segment, a power of two where the segment is not known."""
-        power = np.exp2(np.ceil(np.log2(np.maximum(self._requested, 1)))).astype(np.int64)
-        size = (
-            np.where(placed, (self._ends[self.segment] - self._address).astype(np.int64), power)
-            if len(self._ends)
-            else power
-        )
-        return size, ~placed
+    def _host_sizes(self, is_placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pinned memory: a block is a whole segment; a power of two where the segment was not recorded."""
+        size = np.exp2(np.ceil(np.log2(np.maximum(self._requested, 1)))).astype(np.int64)
+        if len(self._segment_end):
+            to_end = (self._segment_end[self.segment] - self._address).astype(np.int64)
+            size = np.where(is_placed, to_end, size)
+        return size, ~is_placed
 
-    def _keep_remainders(self, size: np.ndarray, rows: np.ndarray, uncut: np.ndarray, assumed: np.ndarray) -> None:
-        """Add to the blocks of ``rows`` the remainders that were not split off. ``uncut``: those never split, of any
-        size.
+    def _add_remainders(
+        self, size: np.ndarray, rows: np.ndarray, is_never_split: np.ndarray, is_assumed: np.ndarray
+    ) -> None:
+        """Add to the blocks of ``rows`` the remainders that the allocator did not split off.
+
+        It splits off a remainder of more than ``SMALL_SIZE``, unless the block ``is_never_split`` (max_split_size).
         """
-        if not len(rows):
-            return
-        lives = Lifetimes(*self._every)
-        behind = ends_of(self._address[rows], size[rows])
-        end = self._ends[self.segment[rows]]
-        reach = np.where(uncut, end, np.minimum(end, ends_of(behind, np.full(len(rows), SMALL_SIZE))))
-        neighbour = lives.next_from(behind, self._born[rows], reach)
-        free_until = np.where(neighbour >= 0, self._every[0][neighbour], end)
-        fits = free_until >= behind
-        remainder = np.where(fits, free_until - behind, 0).astype(np.int64)
-        kept = (remainder <= SMALL_SIZE) | uncut
-        size[rows] += np.where(kept, remainder, 0)
-        # Of a block from before the trace nothing tells where the free range ended from which it was cut; but whoever
-        # is born behind it while it lives, in a free range, is born where it ends.
-        older = np.flatnonzero((self._born[rows] < 0) & ~kept)
-        self._from_later_births(lives, size, rows[older], behind[older], reach[older], assumed)
+        lives = Lifetimes(*self._lifetimes)
+        end = ends_of(self._address[rows], size[rows])
+        segment_end = self._segment_end[self.segment[rows]]
+        # No need to look further than a remainder can reach.
+        furthest = np.minimum(segment_end, ends_of(end, np.full(len(rows), SMALL_SIZE)))
+        furthest = np.where(is_never_split, segment_end, furthest)
+        neighbour = lives.next_from(end, self._born[rows], furthest)
+        free_to = np.where(neighbour >= 0, self._all_addresses[neighbour], segment_end)
+        remainder = np.where(free_to >= end, free_to - end, 0).astype(np.int64)
+        is_included = (remainder <= SMALL_SIZE) | is_never_split
+        size[rows] += np.where(is_included, remainder, 0)
+        # Which neighbours were alive at a birth before the trace is not recorded. An allocation that is born later,
+        # while the block lives, shows where it ends: free blocks begin where blocks in use end.
+        older = np.flatnonzero((self._born[rows] < 0) & ~is_included)
+        self._extend_to_later_births(lives, size, rows[older], end[older], furthest[older], is_assumed)
 
-    def _from_later_births(
+    def _extend_to_later_births(
         self,
         lives: Lifetimes,
         size: np.ndarray,
         rows: np.ndarray,
-        behind: np.ndarray,
-        reach: np.ndarray,
-        assumed: np.ndarray,
+        end: np.ndarray,
+        furthest: np.ndarray,
+        is_assumed: np.ndarray,
     ) -> None:
-        freed = np.where(self._freed[rows] < 0, np.iinfo(np.int32).max, self._freed[rows])
-        first = lives.first_born_from(behind, reach, freed)
-        found = first >= 0
-        size[rows[found]] += (self._every[0][first[found]] - behind[found]).astype(np.int64)
-        assumed[rows[~found]] = True
+        """Extend the blocks of ``rows`` to the first allocation born behind them; without one they stay assumed."""
+        freed = np.where(self._freed[rows] < 0, NEVER, self._freed[rows])
+        first = lives.first_born_from(end, furthest, freed)
+        is_found = first >= 0
+        size[rows[is_found]] += (self._all_addresses[first[is_found]] - end[is_found]).astype(np.int64)
+        is_assumed[rows[~is_found]] = True

@@ -16,7 +16,7 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
@@ -51,7 +51,7 @@ def is_library(frames: pl.DataFrame) -> pl.Series:
     return _slashes(frames).str.contains(LIBRARY)
 
 
-@once
+@memoize
 def stack_names(recording: Recording) -> StackNames:
     """The frame that names each stack of a recording."""
     flat, offsets = recording.stack_frames, recording.stack_offsets
@@ -81,7 +81,7 @@ def own_frames(recording: Recording) -> np.ndarray:
     return stack_names(recording).frame
 
 
-@once
+@memoize
 def own_functions(recording: Recording) -> pl.Series:
     """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they
     move.
@@ -89,7 +89,7 @@ def own_functions(recording: Recording) -> pl.Series:
     return _of_stacks(frame_functions(recording), own_frames(recording)).alias("function")
 
 
-@once
+@memoize
 def own_lines(recording: Recording) -> pl.Series:
     """String per stack: "function file.py:12" of the frame that names it, then " from train.py:42" where that only
     launched it; "" for an empty stack.
@@ -104,7 +104,7 @@ def own_lines(recording: Recording) -> pl.Series:
     return text.to_series().alias("line")
 
 
-@once
+@memoize
 def own_code(recording: Recording) -> np.ndarray:
     """Bool per frame: whether it is Python's and the program's own, neither a library's nor runtime noise."""
     flags = recorded_flags(recording)
@@ -117,7 +117,7 @@ def frame_line(recording: Recording, frame: int) -> str:
     return str(frame_lines(recording)[frame])
 
 
-@once
+@memoize
 def frame_functions(recording: Recording) -> pl.Series:
     """String per frame: "function file.py"; C++ functions by their name alone, without arguments and return type."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
@@ -133,7 +133,7 @@ def frame_functions(recording: Recording) -> pl.Series:
     return recording.frames.select(n=pl.when(python).then(spoken).otherwise(native))["n"]
 
 
-@once
+@memoize
 def frame_lines(recording: Recording) -> pl.Series:
     """String per frame: "function file.py:12" where Python's line is known."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)

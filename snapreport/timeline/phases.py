@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.once import once
+from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
 PHASES = ("none", "forward", "backward", "optimizer step", "zero_grad", "initialisation", "loading")
@@ -53,7 +53,7 @@ class StackPhases:
         return np.asarray(self.running & (1 << phase) != 0)
 
 
-@once
+@memoize
 def stack_phases(recording: Recording) -> StackPhases:
     """The phases of every stack of a recording. Patterns run once for each distinct frame."""
     frame_phase, frame_always = _frame_phases(recording.frames)

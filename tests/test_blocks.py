@@ -89,11 +89,11 @@ def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
     """
     for timeline in timelines(snapshot_path):
         parts = timeline.fragmentation
-        total = parts.rounding + parts.inactive_split + parts.wholly_free
+        total = parts.rounding + parts.inactive_split + parts.unused_segments
         assert (total == timeline.reserved - timeline.allocated).all()
         if snapshot_path.name == "synthetic_overlapping.pickle":
             continue
-        assert min(parts.rounding.min(), parts.inactive_split.min(), parts.wholly_free.min()) >= 0
+        assert min(parts.rounding.min(), parts.inactive_split.min(), parts.unused_segments.min()) >= 0
         chosen = random.Random(3)
         last = len(timeline.events) - 1
         for position in {-1, last, timeline.peak_event, *(chosen.randint(-1, last) for _ in range(25))}:
@@ -102,7 +102,7 @@ def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
             split = segments.filter(pl.col("blocks") > 0)["free"].sum()
             rounding = (segments["used"] - segments["requested"]).sum()
             i = position + 1
-            assert (parts.rounding[i], parts.inactive_split[i], parts.wholly_free[i]) == (rounding, split, empty), (
+            assert (parts.rounding[i], parts.inactive_split[i], parts.unused_segments[i]) == (rounding, split, empty), (
                 position
             )
             assert segments["size"].sum() == timeline.reserved[i]
@@ -119,7 +119,7 @@ def assert_as_the_oracle(raw: dict[str, Any], events: list[dict[str, Any]]) -> N
     assert list(zip(traced["alloc_event"], traced["addr"], sizes, strict=True)) == replay.born
     assert (timeline.blocks.source != ASSUMED).all()
     curves = timeline.fragmentation
-    assert list(zip(curves.rounding, curves.inactive_split, curves.wholly_free, strict=True)) == parts
+    assert list(zip(curves.rounding, curves.inactive_split, curves.unused_segments, strict=True)) == parts
     step = max(1, len(states) // 60)
     for position in range(-1, len(events), step):
         state, want = state_at(timeline, position), states[position + 1]

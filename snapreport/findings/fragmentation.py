@@ -17,7 +17,7 @@ from snapreport.number_format import bytes_text, device_name, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.fragmentation import live_ids, parts_at, wholly_free_at
+from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment_bytes
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
 
@@ -66,7 +66,7 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
     events, unused = events[unused >= least], unused[unused >= least]
     if len(events) <= _FEW:
         # Nor than what is left when wholly free segments are taken off, for which no block has to be worked out.
-        rest = unused - np.array([wholly_free_at(timeline, int(event) - 1) for event in events], np.int64)
+        rest = unused - np.array([unused_segment_bytes(timeline, int(event) - 1) for event in events], np.int64)
         events, rest = events[rest >= least], rest[rest >= least]
         if not len(events):
             return None
@@ -117,7 +117,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "allocated_bytes": int(timeline.allocated[position + 1]),
         "rounding_bytes": parts.rounding,
         "inactive_split_bytes": parts.inactive_split,
-        "wholly_free_bytes": parts.wholly_free,
+        "wholly_free_bytes": parts.unused_segments,
         "usable_hole_bytes": holes,
         "largest_hole_bytes": reach.largest_own,
         "segments": emptiest_segments(state),
@@ -196,7 +196,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
         return []
     parts = parts_at(timeline, at)
     name = device_name(timeline.kind, timeline.device)
-    free, split = parts.wholly_free, parts.inactive_split
+    free, split = parts.unused_segments, parts.inactive_split
     return [
         Finding(
             kind="fragmentation",

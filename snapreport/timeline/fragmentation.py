@@ -1,4 +1,4 @@
-"""Reserved but not allocated, at every position: rounding, holes beside blocks in use, wholly free segments."""
+"""Reserved but not allocated, at every position: rounding, free blocks beside blocks in use, unused segments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from snapreport.timeline.neighbours import ends_of
 class Fragmentation:
     """Int64 bytes at every position, as the timeline's curves: index s is position s - 1.
 
-    rounding: of blocks beyond what was asked for. wholly_free: segments (mapped ranges) with no block in use.
-    inactive_split: holes in the other segments. The three add up to reserved less allocated; pending frees count as
-    allocated. In a contradictory record (sizes overlap, or blocks lie outside all segments) inactive_split may be below
-    zero.
+    rounding: block sizes less requested sizes. unused_segments: segments (mapped ranges) with no block in use.
+    inactive_split: free blocks in the other segments. The three add up to reserved less allocated; pending frees count
+    as allocated. In a contradictory record (blocks overlap, or are outside of all segments) inactive_split may be
+    negative.
     """
 
     rounding: np.ndarray
     inactive_split: np.ndarray
-    wholly_free: np.ndarray
+    unused_segments: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -34,37 +34,33 @@ class Parts:
 
     rounding: int
     inactive_split: int
-    wholly_free: int
+    unused_segments: int
 
 
 def parts_at(timeline: Timeline, position: int) -> Parts:
-    """What the curves have at ``position`` (-1 … events - 1), without making them: 3 ms of 300,000 allocations, not
-    130.
-    """
+    """The curves at one ``position`` (-1 … events - 1), without the curves: 3 ms for 300,000 allocations, not 130."""
     live = live_ids(timeline, position)
     rounding = int((timeline.blocks_at(position).size - timeline.allocations["size"].to_numpy()[live]).sum())
-    wholly_free = wholly_free_at(timeline, position)
+    unused_segments = unused_segment_bytes(timeline, position)
     unused = int(timeline.reserved[position + 1]) - int(timeline.allocated[position + 1])
-    return Parts(rounding, unused - rounding - wholly_free, wholly_free)
+    return Parts(rounding, unused - rounding - unused_segments, unused_segments)
 
 
-def wholly_free_at(timeline: Timeline, position: int) -> int:
-    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which are what is dear: 0.1 s of
-    300,000.
-    """
+def unused_segment_bytes(timeline: Timeline, position: int) -> int:
+    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which cost 0.1 s for 300,000."""
     segments = timeline.segment_history
-    made, gone = segments["alloc_event"].to_numpy(), segments["free_event"].to_numpy()
-    rows = np.flatnonzero((made <= position) & ((gone < 0) | (gone > position)))
+    allocated, freed_at = segments["alloc_event"].to_numpy(), segments["free_event"].to_numpy()
+    rows = np.flatnonzero((allocated <= position) & ((freed_at < 0) | (freed_at > position)))
     start, size = segments["address"].to_numpy()[rows], segments["size"].to_numpy()[rows]
     order = np.argsort(start, kind="stable")
     start, size = start[order], size[order]
-    wholly_free = int(size.sum())
+    unused_segments = int(size.sum())
     if len(start):
         address = timeline.allocations["addr"].to_numpy()[live_ids(timeline, position)]
         at = np.searchsorted(start, address, "right") - 1
         inside = (at >= 0) & (address - start[np.maximum(at, 0)] < size[np.maximum(at, 0)].astype(np.uint64))
-        wholly_free -= int(size[np.unique(at[inside])].sum())
-    return wholly_free
+        unused_segments -= int(size[np.unique(at[inside])].sum())
+    return unused_segments
 
 
 def live_ids(timeline: Timeline, position: int) -> np.ndarray:
@@ -85,29 +81,28 @@ def fragmentation_of(timeline: Timeline) -> Fragmentation:
     ends = freed >= 0
     rounding[freed[ends] + 1] -= extra[ends]
     np.cumsum(rounding, out=rounding)
-    wholly_free = np.zeros(positions, np.int64)
-    _fixed(blocks, born, freed, wholly_free)
-    _mapped(blocks, born, freed, allocations["addr"].to_numpy(), wholly_free)
-    np.cumsum(wholly_free, out=wholly_free)
-    return Fragmentation(rounding, timeline.reserved - timeline.allocated - rounding - wholly_free, wholly_free)
+    unused_segments = np.zeros(positions, np.int64)
+    _fixed(blocks, born, freed, unused_segments)
+    _mapped(blocks, born, freed, allocations["addr"].to_numpy(), unused_segments)
+    np.cumsum(unused_segments, out=unused_segments)
+    return Fragmentation(rounding, timeline.reserved - timeline.allocated - rounding - unused_segments, unused_segments)
 
 
 def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray) -> None:
-    """Add the changes of wholly free bytes in segments that are made and given back whole."""
+    """Add the changes of unused bytes in segments that are allocated and freed as a whole."""
     table = blocks.segments
     expandable = table["expandable"].to_numpy()
     row = blocks.segment
     inside = (row >= 0) & ~expandable[row] if len(table) else np.zeros(len(row), bool)
     row, born, freed = row[inside], born[inside], freed[inside]
     fixed = np.flatnonzero(~expandable)
-    made, gone, size = (table[c].to_numpy()[fixed] for c in ("alloc_event", "free_event", "size"))
-    made, ended = made.astype(np.int64), gone >= 0
-    # Per segment: it begins (free), blocks begin and end in it, it ends. Then the first and the last counts of each
-    # run.
+    allocated, freed_at, size = (table[c].to_numpy()[fixed] for c in ("alloc_event", "free_event", "size"))
+    allocated, ended = allocated.astype(np.int64), freed_at >= 0
+    # Per segment, in order: it is allocated (0), a block in it is freed (1) or allocated (2), it is freed (3).
     frees = freed >= 0
     segment = np.concatenate((fixed, row, row[frees], fixed[ended]))
-    at = np.concatenate((made, born, freed[frees], gone[ended])).astype(np.int64) + 1
-    # An end comes before a birth at one event: where an unrecorded free is told by the next alloc on the address.
+    at = np.concatenate((allocated, born, freed[frees], freed_at[ended])).astype(np.int64) + 1
+    # At one event a free precedes an alloc: an alloc on a live address ends the older lifetime.
     kind = np.repeat(np.array([0, 2, 1, 3], np.int64), [len(fixed), len(row), int(frees.sum()), int(ended.sum())])
     change = np.array([0, -1, 1, 0], np.int64)[kind]
     order = _order(segment, at, kind, len(step))
@@ -118,11 +113,11 @@ def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray
     first = np.ones(len(segment), bool)
     first[1:] = segment[1:] != segment[:-1]
     base = (count - change)[first][np.cumsum(first) - 1] if len(count) else count
-    # What is wholly free after each of these moments, and so by how much it changes there.
+    # Unused bytes after each of these moments, and their change.
     now = np.where((count - base <= 0) & (kind != 3), is_free[segment], 0)
     before = np.concatenate(([0], now[:-1]))[: len(now)]
     changed = now - np.where(first, 0, before)
-    rows = np.flatnonzero(changed)  # a segment is seldom emptied: hundreds of times less often than blocks come and go
+    rows = np.flatnonzero(changed)  # segments become unused hundreds of times less often than blocks are freed
     np.add.at(step, at[rows], changed[rows])
 
 
@@ -131,7 +126,7 @@ def _order(segment: np.ndarray, at: np.ndarray, kind: np.ndarray, positions: int
 
 
 def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.ndarray, step: np.ndarray) -> None:
-    """Add the changes of wholly free bytes in mapped ranges.
+    """Add the changes of unused bytes in mapped ranges.
 
     Between two events that map or unmap, the ranges stay as they are: a loop over those, whole columns in between.
     """
@@ -141,41 +136,41 @@ def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.nda
     row = blocks.segment
     inside = np.flatnonzero((row >= 0) & blocks.segments["expandable"].to_numpy()[row])
     address, born, freed = address[inside], born[inside], freed[inside]
-    start, made, gone, size = (table[c].to_numpy() for c in ("address", "alloc_event", "free_event", "size"))
-    gone = np.where(gone < 0, len(step), gone)
+    start, allocated, freed_at, size = (table[c].to_numpy() for c in ("address", "alloc_event", "free_event", "size"))
+    freed_at = np.where(freed_at < 0, len(step), freed_at)
     stop = ends_of(start, size)
     never_freed = freed < 0
     end = np.where(never_freed, len(step), freed)
     who = np.concatenate((np.arange(len(inside)), np.flatnonzero(~never_freed)))
     when = np.concatenate((born, freed[~never_freed]))
     sign = np.repeat(np.array([1, -1]), [len(inside), len(who) - len(inside)])
-    order = np.lexsort((sign, when))  # a death before a birth
+    order = np.lexsort((sign, when))  # at one event a free precedes an alloc
     who, when, sign = who[order], when[order], sign[order]
-    changes = np.unique(np.concatenate((made, gone[gone < len(step)])))
+    changes = np.unique(np.concatenate((allocated, freed_at[freed_at < len(step)])))
     cuts = np.searchsorted(when, changes, "left")
-    by_made, by_gone = np.argsort(made, kind="stable"), np.argsort(gone, kind="stable")
-    made_until, gone_until = (
-        np.searchsorted(made[by_made], changes, "right"),
-        np.searchsorted(gone[by_gone], changes, "right"),
+    by_alloc, by_free = np.argsort(allocated, kind="stable"), np.argsort(freed_at, kind="stable")
+    allocated_until, freed_until = (
+        np.searchsorted(allocated[by_alloc], changes, "right"),
+        np.searchsorted(freed_at[by_free], changes, "right"),
     )
     current = np.zeros(0, np.int64)
     counts = np.zeros(0, np.int64)
     previous, free_before = (0, 0), 0
     for i, event in enumerate(changes.tolist()):
-        ending = by_gone[previous[1] : gone_until[i]]
-        kept = ~np.isin(current, ending)
-        beginning = by_made[previous[0] : made_until[i]]
-        beginning = beginning[gone[beginning] > event]
-        previous = (int(made_until[i]), int(gone_until[i]))
-        old, old_counts = current[~kept], counts[~kept]
-        fresh = _carried(start, stop, old, old_counts, beginning)
+        ending = by_free[previous[1] : freed_until[i]]
+        remains = ~np.isin(current, ending)
+        beginning = by_alloc[previous[0] : allocated_until[i]]
+        beginning = beginning[freed_at[beginning] > event]
+        previous = (int(allocated_until[i]), int(freed_until[i]))
+        old, old_counts = current[~remains], counts[~remains]
+        fresh = _inherited_counts(start, stop, old, old_counts, beginning)
         unknown = fresh < 0
-        if unknown.any():  # cut beside blocks in use: count what lives now
+        if unknown.any():  # split beside blocks in use: count those that are live
             live = np.sort(address[(born < event) & (end > event)])
             at = beginning[unknown]
             fresh[unknown] = np.searchsorted(live, stop[at]) - np.searchsorted(live, start[at])
-        current = np.concatenate((current[kept], beginning))
-        counts = np.concatenate((counts[kept], fresh))
+        current = np.concatenate((current[remains], beginning))
+        counts = np.concatenate((counts[remains], fresh))
         sort = np.argsort(start[current])
         current, counts = current[sort], counts[sort]
         free_now = int(size[current[counts == 0]].sum())
@@ -186,9 +181,12 @@ def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.nda
             free_before += _within(start[current], size[current], counts, address[who[a:b]], when[a:b], sign[a:b], step)
 
 
-def _carried(start: np.ndarray, stop: np.ndarray, old: np.ndarray, counts: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Blocks in use in each range of ``fresh``: those of the ``old`` ranges it has swallowed; -1 where one was cut with
-    some in it.
+def _inherited_counts(
+    start: np.ndarray, stop: np.ndarray, old: np.ndarray, counts: np.ndarray, fresh: np.ndarray
+) -> np.ndarray:
+    """Blocks in use in each range of ``fresh``, from the ``old`` ranges that it covers.
+
+    -1 where it covers a part of an old range that had blocks in use: their places then decide.
     """
     result = np.zeros(len(fresh), np.int64)
     begin, last = start[old], stop[old]
@@ -208,7 +206,7 @@ def _within(
     sign: np.ndarray,
     step: np.ndarray,
 ) -> int:
-    """Work births and deaths into ``counts`` and ``step``; gives the change of wholly free bytes. Ranges by address."""
+    """Apply allocs and frees to ``counts`` and ``step``; the change of unused bytes. Ranges are sorted by address."""
     at = np.searchsorted(start, address, "right") - 1
     inside = (at >= 0) & (address - start[np.maximum(at, 0)] < size[np.maximum(at, 0)].astype(np.uint64))
     at, when, sign = at[inside], when[inside], sign[inside]

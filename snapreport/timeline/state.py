@@ -1,6 +1,4 @@
-"""The allocator's state at one position: its segments, and in each of them the blocks and the free holes between
-them.
-"""
+"""The allocator's state at one position: its segments, and in each of them blocks in use and free blocks."""
 
 from __future__ import annotations
 
@@ -22,13 +20,11 @@ class State:
     """One device's memory at one position.
 
     segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64
-    bytes,
-      ``stream`` Int64, ``pool``, ``segment_type`` String null, ``expandable`` Boolean, ``blocks`` UInt32 in use,
-      ``requested``, ``used``, ``pending``, ``free`` Int64: bytes asked for, of all blocks in use, of those of them
-      whose free is pending, and in holes; ``largest_free`` Int64, the largest hole.
-    blocks: a row per block or hole by address: ``segment`` Int32 row of ``segments`` (-1: in none that is known),
-      ``address`` UInt64, ``size``, ``requested`` Int64 (holes: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id
-      (holes: -1).
+      bytes, ``stream`` Int64, ``pool``, ``segment_type`` String null, ``expandable`` Boolean, ``blocks`` UInt32 in use,
+      ``requested``, ``used``, ``pending``, ``free`` Int64 bytes: requested, of all blocks in use, of those whose free
+      is pending, of free blocks; ``largest_free`` Int64 bytes of the largest free block.
+    blocks: a row per block by address: ``segment`` Int32 row of ``segments`` (-1: in no recorded one), ``address``
+      UInt64, ``size``, ``requested`` Int64 (free: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id (free: -1).
     """
 
     position: int
@@ -36,7 +32,7 @@ class State:
     blocks: pl.DataFrame
 
     @property
-    def holes(self) -> pl.DataFrame:
+    def free_blocks(self) -> pl.DataFrame:
         return self.blocks.filter(pl.col("state") == STATES[FREE])
 
     @property
@@ -46,7 +42,7 @@ class State:
 
 
 def state_at(timeline: Timeline, position: int) -> State:
-    """Raises ValueError for a position that the trace has not (-1 … events - 1)."""
+    """The state after an event. Raises ValueError for a position outside of -1 … events - 1."""
     if not -1 <= position < len(timeline.events):
         raise ValueError(f"no position {position}: the trace has -1 to {len(timeline.events) - 1}")
     all_blocks = timeline.blocks
@@ -58,17 +54,17 @@ def state_at(timeline: Timeline, position: int) -> State:
     address, size = live["addr"].to_numpy(), live["block"].to_numpy()
     start, length = segments["address"].to_numpy(), segments["size"].to_numpy()
     segment = _containing(start, length, address)
-    hole_segment, hole_address, hole_size = _holes(start, length, segment, address, size)
+    free_segment, free_address, free_size = _free_ranges(start, length, segment, address, size)
 
-    holes = len(hole_address)
-    state = np.concatenate((np.where(pending, PENDING, ALLOCATED), np.full(holes, FREE)))
+    free_count = len(free_address)
+    state = np.concatenate((np.where(pending, PENDING, ALLOCATED), np.full(free_count, FREE)))
     blocks = pl.DataFrame([
-        pl.Series("segment", np.concatenate((segment, hole_segment)).astype(np.int32)),
-        pl.Series("address", np.concatenate((address, hole_address))),
-        pl.Series("size", np.concatenate((size, hole_size))),
-        pl.Series("requested", np.concatenate((live["size"].to_numpy(), np.zeros(holes, np.int64)))),
+        pl.Series("segment", np.concatenate((segment, free_segment)).astype(np.int32)),
+        pl.Series("address", np.concatenate((address, free_address))),
+        pl.Series("size", np.concatenate((size, free_size))),
+        pl.Series("requested", np.concatenate((live["size"].to_numpy(), np.zeros(free_count, np.int64)))),
         enum_series("state", state.astype(np.uint8), STATES),
-        pl.Series("allocation", np.concatenate((live["id"].to_numpy(), np.full(holes, -1, np.int32)))),
+        pl.Series("allocation", np.concatenate((live["id"].to_numpy(), np.full(free_count, -1, np.int32)))),
     ]).sort("address", maintain_order=True)  # fmt: skip
     placed = segment >= 0
 
@@ -76,13 +72,13 @@ def state_at(timeline: Timeline, position: int) -> State:
         return np.bincount(rows, values, len(start)).astype(np.int64)  # exact: no segment has 2**53 bytes
 
     largest = np.zeros(len(start), np.int64)
-    np.maximum.at(largest, hole_segment, hole_size)
+    np.maximum.at(largest, free_segment, free_size)
     segments = segments.select("address", "size", "stream", "pool", "segment_type", "expandable").with_columns(
         blocks=pl.Series(np.bincount(segment[placed], minlength=len(start)).astype(np.uint32)),
         requested=pl.Series(total(segment[placed], live["size"].to_numpy()[placed])),
         used=pl.Series(total(segment[placed], size[placed])),
         pending=pl.Series(total(segment[placed & pending], size[placed & pending])),
-        free=pl.Series(total(hole_segment, hole_size)),
+        free=pl.Series(total(free_segment, free_size)),
         largest_free=pl.Series(largest),
     )
     return State(position, segments, blocks)
@@ -94,7 +90,7 @@ def _live(position: int) -> pl.Expr:
 
 
 def _containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> np.ndarray:
-    """Int64 row of the segment that each address lies in, -1 for none; segments by address."""
+    """Int64 row of the segment that contains each address, -1: none. Segments are sorted by address."""
     if not len(start):
         return np.full(len(address), -1, np.int64)
     row = np.searchsorted(start, address, "right").astype(np.int64) - 1
@@ -102,13 +98,12 @@ def _containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> n
     return np.where((row >= 0) & (address - start[at] < length[at].astype(np.uint64)), row, -1)
 
 
-def _holes(
+def _free_ranges(
     start: np.ndarray, length: np.ndarray, segment: np.ndarray, address: np.ndarray, size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(segment, address, bytes) of what lies between the blocks of each segment, before the first and behind the last.
+    """(segment, address, bytes) of the free ranges of each segment: before, between and behind its blocks in use.
 
-    Counted from each segment's start, so that blocks of a contradictory record, which may overlap, leave no negative
-    holes.
+    Blocks of a contradictory record may overlap; free ranges begin at the furthest end so far and are never negative.
     """
     placed = segment >= 0
     row = segment[placed]
@@ -121,7 +116,7 @@ def _holes(
     end = np.concatenate((np.zeros(len(start), np.int64), end, length))
     order = np.lexsort((begin, kind, row))
     row, begin, end = row[order], begin[order], end[order]
-    # The furthest end so far within the segment: segments are told apart by a base that grows faster than any of them.
+    # The furthest end so far within each segment: a base that grows faster than any segment separates them.
     base = np.concatenate(([0], np.cumsum(length[:-1] + 1)))[row] if len(length) else np.zeros(0, np.int64)
     reached = np.maximum.accumulate(base + end) - base if len(base) else end
     gap = begin[1:] - reached[:-1]

@@ -173,6 +173,11 @@ def main() -> None:
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
 @force_option
 @max_memory_option
+@click.option(
+    "--separate",
+    is_flag=True,
+    help="Show each of several files in full. Without it the ranks of one job are compared, as `snapreport job` does.",
+)
 def report(
     snaps: tuple[str, ...],
     output: str | None,
@@ -184,8 +189,18 @@ def report(
     rules: str | None,
     no_inference: bool,
     force: bool,
+    separate: bool,
 ) -> None:
-    """Write a report over one or several snapshots."""
+    """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
+    # What only the reports of single snapshots have asks for these.
+    may_be_job = len(snaps) > 1 and "-" not in snaps and not (separate or max_size or source or link)
+    if may_be_job and _are_ranks(snaps):
+        from snapreport.commands.job import run_job
+
+        check_inputs(snaps)
+        check_output(output or "job.html", snaps, force=force)
+        run_job(snaps, output or "job.html", title=title, rules=rules, inference=not no_inference)
+        return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
     check_output(output, snaps, force=force)
@@ -194,6 +209,11 @@ def report(
     links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
     with progress.shown():
         snapshots = load_all(snaps, rules, inference=not no_inference)
+        if may_be_job and _recorded_ranks(snapshots):
+            from snapreport.commands.job import write_loaded_job
+
+            write_loaded_job(snapshots, output, title)
+            return
         from snapreport.report.build import write_fitting
 
         written = pipe_safe(
@@ -205,6 +225,20 @@ def report(
         echo(lines([f"{output}: {written.left_out}"]), err=True)
     if link:
         report_unlinked(links, snapshots)
+
+
+def _are_ranks(snaps: Sequence[str]) -> bool:
+    """Whether files are ranks of a job by their names, or digests."""
+    from snapreport.jobs.rank_names import are_ranks
+
+    return all(snap.lower().endswith(".digest") for snap in snaps) or are_ranks(snaps)
+
+
+def _recorded_ranks(snapshots: Sequence[Snapshot]) -> bool:
+    """Whether the recordings themselves say that they are of several ranks."""
+    recorders = [snapshot.recording.recorder for snapshot in snapshots]
+    ranks = [recorder.distributed.get("RANK") if recorder else None for recorder in recorders]
+    return None not in ranks and len(set(ranks)) > 1
 
 
 def _default_output(snap: str) -> str:

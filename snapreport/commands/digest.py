@@ -41,11 +41,9 @@ def digest(snap: str, output: str, rules: str | None, no_inference: bool, force:
     check_output(output, [snap], "the digest", force=force)
     with progress.shown():
         from snapreport.jobs.digest import digest_bytes
-        from snapreport.jobs.sources import local
         from snapreport.report.build import write_document
 
-        with local(snap) as file:
-            data = digest_bytes(load_all([file], rules, inference=not no_inference)[0], source=snap)
+        data = digest_bytes(load_all([snap], rules, inference=not no_inference)[0])
         pipe_safe(lambda: write_document(output, data))
     if output != "-":
         echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from snapreport.commands.shared import force_option, max_memory_option, pipe_saf
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
+
+if TYPE_CHECKING:
+    from snapreport.search.snapshot import Snapshot
 
 FAILED_ROWS = 5  # files that could not be read, named on standard error
 
@@ -149,6 +152,18 @@ def run_job(
     if output and output != "-":
         from snapreport.number_format import bytes_text
 
+        echo(lines([f"{output}: {bytes_text(size)}; {job_line(reduced)}"]), err=True)
+
+
+def write_loaded_job(snapshots: Sequence[Snapshot], output: str, title: str | None) -> None:
+    """The report of a job whose snapshots are loaded already."""
+    from snapreport.jobs.build import job_line, job_of, write_job
+    from snapreport.number_format import bytes_text
+
+    reduced = job_of(snapshots)
+    known = {snapshot.recording.path: snapshot for snapshot in snapshots}
+    size = pipe_safe(lambda: write_job(reduced, output, title=title, snapshots=known))
+    if output != "-":
         echo(lines([f"{output}: {bytes_text(size)}; {job_line(reduced)}"]), err=True)
 
 

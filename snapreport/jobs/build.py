@@ -11,11 +11,11 @@ from urllib.parse import quote
 from snapreport.errors import SnapshotError
 from snapreport.jobs.digest import digest_bytes, rank_device
 from snapreport.jobs.document import Detail, job_document
-from snapreport.jobs.execution import make_all
+from snapreport.jobs.execution import Made, make_all
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline
-from snapreport.jobs.sources import expand, local
+from snapreport.jobs.sources import expand
 from snapreport.jobs.static_summary import job_summary
 from snapreport.packing.columns import encode_column
 from snapreport.report.build import write_document
@@ -29,8 +29,7 @@ DEFAULT_DETAIL = ("worst", "median")
 
 def digest(path: str | os.PathLike[str]) -> bytes:
     """The digest of a snapshot: at most 64 KB, see ``docs/jobs.md``. Raises :class:`SnapshotError` for a bad file."""
-    with local(os.fspath(path)) as file:
-        return digest_bytes(load(file), source=os.fspath(path))
+    return digest_bytes(load(path))
 
 
 def job(
@@ -67,6 +66,12 @@ def job(
     }
     made = make_all(files, jobs=jobs, executor=executor, dask=dask, options=options, label=lambda path: labels[path])
     return reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size)
+
+
+def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
+    """The job of snapshots that are loaded already."""
+    paths = [snapshot.recording.path for snapshot in snapshots]
+    return reduce_job(paths, [Made(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern)
 
 
 def report_names(paths: Sequence[str], ranks: Sequence[int | None]) -> dict[str, str]:
@@ -167,7 +172,7 @@ def _details(job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot]) -> 
     for row, why in chosen.items():
         path = job.rows[row].path
         try:
-            snapshot = known.get(path) or _load(path)
+            snapshot = known.get(path) or load(path)
         except SnapshotError as error:
             if why == "given":
                 raise SnapshotError(f"--detail {job.ranks[row]}: cannot be shown in full: {error}") from None
@@ -177,8 +182,3 @@ def _details(job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot]) -> 
         snapshots.append(snapshot)
         devices += len(snapshot.devices)
     return snapshots, details
-
-
-def _load(path: str) -> Snapshot:
-    with local(path) as file:
-        return load(file)

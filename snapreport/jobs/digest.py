@@ -14,11 +14,14 @@ from snapreport.jobs.curves import METRICS, POINTS, Curve, event_curve, step_cur
 from snapreport.jobs.digest_check import SCHEMA, Digest, checked
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
 from snapreport.jobs.stack_identity import shown_file, stack_identities
+from snapreport.reading.paths import shown_path
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
 SHARE = 0.99
 """Of the bytes at the peak that the stacks of a digest hold."""
+LEAST_STACKS = 64
+"""Rows that a digest has in any case: a rank that one stack fills is compared with its group by the others."""
 MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
              "garbage_collection_threshold", "roundup_power2_divisions")  # fmt: skip
@@ -103,7 +106,7 @@ def digest_content(
 
 def _source(path: str) -> str:
     """The last three parts of a path: with the folders that say a step or a rank, and the same from any machine."""
-    return "/".join(path.replace("\\", "/").split("/")[-3:])[-1000:]
+    return "/".join(shown_path(path).replace("\\", "/").split("/")[-3:])[-1000:]
 
 
 def _identity(snapshot: Snapshot) -> dict[str, Any]:
@@ -228,7 +231,7 @@ def _step_ends(timeline: DeviceTimeline, points: int) -> list[int | None]:
 
 
 def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames: int) -> dict[str, Any]:
-    """The stacks with 99% of the bytes at the peak, most bytes first, and the rest in one sum.
+    """The stacks with 99% of the bytes at the peak, 64 at least, most bytes first, and the rest in one sum.
 
     Stacks of equal identity (they differ in noise only) are one row, named after the larger of them.
     """
@@ -243,7 +246,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
     rows = rows.sort(["bytes", "identity"], descending=[True, False])
     total = int(rows["bytes"].sum())
     needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1 if total else 0
-    top = rows.head(min(needed, most))
+    top = rows.head(min(max(needed, LEAST_STACKS), most))
     live = live_at(timeline.allocations, timeline.peak_event)
     main = live.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
     main = main.sort(["size", "category"], descending=[True, False]).unique("stack", keep="first", maintain_order=True)

@@ -16,8 +16,9 @@ from typing import Any
 from snapreport import progress
 from snapreport.errors import SnapshotError, one_line
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
-from snapreport.jobs.sources import local, size_of
+from snapreport.jobs.sources import size_of
 from snapreport.reading.open import MAX_RATIO
+from snapreport.reading.paths import open_binary, shown_path
 
 NEED_FIXED, NEED_FACTOR = 180 << 20, 6
 """Bytes that reading a snapshot takes: the interpreter with its libraries, and so many times the file's size (a 107 MB
@@ -37,16 +38,18 @@ class Made:
 def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
     """The digest of one file, which may be a digest itself. Never raises: what is wrong with a rank is its row's."""
     try:
-        with local(path) as file:
-            if path != "-":
-                with open(file, "rb") as opened:
-                    data = opened.read(MOST_BYTES + 1)
-                if data.startswith(MAGIC):
-                    from snapreport.jobs.digest import read_digest
+        if path != "-":
+            with open_binary(path) as file:
+                data = file.read(MOST_BYTES + 1)
+            if data.startswith(MAGIC):
+                from snapreport.jobs.digest import read_digest
 
+                try:
                     read_digest(data)
-                    return Made(data)
-            return Made(_digest_of_snapshot(path, file, options or {}))
+                except SnapshotError as error:
+                    raise SnapshotError(f"{shown_path(path)}: {error}") from None
+                return Made(data)
+        return Made(_digest_of_snapshot(path, options or {}))
     except SnapshotError as error:
         return Made(None, str(error))
     except OSError as error:
@@ -55,11 +58,11 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
         return Made(None, one_line(f"{path}: not enough memory"))
 
 
-def _digest_of_snapshot(path: str, file: str, options: dict[str, Any]) -> bytes:
+def _digest_of_snapshot(path: str, options: dict[str, Any]) -> bytes:
     from snapreport.jobs.digest import digest_bytes
     from snapreport.search.snapshot import load
 
-    snapshot = load(file, options.get("rules"), inference=options.get("inference", True))
+    snapshot = load(path, options.get("rules"), inference=options.get("inference", True))
     data = digest_bytes(snapshot, source=path)
     if options.get("each"):
         from snapreport.report.build import write_report

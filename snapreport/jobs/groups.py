@@ -25,6 +25,8 @@ LEVEL_GAP = 0.005
 LEVEL_SPREAD = 0.004
 """Of a level's median: a level may spread so far; a slope of many small steps spreads further."""
 LEVELS_COVER = 0.6
+APART = 3
+"""The gaps between levels are so many times those within."""
 TREND = 0.7
 """Kendall's tau from which on peaks follow the rank."""
 LEAST_FOR_SLOPE = 5
@@ -96,7 +98,7 @@ def _roles(stacks: np.ndarray, totals: np.ndarray) -> list[list[int]]:
 
 
 def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray) -> list[list[int]]:
-    """Roles of one rank join the role that has everything of it but the excess: an outlier is no role.
+    """Roles of one rank join the role whose stacks they have, too: an outlier is no role.
 
     A rank at either end of the job stays alone where it has parameters of its own or the rest has a slope: there are
     the embedding and the head.
@@ -107,11 +109,13 @@ def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, par
         return roles
     kept = [list(rows) for rows in roles if len(rows) > 1]
     for row in alone:
-        best, best_missing = None, 0.25
+        best, best_missing = None, 1.0
         for rows in (rows for rows in kept if len(rows) >= 3):
             typical = np.median(stacks[rows], axis=0)
-            missing = np.maximum(typical - stacks[row], 0).sum() / max(typical.sum(), 1.0)
-            if missing < best_missing:
+            missing = typical[stacks[row] == 0].sum() / max(typical.sum(), 1.0)
+            # A rank that ran out of memory may have been between two steps: it has more in all, and lacks stacks.
+            is_like = missing < UNSHARED or totals[row] > np.median(totals[rows])
+            if is_like and (missing < best_missing or best is None):
                 best, best_missing = rows, missing
         if best is None or (row in (0, len(totals) - 1) and _is_end_role(row, best, totals, parameters)):
             kept.append([row])
@@ -145,13 +149,18 @@ def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
     sizes = totals[order]
     gap = LEVEL_GAP * max(float(np.median(sizes)), 1.0)
     parts = np.split(order, np.flatnonzero(np.diff(sizes) > gap) + 1)
-    least = 2 if len(rows) <= 4 else 3
     of_rank = np.sort(np.repeat([len(part) for part in parts], [len(part) for part in parts]))
-    least = max(least, int(of_rank[len(of_rank) // 2]) // 4)
+    typical = int(of_rank[len(of_rank) // 2])
+    least = max(2 if len(rows) <= 4 or typical == 2 else 3, typical // 4)
     tight = [
         part for part in parts if len(part) >= least and _spread(totals[part]) <= LEVEL_SPREAD * np.median(totals[part])
     ]
-    return tight if sum(map(len, tight)) >= LEVELS_COVER * len(rows) else []
+    if sum(map(len, tight)) < LEVELS_COVER * len(rows):
+        return []
+    # Chance makes clusters, too, but with gaps inside that are as wide as those between.
+    inside = max(float(np.diff(totals[part]).max(initial=0)) for part in tight)
+    between = np.diff(sizes)[np.diff(sizes) > gap]
+    return tight if not len(between) or between.min() >= APART * inside else []
 
 
 def _level_groups(
@@ -174,7 +183,8 @@ def _level_groups(
         more = parameters[row] - float(np.median(parameters[level]))
         is_part = more > PARAMETER_SHARE * float(np.median(totals[level]))
         siblings = np.abs(totals[rows] - totals[row]) <= LEVEL_GAP * totals[row]
-        if is_part and (row in (0, world - 1) or siblings.sum() > 1):
+        # Of two replicas that differ, nothing says which one is as it should be.
+        if max(map(len, levels)) <= 2 < len(rows) or (is_part and (row in (0, world - 1) or siblings.sum() > 1)):
             alone.append(row)
         else:
             members[nearest].append(row)

@@ -15,7 +15,8 @@ DEVIATIONS = 6.0
 """Robust standard deviations that an outlier lies above its group; of a spread, where they are of logarithms."""
 LONELY = 0.25
 """Of an outlier's excess: so much of it must lie above the next highest rank, or the tail is the group's own."""
-LONELY_STACK = 0.7
+LONELY_STACK, UNKNOWN_TO_OTHERS = 0.7, 0.9
+"""The same of a stack: in groups whose ranks are equal, and in others."""
 STACK_SHARE = 0.05
 """Of the excess: a stack below this is not named."""
 MOST_OUTLIERS, MOST_STACKS = 32, 10
@@ -48,7 +49,7 @@ def _of_group(number: int, group: Group, stacks: np.ndarray, totals: np.ndarray)
     rows = np.array(group.rows)
     above = totals[rows] - group.totals
     least = np.maximum(LEAST_SHARE * group.totals, LEAST_BYTES)
-    is_out = _by_total(group, totals[rows], above, least) | _by_stack(stacks[rows] - group.expected, above, least)
+    is_out = _by_total(group, totals[rows], above, least) | _by_stack(group, stacks[rows], above, least)
     # An outlier of more than a quarter of the group is no outlier: it is how the group is.
     if is_out.sum() > max(1, len(rows) // 4):
         return []
@@ -71,14 +72,20 @@ def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.nda
     return np.asarray(candidate & (above - highest >= LONELY * above))
 
 
-def _by_stack(excess: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it."""
+def _by_stack(group: Group, bytes_of: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it.
+
+    Where the ranks of a group differ by themselves, only stacks count that the others do not have at all.
+    """
     if len(above) < 4:
         return np.zeros(len(above), bool)
-    order = np.sort(excess, axis=0)
+    excess = bytes_of - group.expected
+    judged = excess if group.kind == "level" else bytes_of
+    order = np.sort(judged, axis=0)
     highest, second = order[-1], np.maximum(order[-2], 0)
+    alone = LONELY_STACK if group.kind == "level" else UNKNOWN_TO_OTHERS
     deviation = 1.4826 * np.median(np.abs(excess - np.median(excess, axis=0)), axis=0)
-    lonely = (excess == highest) & (highest - second >= LONELY_STACK * highest) & (excess > 8 * deviation)
+    lonely = (judged == highest) & (highest - second >= alone * highest) & (excess > 8 * deviation)
     telling = lonely & (excess > least[:, None])
     explains = above >= 0.5 * np.where(telling, excess, 0).sum(axis=1)
     return np.asarray(telling.any(axis=1) & explains & (above > 0.5 * least))

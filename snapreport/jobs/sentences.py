@@ -83,7 +83,9 @@ def imbalance_of(job: Job) -> Imbalance:
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
     name = f"Rank {job.ranks[worst]}"
     if len(peaks) < 2 or share < LEAST_IMBALANCE:
-        text = f"All {len(peaks)} ranks peak within {share_text(high - int(peaks.min()), high)} of {bytes_text(high)}."
+        low = int(peaks.min())
+        within = f"within {share_text(high - low, high)} of" if low < high else "at"
+        text = f"All {len(peaks)} ranks peak {within} {bytes_text(high)}."
         if len(peaks) < 2:
             text = f"{name} peaks at {bytes_text(high)} allocated."
         elif (high - int(peaks.min())) / max(high, 1) >= LEAST_IMBALANCE:
@@ -100,11 +102,9 @@ def imbalance_of(job: Job) -> Imbalance:
 def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
     """``Rank 37 of 64 holds 6.10 GiB more than the others in `moe/dispatch.py:88`.``."""
     rank, group = int(job.ranks[outlier.row]), job.groups[outlier.group]
-    others = (
-        "the others"
-        if len(group.rows) == len(job.rows)
-        else f"expected in its group ({ranks_text(job.ranks[group.rows].tolist())})"
-    )
+    others = "the others"
+    if len(group.rows) < len(job.rows):
+        others = f"its group ({ranks_text(job.ranks[group.rows].tolist())})"
     amount = f"{bytes_text(outlier.bytes_above)} more than {others}"
     stack = outlier.stacks[0][0] if outlier.stacks else None
     where = ""
@@ -115,12 +115,10 @@ def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
             where = f" in {names[0]}"
         elif sum(row[1] for row in rows if place(job.stacks[row[0]]) == names[0]) >= 0.8 * outlier.bytes_above:
             where = f", most of it in {names[0]}"
+        elif len(names) <= 3:
+            where = f", in {listed(names)}"
         else:
-            where = (
-                f", in {listed(names[:3])}{' and others' if len(names) > 3 else ''}"
-                if len(names) <= 3
-                else f", most in {listed(names[:2])}"
-            )
+            where = f", most in {listed(names[:2])}"
     return JobSentence(f"Rank {rank} of {_world(job)} holds {amount}{where}.", [outlier.row], stack)
 
 

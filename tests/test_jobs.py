@@ -1,0 +1,401 @@
+"""Jobs: digests, ranks from names, groups and outliers, against jobs with planted causes and real PyTorch's."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+import pickle
+import random
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import recorded
+from cli import process
+
+import snapreport
+from snapreport import samples
+from snapreport.errors import SnapshotError
+from snapreport.jobs.build import build_job, job_of
+from snapreport.jobs.digest import digest_bytes, read_digest
+from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack
+from snapreport.jobs.groups import find_groups
+from snapreport.jobs.heat import heat_of
+from snapreport.jobs.job_json import job_json
+from snapreport.jobs.outliers import find_outliers
+from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
+from snapreport.jobs.reduce import Job
+from snapreport.jobs.sentences import headline, rank_ranges
+
+SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
+
+
+def small_job(folder: Path, kind: str, **options: Any) -> Job:
+    samples.write_job(folder, kind, **{**SMALL, **options})
+    return snapreport.job([folder], jobs=1)
+
+
+def live_at_peak(raw: dict[str, Any], device: int) -> tuple[int, int]:
+    """(peak bytes, first event of it) by walking one trace with nothing before it: the plain way."""
+    live: dict[int, int] = {}
+    total = peak = 0
+    event = -1
+    for number, entry in enumerate(raw["device_traces"][device]):
+        if entry["action"] == "alloc":
+            live[entry["addr"]] = entry["size"]
+            total += entry["size"]
+        elif entry["action"] == "free_completed":
+            total -= live.pop(entry["addr"])
+        if total > peak:
+            peak, event = total, number
+    return peak, event
+
+
+@pytest.mark.parametrize("kind", ["data", "pipeline", "tensor", "experts"])
+def test_a_digest_says_what_a_plain_walk_of_the_trace_says(kind: str, tmp_path: Path) -> None:
+    paths = samples.write_job(tmp_path, kind, ranks=4, **SMALL)
+    for rank, path in enumerate(paths):
+        digest = read_digest(snapreport.digest(path))
+        raw = pickle.loads(path.read_bytes())
+        assert (digest.peak_allocated, digest.peak_event) == live_at_peak(raw, rank)
+        assert (digest.rank, digest.world_size, digest.device, digest.host) == (rank, 4, rank, "node000")
+        assert sum(stack.bytes for stack in digest.stacks) + digest.rest == digest.peak_allocated
+        assert sum(size for _, size in digest.categories) == digest.peak_allocated
+        for curve in digest.curves.values():
+            assert curve.values["allocated"].max() == digest.peak_allocated
+            assert curve.values["reserved"].max() == digest.peak_reserved
+        assert len(digest.curves["step"].first) == digest.steps == 3
+
+
+def test_a_digest_is_small_and_the_same_every_time(tmp_path: Path) -> None:
+    path = tmp_path / "many.pickle"
+    samples.write(path, "training", steps=6, vary=0.4, depth=20)
+    data = snapreport.digest(path)
+    assert len(data) <= MOST_BYTES == 65_536
+    assert data == snapreport.digest(path)
+
+
+def test_a_stack_has_one_identity_wherever_the_code_lies(tmp_path: Path) -> None:
+    """Ranks of different hosts have their program in different folders: see samples/job.py."""
+    paths = samples.write_job(tmp_path, "data", ranks=2, hosts=1, **SMALL)
+    folders, identities = [], []
+    for path in paths:
+        names = snapreport.load(path).recording.frames["filename"].to_list()
+        folders.append({name for name in names if "/train/" in name})
+        identities.append({stack.identity for stack in read_digest(snapreport.digest(path)).stacks})
+    assert not folders[0] & folders[1]
+    assert identities[0] == identities[1]
+
+
+def rewrapped(content: Any) -> bytes:
+    """A digest with any content, and a checksum that is right."""
+    return pack(content)
+
+
+def outcome(data: bytes) -> str:
+    """What is wrong with a digest; "" for one that is read, whose numbers then are numbers."""
+    try:
+        assert 0 <= read_digest(data).peak_allocated < 2**53
+    except SnapshotError as error:
+        return str(error)
+    return ""
+
+
+def test_hostile_digests_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
+    good = snapreport.digest(path)
+    content = json.loads(zlib.decompress(good[len(MAGIC) + 26 :]))
+    read_digest(rewrapped(content))
+    bad: list[bytes] = [b"", MAGIC, good[:-1], good + b"x", good[:60] + b"\0" + good[61:], good + b"\0" * MOST_BYTES]
+    body = zlib.compress(b"[" * 5_000_000, 9)
+    checksum = hashlib.blake2b(body, digest_size=16).digest()
+    bad += [
+        MAGIC + struct.pack("<HII16s", 1, len(body), length, checksum) + body for length in (10, 5_000_000, 2**32 - 1)
+    ]
+    deep = zlib.compress(b"[" * 100_000, 9)
+    bad.append(
+        MAGIC + struct.pack("<HII16s", 1, len(deep), 100_000, hashlib.blake2b(deep, digest_size=16).digest()) + deep
+    )
+    bad.append(MAGIC + struct.pack("<H", 2) + good[len(MAGIC) + 2 :])
+    rng = random.Random(5)
+    for key in content:
+        values: list[Any] = [None, -1, "x" * 2000, [], {}, [[]], 1e300, 2**80, True, [{"a": 1}] * 3]
+        bad += [rewrapped({**content, key: value}) for value in values if value != content[key]]
+        bad.append(rewrapped({k: v for k, v in content.items() if k != key}))
+    curves = content["curves"]
+    for axis in curves:
+        for name in curves[axis]:
+            bad.append(rewrapped({**content, "curves": {**curves, axis: {**curves[axis], name: [-5] * 600}}}))
+            bad.append(rewrapped({**content, "curves": {**curves, axis: {**curves[axis], name: [2**62, 2**62]}}}))
+    results = [outcome(data) for data in bad]
+    assert all("\n" not in error for error in results)
+    assert sum(map(bool, results)) > 0.8 * len(bad), "some values are as good as the one before"
+    for _ in range(300):  # flips that the checksum finds
+        at = rng.randrange(len(good))
+        flipped = good[:at] + bytes([good[at] ^ (1 << rng.randrange(8))]) + good[at + 1 :]
+        with pytest.raises(SnapshotError):
+            read_digest(flipped)
+
+
+NAMES = {
+    "snapreport": ([f"run/rank_{r:05}_step_00000412_oom.pickle.gz" for r in range(3)], [0, 1, 2]),
+    "torchtitan": ([f"step_000000000010_exit/{r:06}_step_10.pickle" for r in range(3)], [0, 1, 2]),
+    "torchtitan, before": ([f"iteration_10/rank{r}_memory_snapshot.pickle" for r in range(3)], [0, 1, 2]),
+    "Megatron": ([f"snapshot_{r}.pickle" for r in (0, 1, 11)], [0, 1, 11]),
+    "Megatron, OOM": ([f"snapshot_oom_rank_{r}.pickle" for r in (3, 4)], [3, 4]),
+    "Megatron-Bridge": ([f"nsys/memory_snapshot-rank-{r}.pickle" for r in (0, 7)], [0, 7]),
+    "NeMo": ([f"memory_profile_rank{r}.pickle" for r in (0, 12)], [0, 12]),
+    "verl": ([f"actor_update_rank{r}_pid{5000 + r}.pickle" for r in (0, 5)], [0, 5]),
+    "SGLang": ([f"1712345678.9-TP-{r}-memory.pickle" for r in (0, 1)], [0, 1]),
+    "SGLang, at the end": ([f"1712345678.9-TP-{r}.pickle" for r in (0, 1)], [0, 1]),
+    "torchtune": ([f"rank{r}_memory_snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "composer": ([f"rank{r}.12.memory_snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "slime": ([f"memory_snapshot_time1712.5_rank{r}_snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "folders": ([f"dump/rank_{r}/snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "trailing numbers of different names": (["a_1.pickle", "b_2.pickle"], [None, None]),
+    "one trailing number": (["snapshot_1.pickle"], [None]),
+    "words that end in rank": (["frank1.pickle", "lowrank8.pickle"], [None, None]),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranks_from_names(name: str) -> None:
+    paths, ranks = NAMES[name]
+    assert [fact.rank for fact in facts_of_names(paths)] == ranks
+
+
+def test_steps_and_failures_of_one_rank_are_told_apart() -> None:
+    paths = [f"out/rank{rank}_step_{step}.pickle" for rank in range(3) for step in (10, 20)]
+    paths += ["out/rank1_oom.pickle", "out/rank0_step_30.pickle"]
+    facts = facts_of_names(paths)
+    keys = [(fact.rank, fact.step, fact.oom, path) for fact, path in zip(facts, paths, strict=True)]
+    chosen = [paths[i] for i in newest_of_each(keys)]
+    # The failure of rank 1; the others at step 20, which all have, and not at 30, which rank 0 alone has.
+    assert chosen == ["out/rank0_step_20.pickle", "out/rank2_step_20.pickle", "out/rank1_oom.pickle"]
+
+
+def test_a_pattern_of_the_users() -> None:
+    paths = ["node3/gpu1.pickle", "node3/gpu2.pickle"]
+    assert [fact.rank for fact in facts_of_names(paths, r"gpu(\d+)")] == [1, 2]
+    assert [fact.rank for fact in facts_of_names(paths, r"(?P<host>node\d)/gpu(?P<rank>\d)")] == [1, 2]
+    for bad in ("(", "gpu"):
+        with pytest.raises(SnapshotError, match="--rank-pattern"):
+            facts_of_names(paths, bad)
+
+
+def test_which_files_are_ranks() -> None:
+    assert are_ranks(["rank0.pickle", "rank1.pickle"])
+    assert not are_ranks(["rank0_step_1.pickle", "rank0_step_2.pickle"]), "one rank at two moments"
+    assert not are_ranks(["before.pickle", "after.pickle"])
+    assert not are_ranks(["snap_1.pickle", "snap_2.pickle"]), "numbers may count moments"
+    assert not are_ranks(["rank0.pickle"])
+
+
+def test_rank_ranges() -> None:
+    assert rank_ranges([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7, 8"
+    assert len(rank_ranges(range(0, 1000, 2))) < 80
+
+
+PLANTED: list[tuple[str, dict[str, Any], int, str]] = [
+    ("data", {"heavy": 3}, 3, ""),
+    ("data", {"straggler": 5}, 5, "log_step"),
+    ("data", {"straggler": 0}, 0, "log_step"),
+    ("data", {"straggler": 7, "jitter": 0.05}, 7, "log_step"),
+    ("pipeline", {"straggler": 4}, 4, "log_step"),
+    ("pipeline", {"straggler": 6}, 6, "log_step"),
+    ("pipeline", {"ranks": 32, "replicas": 4, "straggler": 9}, 9, "log_step"),
+    ("tensor", {"straggler": 2}, 2, "log_step"),
+    ("experts", {"ranks": 16, "heavy": 7, "factor": 3.5}, 7, "dispatch"),
+    ("experts", {"ranks": 16, "straggler": 2}, 2, "log_step"),
+]
+BALANCED: list[tuple[str, dict[str, Any]]] = [
+    ("data", {}),
+    ("data", {"ranks": 2}),
+    ("data", {"ranks": 16, "jitter": 0.1}),
+    ("data", {"ranks": 16, "jitter": 0.5, "seed": 4}),
+    ("pipeline", {}),
+    ("pipeline", {"ranks": 4}),
+    ("pipeline", {"ranks": 16, "replicas": 2}),
+    ("pipeline", {"ranks": 32, "replicas": 4}),
+    ("tensor", {}),
+    ("experts", {"ranks": 16}),
+    ("experts", {"ranks": 32, "unevenness": 0.6, "seed": 2}),
+]
+
+
+def size_of_case(kind: str) -> dict[str, Any]:
+    return {"ranks": 8, "leak": 24 << 20, "layers": 8 if kind == "pipeline" else 2}
+
+
+@pytest.mark.parametrize(("kind", "options", "rank", "function"), PLANTED)
+def test_the_planted_rank_and_its_stack_are_found(
+    kind: str, options: dict[str, Any], rank: int, function: str, tmp_path: Path
+) -> None:
+    job = small_job(tmp_path, kind, **{**size_of_case(kind), **options})
+    document = job_json(job)
+    assert [outlier["rank"] for outlier in document["outliers"]] == [rank]
+    stacks = document["outliers"][0]["stacks"]
+    if function:
+        assert stacks[0]["function"] == function
+    if function == "log_step":
+        assert stacks[0]["bytes_above"] == stacks[0]["bytes"] >= 2 * (24 << 20)
+        assert (stacks[0]["file"], stacks[0]["line"]) == ("train/metrics.py", 31)
+    assert any(f"Rank {rank} of {len(job.rows)} holds" in sentence for sentence in document["headline"])
+
+
+@pytest.mark.parametrize(("kind", "options"), BALANCED)
+def test_nothing_is_claimed_in_balanced_jobs(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+    job = small_job(tmp_path, kind, **{**size_of_case(kind), **options})
+    assert job_json(job)["outliers"] == []
+
+
+def test_groups_are_the_stages(tmp_path: Path) -> None:
+    job = small_job(tmp_path, "pipeline", ranks=16, replicas=4, layers=8)
+    assert [group.rows for group in job.groups] == [list(range(4 * s, 4 * s + 4)) for s in range(4)]
+
+
+def test_a_pipeline_with_a_slope_is_one_group_between_its_ends(tmp_path: Path) -> None:
+    job = small_job(tmp_path, "pipeline", ranks=8, layers=8)
+    assert [group.rows for group in job.groups] == [[0], [1, 2, 3, 4, 5, 6], [7]]
+    assert job.groups[1].slope is not None and job.groups[1].slope < 0
+
+
+def test_vectors_of_chance_give_no_outliers() -> None:
+    """Normal and lognormal noise of many widths and sizes: at most one claim in a hundred jobs."""
+    rng = np.random.default_rng(7)
+    claims = jobs = 0
+    for ranks in (4, 8, 16, 64, 256):
+        for width in (0.0, 0.001, 0.01, 0.05, 0.2, 0.5):
+            for _ in range(6):
+                stacks = rng.uniform(1e8, 1e9, 12)[None, :] * np.exp(width * rng.standard_normal((ranks, 12)))
+                totals = stacks.sum(axis=1)
+                claims += len(find_outliers(find_groups(stacks, totals, stacks[:, 0]), stacks, totals)) > 0
+                jobs += 1
+    assert claims <= jobs // 100, f"{claims} claims in {jobs} jobs"
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "function", "size"),
+    [("job_dp", 5, "<module>", 0), ("job_pp", 6, "stash_for_debugging", 25_165_824)],
+)
+def test_outliers_of_real_jobs(name: str, rank: int, function: str, size: int) -> None:
+    folder = recorded.ROOT / name
+    if not folder.exists():
+        pytest.skip(recorded.NONE)
+    document = job_json(snapreport.job([folder], jobs=1))
+    assert [outlier["rank"] for outlier in document["outliers"]] == [rank]
+    names = [stack["function"] for stack in document["outliers"][0]["stacks"]]
+    assert function in names
+    if size:
+        assert document["outliers"][0]["stacks"][0]["bytes_above"] == size
+    for entry in document["ranks"]:
+        truth = json.loads((folder / f"memory_snapshot-rank{entry['rank']}.truth.json").read_text())
+        assert entry["peak_allocated_bytes"] == truth["requested_bytes.all.peak"]
+        assert entry["peak_reserved_bytes"] == truth["reserved_bytes.all.peak"]
+
+
+def test_the_heat_map_has_every_peak_where_it_was(tmp_path: Path) -> None:
+    job = small_job(tmp_path, "experts", ranks=6)
+    heat = heat_of(job)
+    assert [axis.key for axis in heat.axes] == ["step", "time"]
+    for axis in heat.axes:
+        for row, digest in enumerate(job.digests):
+            cells = axis.cells["allocated"][row]
+            exact = digest.peak_allocated
+            assert 0 <= (int(cells.max()) - 1) * heat.scale - exact < heat.scale
+            if axis.key == "step":
+                assert axis.first[int(cells.argmax())] <= digest.peak_step <= axis.last[int(cells.argmax())]
+
+
+def test_the_rank_that_ran_out_first(tmp_path: Path) -> None:
+    job = small_job(tmp_path, "data", ranks=6, oom=4, memory=8 << 30)
+    document = job_json(job)
+    assert document["headline"][0].startswith("Rank 4 of 6 ran out of memory, at step 2.")
+    assert document["ranks"][4]["first_oom"]["tried_bytes"] == (8 << 30) // 64
+    assert [outlier["rank"] for outlier in document["outliers"]] == [4]
+    assert document["outliers"][0]["stacks"][0]["function"] == "pad_batch"
+
+
+def test_clocks_that_lie_apart_are_not_compared(tmp_path: Path) -> None:
+    near, far = (small_job(tmp_path / str(us), "data", ranks=4, hosts=2, clock_us=us) for us in (1000, 60_000_000))
+    assert near.clock.is_comparable and not far.clock.is_comparable
+    assert "cannot be compared" in far.clock.sentence
+
+
+def test_missing_and_damaged_ranks_are_rows_and_not_the_end(tmp_path: Path) -> None:
+    paths = samples.write_job(tmp_path, "data", ranks=6, **SMALL)
+    paths[2].unlink()
+    paths[3].write_bytes(b"\x80\x04 no pickle")
+    job = snapreport.job([tmp_path], jobs=1)
+    assert [row.rank for row in job.rows] == [0, 1, 4, 5]
+    assert job.missing == [2, 3]
+    assert [(failed.rank, failed.path) for failed in job.failed] == [(3, str(paths[3]))]
+    text = " ".join(sentence.text for sentence in headline(job))
+    assert "No file of ranks 2, 3." in text and "1 file could not be read" in text
+
+
+def test_the_command(tmp_path: Path) -> None:
+    paths = samples.write_job(tmp_path / "job", "pipeline", **{**SMALL, "layers": 8, "straggler": 4, "leak": 24 << 20})
+    done = process("job", str(tmp_path / "job"), "--jobs", "1", "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["schema"] == "snapreport-job/1"
+    assert [entry["rank"] for entry in document["ranks"]] == list(range(8))
+    assert not list(tmp_path.glob("*.html"))
+    # Digests made one by one say the same as the snapshots.
+    for path in paths:
+        assert process("digest", str(path), "-o", str(tmp_path / f"{path.stem}.digest"), cwd=tmp_path).code == 0
+    again = json.loads(process("job", *map(str, tmp_path.glob("*.digest")), "--json", cwd=tmp_path).out)
+    for entry in [*again["ranks"], *document["ranks"]]:
+        del entry["source"]
+    assert again == document
+    # Ranks given to the plain command are a job, unless they are to stay apart.
+    names = [str(path) for path in paths[:3]]
+    plain = process(*names, cwd=tmp_path)
+    assert plain.code == 0 and (tmp_path / "job.html").exists(), plain.err
+    assert b'"schema":"snapreport-job' not in (tmp_path / "job.html").read_bytes(), "packed, not plain"
+    apart = process(*names, "--separate", "-o", "apart.html", cwd=tmp_path)
+    assert apart.code == 0 and "Groups of ranks" not in (tmp_path / "apart.html").read_text()
+    assert "Groups of ranks" in (tmp_path / "job.html").read_text()
+
+
+def test_reports_of_each_rank_are_linked(tmp_path: Path) -> None:
+    samples.write_job(tmp_path / "job", "data", ranks=3, **SMALL)
+    done = process("job", "job", "--each", "each", "-o", "job.html", "--detail", "1", "--jobs", "1", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert sorted(path.name for path in (tmp_path / "each").iterdir()) == [f"rank_{r:05}.html" for r in range(3)]
+    wrong = process("job", "job", "--detail", "9", "--jobs", "1", cwd=tmp_path)
+    assert wrong.code == 2 and "no such rank" in wrong.err
+
+
+def test_paths(tmp_path: Path) -> None:
+    paths = samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    listed = tmp_path / "paths.txt"
+    listed.write_text("# two ranks\n" + "\n".join(map(str, paths)) + "\n\n")
+    expected = build_job(snapreport.job(paths, jobs=1), title="t")
+    url = "file://" + str(tmp_path / "job" / "rank*.pickle")
+    for argument in (tmp_path / "job", str(tmp_path / "job" / "*.pickle"), listed, f"@{listed}"):
+        assert build_job(snapreport.job([argument], jobs=1), title="t") == expected
+    assert [row.rank for row in snapreport.job([url], jobs=1).rows] == [0, 1]
+    with pytest.raises(SnapshotError, match="no snapshots"):
+        snapreport.job([tmp_path / "job" / "*.nothing"])
+
+
+def test_a_job_of_digests_alone_has_a_report(tmp_path: Path) -> None:
+    for path in samples.write_job(tmp_path, "data", ranks=3, **SMALL):
+        path.with_suffix(".digest").write_bytes(snapreport.digest(path))
+        path.unlink()
+    job = snapreport.job([tmp_path], jobs=1)
+    assert b"Groups of ranks" in build_job(job)
+    assert collections.Counter(row.rank_source for row in job.rows) == {"recording": 3}
+
+
+def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
+    paths = samples.write_job(tmp_path, "data", ranks=3, **SMALL)
+    loaded = [snapreport.load(path) for path in paths]
+    assert job_json(job_of(loaded)) == job_json(snapreport.job(paths, jobs=1))
+    assert digest_bytes(loaded[0]) == snapreport.digest(paths[0])

@@ -90,7 +90,7 @@ def _at(timeline: DeviceTimeline, by_stack: StackCategories, cut: int) -> list[d
     activity = device_activity(events, table, by_stack.phases)
     columns = (table[name].to_numpy() for name in ("addr", "size", "alloc_event", "free_event", "stack"))
     allocated = timeline.allocated[shift:]
-    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, activity.events))
+    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, int(timeline.reserved[shift])))
     size = table["size"].to_numpy()
     groups = [("inferred", name, (rule == number) & hidden) for number, name in enumerate(RULES, 1)]
     groups += [

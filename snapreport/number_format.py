@@ -46,6 +46,11 @@ def share_text(part: int, whole: int) -> str:
     return f"{_rounded(percent, digits)}%"
 
 
+def duration_text(microseconds: int) -> str:
+    """``48.0 ms``, from a second on ``11.9 s``."""
+    return f"{microseconds / 1e6:,.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:,.1f} ms"
+
+
 def plural(value: int, noun: str) -> str:
     """``1 event``, ``2 events``."""
     return f"{count_text(value)} {noun}{'' if value == 1 else 's'}"

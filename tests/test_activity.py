@@ -127,7 +127,7 @@ def test_sentences() -> None:
         activity_text(load({"segments": [], "device_traces": [events]}, 4).timeline(0).activity) for events in traces
     ]
     assert texts == [
-        "The program trains: the trace shows forward and backward.",
+        "The program trains: the trace shows forward passes and backward passes.",
         "The program runs inference: forward passes ran without a backward pass and saved no graph.",
         "Forward passes ran without a backward pass, and their graphs were dropped, 20.0 MiB at once.",
         "The trace does not show whether its forward pass is for training.",

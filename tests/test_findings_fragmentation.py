@@ -56,7 +56,7 @@ def test_planted(tmp_path: Path) -> None:
     assert pin["free_bytes"] == 46 * MIB * len(pinned)
     # Blocks in use stand between the free ranges: placed side by side, segments would join none of them.
     assert e["expandable_segments"] is False and e["joined_bytes"] == want["largest"]
-    assert any("blocks in use stand between them" in line for line in finding.detail)
+    assert any("live blocks lie between their free ranges" in line for line in finding.detail)
 
 
 def test_not_without_the_cause(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
         {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
     ]
     assert finding.evidence["first_half_bytes"] == 30 * MIB and finding.detail[2] == (
-        "4 allocations, 30.0 MiB of it from the first half of the trace."
+        "30.0 MiB were allocated in the first half of the trace."
     )
     assert finding.detail[1] == (
         "Largest: main train.py:7 (30.0 MiB in 1 allocation) and log metrics.py:7 (15.0 MiB in 3 allocations)."

@@ -64,12 +64,12 @@ def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
         ("truncated", "likely", "The trace overflowed: its oldest events are lost."),
         (
             "tiny_expandable_2gpu.pickle",
-            "guess",
+            "sure",
             "Recorded without history: only the final state is known.",
         ),
         (
             "torch20_history_blocks.pickle",
-            "guess",
+            "sure",
             "Recorded without history: only the final state is known.",
         ),
         (

@@ -20,7 +20,7 @@ from test_findings_numbers import PLANTED, numeric
 
 from snapreport.findings.model import Finding
 
-TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|ms)\b|%|×)?")
+TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|ms|s)\b|%|×)?")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Numbers that are no measurement: names of devices and settings, and what a rule says of itself.
 CONSTANTS = re.compile(
@@ -154,7 +154,7 @@ def check(path: Path) -> int:
         )
         shared = [whole for whole in wholes(found, finding, e) if whole]
         known |= {share_words(n, whole) for n in numbers for whole in shared}
-        known |= {f"{n / 1e3:,.1f} ms" for n in numbers}
+        known |= {f"{n / 1e3:,.1f} ms" for n in numbers} | {f"{n / 1e6:,.1f} s" for n in numbers}
         names = {*names_in(want), *names_in([found.plain(finding)]), *of_stacks}
         pattern = re.compile("|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True))) or r"(?!)")
         # What shows that events are missing is tested in test_recording_gaps.

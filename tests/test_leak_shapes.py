@@ -168,7 +168,7 @@ def test_a_kv_cache_grows_and_is_no_leak(tmp_path: Path) -> None:
     (cache,), status = found_in(program(decode, 16, annotate=False), tmp_path)
     assert (cache.severity, status) == ("info", "none")
     assert cache.evidence["bytes_per_step"] == 6 * MIB and cache.bytes == 6 * 23 * MIB
-    assert cache.title.startswith("A cache grows by 6.00 MiB every iteration in ")
+    assert cache.title.startswith("The KV cache grows by 6.00 MiB every iteration in ")
 
 
 @pytest.mark.parametrize("by", ["collector", "list"])

@@ -125,11 +125,11 @@ def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> s
 
 
 def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
-    here = f"These are {bytes_text(saving.at_peak_bytes)} at the peak, but"
+    here = f"It frees {bytes_text(saving.at_peak_bytes)} at the peak, but"
     if saving.peak_event < 0:
-        return f"{here} the memory allocated before the first event limits the saving."
-    high = "is almost as high and" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then"
-    return f"{here} event {count_text(saving.peak_event)} {high} limits the saving."
+        return f"{here} what was allocated before recording started is then the highest."
+    high = "almost as high" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then the highest"
+    return f"{here} event {count_text(saving.peak_event)} is {high}."
 
 
 def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> dict[str, Any] | None:
@@ -156,7 +156,7 @@ def _second_remedy(
         if saving and advice.rule not in rules and not advice.spares_peak
         if (
             found := _combined(
-                timeline, (first, one), (advice, saving), f"There the remedy is “{advice.do}”; both together"
+                timeline, (first, one), (advice, saving), f"The remedy at that event is “{advice.do}”; with both"
             )
         )
     ]
@@ -177,7 +177,7 @@ def _combined(
         "peak_bytes": peak,
         "peak_event": event,
         "saves_bytes": saves,
-        "sentence": f"{words}, peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
+        "sentence": f"{words}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
     }
 
 

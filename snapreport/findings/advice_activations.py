@@ -61,7 +61,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
             f"Activations of about {layers} repeated layers hold {context.share(size)}, and no recorded stack "
             f"trace goes "
             "through torch.utils.checkpoint.",
-            "The saving leaves the input of every layer and one layer's activations.",
+            "The replay leaves the input of every layer and the activations of one layer.",
         ],
         "torch.utils.checkpoint",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
@@ -158,7 +158,7 @@ def _elementwise(context: AdviceContext) -> Advice | None:
         "Fuse elementwise functions, or run them in place",
         [
             f"Outputs of activation functions and dropout hold {context.share(size)}, each beside its input. "
-            "No recorded stack trace is of compiled code."
+            "No recorded stack trace shows compiled code."
         ],
         "torch.compile, or inplace=True of torch.nn.ReLU, SiLU and Dropout",
         "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",

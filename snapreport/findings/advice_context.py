@@ -119,9 +119,18 @@ class AdviceContext:
         """Whether so many bytes of the peak are worth an advice."""
         return size >= max(LEAST_BYTES, LEAST_SHARE * self.timeline.peak_bytes)
 
+    @cached_property
+    def leaked(self) -> np.ndarray:
+        """Bool per allocation: of a leak that was found, which has a remedy of its own."""
+        stacks = [row["stack"] for f in self.findings if f.kind == "leak" for row in f.evidence.get("stacks", [])]
+        found: np.ndarray = np.isin(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
+        return found
+
     def category(self, *names: str) -> np.ndarray:
-        """Bool per allocation."""
-        return self.timeline.allocations["category"].cast(pl.String).is_in(names).to_numpy()
+        """Bool per allocation, without what leaks: eight graphs that are never freed are no eight layers."""
+        of_category: np.ndarray = self.timeline.allocations["category"].cast(pl.String).is_in(names).to_numpy()
+        found: np.ndarray = of_category & ~self.leaked
+        return found
 
     def frames(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the text "file function" of one of its frames matches."""

@@ -46,8 +46,8 @@ def _imbalance(context: AdviceContext) -> Advice | None:
     why = [f"Peaks: {listed}.", f"Spread evenly, each would have {bytes_text(int(even))}."]
     if parallel:
         why.append(
-            "DataParallel splits a batch by its first dimension, whatever the samples weigh: send as much work "
-            "to each GPU."
+            "DataParallel splits a batch by its first dimension, whatever each sample costs: give every GPU the same "
+            "amount of work."
         )
     return Advice(
         "device-imbalance",

@@ -91,7 +91,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         "autocast-copies",
         "Cast the weights to 16 bits once, before inference",
         [
-            f"Autocast's 16-bit copies of the weights hold {context.share(size)}, and are made anew in every "
+            f"Autocast's 16-bit copies of the weights hold {context.share(size)} and are made again in every "
             f"forward pass.",
             "model.to(torch.bfloat16) needs neither the copies nor the 32-bit weights; "
             "autocast(cache_enabled=False) drops each "
@@ -160,10 +160,11 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         return None
     return Advice(
         "previous-outputs",
-        "Delete the previous batch's outputs before the next forward pass",
+        "Delete the previous iteration's outputs before the next forward pass",
         [
-            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, until their "
-            "name is assigned anew. Call del on them, or keep them in a function of their own.",
+            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, because "
+            "their variable is assigned again only after the next forward pass. Call del on it, or move the loop's "
+            "body into a function.",
         ],
         "del",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",

@@ -37,10 +37,9 @@ def _foreach(context: AdviceContext) -> Advice | None:
         "foreach-optimizer",
         "Use the fused optimizer (fused=True, or foreach=False)",
         [
-            f"The optimizer's multi-tensor code holds {context.share(size)} of temporaries, one for every "
-            f"parameter at once.",
-            "The fused kernel needs none, and foreach=False one parameter's at a time. A smaller batch would not "
-            "change them.",
+            f"The optimizer's foreach code allocates temporaries for all parameters at once: {context.share(size)}.",
+            "The fused kernel needs none; foreach=False needs those of one parameter at a time. "
+            "A smaller batch would not change them.",
         ],
         "fused=True of torch.optim.AdamW, Adam, SGD and Adagrad",
         _OPTIM,
@@ -74,7 +73,7 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         return Advice(
             "keep-gradients",
             "Call zero_grad() before the forward pass, not after it",
-            [f"{bytes_text(size)} of gradients from the step before stay allocated through the forward pass."],
+            [f"{bytes_text(size)} of gradients from the previous step stay allocated through the forward pass."],
             "Optimizer.zero_grad(set_to_none=True)",
             "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
             old,
@@ -88,7 +87,7 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         "keep-gradients",
         "Free gradients between steps: zero_grad(set_to_none=True)",
         [f"{bytes_text(size)} of gradients are zeroed and stay allocated through the forward pass."]
-        + ["The optimizer's step needs them, so the peak there stays; the forward pass has that much more room."]
+        + ["The peak is in the optimizer's step, which needs them, and stays; the forward pass gains that much room."]
         * needed,
         "Optimizer.zero_grad(set_to_none=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
@@ -131,7 +130,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     return Advice(
         "optimizer-state",
         "Keep optimizer state in 8 bits",
-        [holds, f"The saving counts it as 32-bit now. {ranks}"],
+        [holds, f"This assumes that it is in 32 bits today. {ranks}"],
         "an 8-bit optimizer of torchao or bitsandbytes",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,

@@ -27,7 +27,7 @@ _FUSED = (
     r"|^(flash_attn\w*|_flash_attn\w*|_?flash_attention_forward|memory_efficient_attention\w*|flex_attention)$"
 )
 _FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
-_MATH = r"(^|::)_scaled_dot_product_attention_math\b"
+MATH_KERNEL = r"(^|::)_scaled_dot_product_attention_math\b"
 # Functions that allocate equal sizes one after another for other reasons.
 _OTHER = (
     r"(?i)norm|mlp|ffn|feed_?forward|rope|rotary|loss|gelu|silu|swi?glu|activation|optim|expert|moe|embed"
@@ -62,7 +62,7 @@ def attention_scores(context: AdviceContext) -> Scores:
     if len(births) < 3:
         return Scores(empty, empty)
     fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
-    in_math = context.functions(_MATH)
+    in_math = context.functions(MATH_KERNEL)
     skip = f"{_SOFTMAX}|{_TORCH}"
     caller = context.function_of_frame[context.innermost(skip)]
     softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused

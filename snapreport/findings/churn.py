@@ -19,7 +19,7 @@ from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
 from snapreport.findings.selection import stacks_with
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, duration_text, plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 
@@ -159,7 +159,7 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         times = timeline.events["time_us"].to_numpy()
         span = int(times.max() - times.min())
         details.append(
-            f"These calls took at most {found.stall_us / 1e3:,.1f} ms, {share_text(found.stall_us, max(1, span))} "
+            f"These calls took at most {duration_text(found.stall_us)}, {share_text(found.stall_us, max(1, span))} "
             f"of the trace."
         )
     places = pl.Series("place", [names.place(stack) for stack in stacks["stack"]], dtype=pl.String)
@@ -172,8 +172,8 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
             kind="churn",
             device=timeline.device,
             severity="warning",
-            title=f"{name} released and allocated the same segments again: {count_text(count)} times after warm-up, "
-            f"{bytes_text(found.again_bytes)}",
+            title=f"{name} released {plural(count, 'segment')} ({bytes_text(found.again_bytes)}) and allocated them "
+            f"again after warm-up",
             detail=details,
             bytes=found.again_bytes,
             event=int(found.again[0]),

@@ -130,9 +130,9 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     if pins:
         top = pins[0]
         detail.append(
-            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free "
-            f"{'is' if top['segments'] == 1 else 'are'} in use "
-            f"only by {bytes_text(top['held_bytes'])} from {top['function']}."
+            f"{bytes_text(top['held_bytes'])} from {top['function']} "
+            "are all that is in use of "
+            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free."
         )
     detail.append(_remedy(expandable, joined, request))
     return Finding(
@@ -173,8 +173,8 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
         return "Expandable segments were on: the free ranges are inside them, between blocks in use."
     if joined < request.size:
         return (
-            f"With the segments side by side, the largest free range would be {bytes_text(joined)}: blocks in use "
-            "stand between them."
+            f"Joined segments would not help: live blocks lie between their free ranges, and the largest would be "
+            f"{bytes_text(joined)}."
         )
     return "Expandable segments would join them: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
 
@@ -204,8 +204,8 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             severity="info",
             title=f"Reserved memory on {name} reached {bytes_text(most)}; allocated never exceeded {bytes_text(peak)}",
             detail=[
-                f"At the most, {bytes_text(free)} were in unused segments and {bytes_text(split)} in free parts "
-                f"of others.",
+                f"When most was reserved, {bytes_text(free)} were in unused segments and {bytes_text(split)} in free "
+                "parts of others.",
                 "PyTorch releases unused segments before it fails, but other processes cannot use them until then.",
             ],
             bytes=idle,

@@ -23,13 +23,14 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.findings.snapshot_series import FEWEST as SERIES_FEWEST
 from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, follow
-from snapreport.number_format import bytes_text, count_text, device_name, share_text
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.recording_gaps import has_history
 
 # What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
+_KINDS = {"oom": "out-of-memory error"}
 EVIDENCE_ROWS = 5
 
 
@@ -195,8 +196,8 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
         .sort(["bytes", "name"], descending=[True, False])
     )
     return [
-        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in {row['count']:,} from "
-        f"{row['name'] or 'no frames'}"
+        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in "
+        f"{plural(row['count'], 'allocation')} from {row['name'] or 'no frames'}"
         for row in rows.head(EVIDENCE_ROWS).rows(named=True)
     ]
 
@@ -266,7 +267,7 @@ def _findings(snapshot: Snapshot, timeline: DeviceTimeline, kind: str, found: Se
     name = device_name(timeline.kind, timeline.device)
     hits = [f for f in found if f.kind == kind and f.device == timeline.device and f.severity in ("error", "warning")]
     unknown = "" if hits else missing_history(snapshot, timeline)
-    message = f"{name}: {hits[0].title}" if hits else f"{name}: no {kind} found"
+    message = f"{name}: {hits[0].title}" if hits else f"{name}: no {_KINDS.get(kind, kind)} found"
     return Check(
         f"fail-on {kind}",
         snapshot.recording.name,

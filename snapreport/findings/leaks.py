@@ -11,6 +11,7 @@ import polars as pl
 
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, least_growth
 from snapreport.findings.basis import basis_of
+from snapreport.findings.common_caller import common_caller
 from snapreport.findings.least_live import least_live
 from snapreport.findings.live import Names, by_category, listed
 from snapreport.findings.loop_lines import outside_modules
@@ -98,6 +99,7 @@ def _leak(
         "device_limit": limit,
         "replaced": group[0].replaced,
         "category": category,
+        "caller": common_caller(timeline, {growth.stack: growth.bytes for growth in group}),
         "stacks": [
             {
                 "stack": growth.stack,
@@ -138,7 +140,10 @@ def _title(evidence: dict[str, Any], *, is_cache: bool) -> str:
         return f"Leak: {place} replaces its tensor by one {amount} larger {often}, {after}"
     if len(evidence["stacks"]) == 1:
         return f"Leak: {place} keeps {amount} {often}, {after}"
-    return f"Leak: {amount} stay allocated {often}, most of it from {place}, {after}"
+    where = (
+        f"in calls from {caller}" if (caller := evidence["caller"]) and caller != place else f"most of it in {place}"
+    )
+    return f"Leak: {amount} stay allocated {often}, {where}, {after}"
 
 
 def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, *, is_cache: bool) -> list[str]:

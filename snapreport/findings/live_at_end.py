@@ -135,7 +135,7 @@ def _largest(evidence: dict[str, Any]) -> str:
 
 
 def _when(evidence: dict[str, Any]) -> str:
-    early, older = evidence["first_half_bytes"], evidence["older_bytes"]
-    text = f"{plural(evidence['new_count'], 'allocation')}"
-    text += f", {bytes_text(early)} of it from the first half of the trace." if early else ", all from the second half."
+    early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
+    part = "All of it was" if early == size else "None of it was" if not early else f"{bytes_text(early)} were"
+    text = f"{part} allocated in the first half of the trace."
     return f"{text} Another {bytes_text(older)} were allocated before recording started." if older else text

@@ -9,7 +9,7 @@ from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline
 
-_MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
+MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
 _CANDIDATES = 8
 """Loops tried at most, the one with the fewest iterations first."""
 _COVERED = 0.5
@@ -26,7 +26,7 @@ def outside_modules(recording: Recording) -> np.ndarray:
     if not len(flat):
         return np.zeros(stacks, bool)
     of_stack = np.repeat(np.arange(stacks), np.diff(offsets))
-    in_module = recording.frames["name"].str.contains(_MODULE_CALL).to_numpy()[flat]
+    in_module = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()[flat]
     python = (recorded_flags(recording) & PYTHON != 0)[flat]
     result = np.bincount(of_stack[python], minlength=stacks) > 0
     result[of_stack[in_module]] = False

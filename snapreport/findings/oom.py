@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
 from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
@@ -12,6 +14,7 @@ from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
+from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
 from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
@@ -21,6 +24,8 @@ Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "u
 LARGE_SEGMENT = 20 << 20
 _OWN_SEGMENT = 10 << 20
 """Requests from this size on have a segment to themselves."""
+LEAST_SHARE = 0.01
+"""Of the request: less cached memory out of its reach is left out."""
 FULL_SHARE = 0.9
 """Allocated of what is reserved and free on the device: from here on the device is called full."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
@@ -195,6 +200,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         "stack": stack,
         "function": names.function(stack),
         "line": names.line(stack),
+        "in_math_kernel": _in_math_kernel(snapshot.recording, stack),
         "segment_bytes": segment_of(s.asked),
         "device_full": is_full(s),
         "categories": by_category(live),
@@ -263,6 +269,8 @@ def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
     event = f"event {count_text(evidence['events'][0])}"
     where = f"The request ({event}) was made in {evidence['line']}." if evidence["stack"] else f"It failed at {event}."
     lines.append(where)
+    if evidence["in_math_kernel"]:
+        lines.append("It is for attention scores of SDPA's math kernel, which a fused kernel does not allocate.")
     lines += _allocated(s, evidence)
     pin = next((row for row in evidence["pinning_stacks"] if row["stack"]), None)
     if pin:
@@ -297,21 +305,27 @@ def _cached(s: Shortage) -> list[str]:
         for value, words in (
             (s.reach.other_stream, "belong to other streams"),
             (s.reach.other_pool, "are in private pools"),
-            (s.reach.other_size, "are in the pool for requests of the other size"),
+            (s.reach.other_size, f"are in the pool for {'small' if s.asked > SMALL_SIZE else 'large'} blocks"),
         )
-        if value > 0
+        if value >= LEAST_SHARE * s.asked
     ]
     return [f"Of the cached memory, {listed(parts)}."] if parts else []
+
+
+def _in_math_kernel(recording: Recording, stack: int) -> bool:
+    """Whether SDPA fell back to its math kernel, which made the request."""
+    names = recording.frames["name"]
+    return any(re.search(MATH_KERNEL, names[frame]) for frame in recording.stack(stack))
 
 
 def _allocated(s: Shortage, evidence: dict[str, Any]) -> list[str]:
     """What filled the device, in one sentence."""
     if not evidence["stacks"]:
         return []
-    shares = [f"{what} {share_text(size, s.allocated)}" for what, size in main_parts(evidence["categories"])]
+    shares = [f"{share_text(size, s.allocated)} {what}" for what, size in main_parts(evidence["categories"])]
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
-    text = f"Allocated then: {listed(shares)}"
-    return [f"{text}; the largest stack is {top['line']} with {bytes_text(top['bytes'])}." if top else f"{text}."]
+    text = f"The allocated memory was {listed(shares)}"
+    return [f"{text}; the largest stack was {top['line']} with {bytes_text(top['bytes'])}." if top else f"{text}."]
 
 
 def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:

@@ -28,6 +28,10 @@ from snapreport.timeline.recording_gaps import has_history
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
+_SHORT = 0.05
+"""Of the trace's events: a longer stretch is the normal course of the program, and one line does not explain it."""
+_ALMOST = 0.9
+"""Of the peak: a moment that high is almost as high."""
 
 
 def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -167,23 +171,24 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
             lines.append(_without_top(timeline, top))
     if stretch["from_event"] >= 0 and stretch["added_bytes"] and not single:
         most = stretch["stacks"][0]
-        part = "most of it" if 2 * most["bytes"] > stretch["added_bytes"] else "the largest part"
-        lines.append(
-            f"The last {plural(timeline.peak_event - stretch['from_event'], 'event')} before the peak added "
-            f"{bytes_text(stretch['added_bytes'])}, {part} in {most['line']} ({bytes_text(most['bytes'])})."
-        )
+        length = timeline.peak_event - stretch["from_event"]
+        is_most = 2 * most["bytes"] > stretch["added_bytes"]
+        if is_most or length <= _SHORT * len(timeline.events):
+            where = f", most of it in {most['line']} ({bytes_text(most['bytes'])})" if is_most else ""
+            added = bytes_text(stretch["added_bytes"])
+            lines.append(f"The last {plural(length, 'event')} before the peak added {added}{where}.")
     return lines
 
 
 def _without_top(timeline: DeviceTimeline, top: dict[str, Any]) -> str:
-    """What removing the largest stack would do, and which second maximum stands in the way."""
+    """What removing the largest stack would do, and which second maximum limits it."""
     peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
     where = "the start of the trace" if event < 0 else f"event {count_text(event)}"
     if rest == peak:
         return f"Removing it would not lower the peak: {where} is as high."
     if event == timeline.peak_event:
         return f"Removing it lowers the peak to {bytes_text(rest)}."
-    if peak - rest < 0.8 * top["bytes"]:
+    if peak - rest < 0.8 * top["bytes"] and int(timeline.allocated[event + 1]) >= _ALMOST * peak:
         return f"Removing it lowers the peak only to {bytes_text(rest)}, because {where} is almost as high."
     return f"Removing it lowers the peak to {bytes_text(rest)}, at {where}."
 
@@ -207,7 +212,9 @@ def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
 
 
 def _confidence(timeline: DeviceTimeline) -> Confidence:
-    """The bytes are what the record says; whether the record saw the peak of the whole run is another matter."""
+    """The bytes are what the record says; whether it saw the peak of the whole run is another matter. A final state
+    claims no more than it shows.
+    """
     if not has_history(timeline):
-        return "guess"
+        return "sure"
     return "likely" if timeline.recording_gaps else "sure"

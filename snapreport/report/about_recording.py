@@ -25,6 +25,8 @@ def doubts(timeline: DeviceTimeline) -> list[str]:
 def assurances(timeline: DeviceTimeline) -> list[str]:
     """What the program does, what the record is based on, and what was checked."""
     lines = [line for line in (activity_text(timeline.activity),) if line]
+    if not has_history(timeline):
+        return lines
     lines.append(f"Based on {plural(len(timeline.events), 'event')}.")
     if timeline.recording.is_profiled:
         return [*lines, *_profile_lines(timeline)]
@@ -33,7 +35,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     if not timeline.reconciliation_bytes:
         lines.append("The replay ends with exactly the blocks of the final state.")
     before = timeline.allocations["alloc_event"] < 0
-    if has_history(timeline) and before.any():
+    if before.any():
         size = bytes_text(int(timeline.allocated[0]))
         lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed before recording started.")
     if use := device_use(timeline.recording.recorder, timeline):

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from snapreport.findings.live import listed
 from snapreport.number_format import bytes_text
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING, Activity
+
+_PHASES = {
+    "forward": "forward passes",
+    "backward": "backward passes",
+    "optimizer step": "optimizer steps",
+    "zero_grad": "zero_grad()",
+}
 
 
 def activity_text(activity: Activity) -> str:
     """One sentence, "" where no phase was recorded."""
-    ran = [name for name in ("forward", "backward", "optimizer step", "zero_grad") if name in activity.events]
+    ran = [text for phase, text in _PHASES.items() if phase in activity.events]
     if activity.kind == TRAINING:
         if not ran:
             return "The program trains: a backward pass ran on another device."
-        listed = ran[0] if len(ran) == 1 else f"{', '.join(ran[:-1])} and {ran[-1]}"
-        return f"The program trains: the trace shows {listed}."
+        if ran == [_PHASES["forward"]]:
+            return "The program trains: gradients or optimizer state were allocated before the trace began."
+        return f"The program trains: the trace shows {listed(ran)}."
     if activity.kind == GRAPH_DROPPED:
         size = f", {bytes_text(activity.graph_bytes)} at once" if activity.graph_bytes else ""
         return f"Forward passes ran without a backward pass, and their graphs were dropped{size}."

@@ -39,7 +39,7 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
         ("By line", "place", e["places"], whole),
         (f"By module path, {share_text(within, whole)} of it", "module", e["modules"], within),
     )
-    shown = [part for part in parts if part[2] and not _alone(part[2], whole)]
+    shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= LEAST_SHARE * whole]
     return [Breakdown(key, title, _rows(rows, key, total, whole)) for title, key, rows, total in shown]
 
 
@@ -65,7 +65,7 @@ def _rows(rows: Sequence[dict[str, Any]], key: str, total: int, whole: int) -> l
     large = [row for row in rows[:MOST] if row["bytes"] >= LEAST_SHARE * whole]
     shown = [(row["bytes"], _path(row[key]) if key == "module" else row[key]) for row in large]
     rest = total - sum(size for size, _ in shown)
-    shown += [(rest, "others")] * (rest > 0)
+    shown += [(rest, "others")] * (rest >= LEAST_SHARE * whole)
     return [(bytes_text(size), share_text(size, whole), name) for size, name in shown]
 
 

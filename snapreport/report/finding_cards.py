@@ -13,9 +13,6 @@ from snapreport.findings.live import listed
 from snapreport.findings.model import Finding
 from snapreport.number_format import bytes_text
 
-MOST_ADVICE = 4
-"""Advice shown, the largest saving first; ``stats --json`` has all of it."""
-
 _LABEL = {
     "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end",
     "churn": "Churn",
@@ -76,7 +73,7 @@ def finding_cards(
     for finding in found:
         if finding.kind == "advice":
             advice.setdefault(finding.evidence["rule"], []).append(finding)
-    first = {id(same[0]) for same in list(advice.values())[:MOST_ADVICE]}
+    first = {id(same[0]) for same in advice.values()}
     shown = [finding for finding in found if finding.kind != "advice" or id(finding) in first]
     return [
         FindingCard(
@@ -101,8 +98,8 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     kind is split there.
     """
     label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
-    if not file and finding.title.startswith((f"{label} ", f"{label}:")):
-        return label, finding.title[len(label) :]
+    if finding.title.startswith((f"{label} ", f"{label}:")):
+        return label, f"{f' in {file}' if file else ''}{finding.title[len(label) :]}"
     title = f"{file}: {finding.title}" if file else finding.title
     return (f"{label}, {name}" if name and name not in finding.title else label), title
 

@@ -9,16 +9,18 @@ from snapreport import terminal
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
-from snapreport.number_format import bytes_text, device_name, plural, upper_first
+from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import shown_notes, shown_settings
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.recording_gaps import has_history
 
 WIDTH = 100
 _ADVICE = 3
+"""Suggestions with their reasons, the largest saving first; of the others the title is enough."""
 _LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
 # What a profiler's trace does not hold.
 _OF_ALLOCATOR = (
@@ -54,19 +56,18 @@ def stats_text(snapshot: Snapshot) -> str:
 
 
 def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
-    """Errors first, then the peak, warnings and the rest, with a few of the advice."""
-    here = sorted((f for f in found if f.device == timeline.device), key=lambda f: (f.severity != "error", rank(f)))
-    advice = [f for f in here if f.kind == "advice"]
-    shown = [f for f in here if f.kind != "advice"] + advice[:_ADVICE]
-    shown.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
+    """Errors first, then the peak, warnings, advice, and what else is new at the end."""
+    here = sorted((f for f in found if f.device == timeline.device), key=rank)
+    here.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
+    brief = [id(f) for f in here if f.kind == "advice"][_ADVICE:]
     lines = []
-    for finding in shown:
+    for finding in here:
         mark = {"error": "ERROR  ", "warning": "WARNING  "}.get(finding.severity, "")
         lines += _wrapped(f"{mark}{finding.title}  [{CERTAINTY[finding.confidence]}]", "", "    ")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
-        lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")
-    rest = len(advice) - _ADVICE
-    return [*lines, f"{plural(rest, 'more suggestion')} in the report and in --json."] if rest > 0 else lines
+        if id(finding) not in brief:
+            lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")
+    return lines
 
 
 def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
@@ -98,7 +99,8 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     lines = stack_lines(snapshot, timeline)
     if not lines:
         return []
-    title = f"Largest stacks at the peak of {device_name(timeline.kind, timeline.device)}"
+    when = "at the peak" if has_history(timeline) else "in the final state"
+    title = f"Largest stacks {when} of {device_name(timeline.kind, timeline.device)}"
     return ["", title] + [
         f"{line.size:>10}  {line.share:>5}  {line.count:>7,}×  {line.frames}{f' +{line.hidden}' if line.hidden else ''}"
         for line in lines

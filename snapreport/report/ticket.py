@@ -9,7 +9,7 @@ import numpy as np
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
-from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
 from snapreport.report.finding_cards import CERTAINTY, rank
@@ -71,16 +71,22 @@ def _numbers(timeline: DeviceTimeline, found: list[Finding]) -> str:
 
 
 def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
-    lines, advice = [], 0
+    """A list of all findings; suggestions after the first few are folded."""
+    lines: list[str] = []
+    folded: list[str] = []
+    advice = 0
     for finding in found:
         advice += finding.kind == "advice"
-        if finding.kind == "advice" and advice > _ADVICE:
-            continue
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         detail = prose(" ".join([*sentences, *finding.detail]), links)
         certainty = CERTAINTY[finding.confidence]
-        lines.append(f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}")
+        is_folded = finding.kind == "advice" and advice > _ADVICE
+        line = f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}"
+        (folded if is_folded else lines).append(line)
+    if folded:
+        summary = f"<details><summary>{plural(len(folded), 'more suggestion')}</summary>"
+        lines += ["", summary, "", *folded, "", "</details>"]
     return [*lines, ""]
 
 

@@ -37,7 +37,8 @@ class Activity:
       passes run and free their activations as they go); ``GRAPH_DROPPED`` (forward passes save activations for a
       backward pass that never runs: ``torch.no_grad()`` is missing); ``UNKNOWN`` (no forward pass is recorded, or the
       trace ends or runs out of memory before one of the above is seen).
-    events: phase (of ``PHASES``, "none" left out) → the number of events in it, by the innermost telling frame.
+    events: phase (of ``PHASES``, "none" left out) → the number of events in it, by the innermost telling frame; the
+      allocations of autograd's threads, which have no Python stack, count as backward.
     graph_bytes: the most bytes that one dropped graph freed at once; 0 unless ``GRAPH_DROPPED``.
     """
 
@@ -56,7 +57,10 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
     counts = np.bincount(phases.innermost[stack], minlength=len(PHASES))
     by_phase = {name: int(count) for name, count in zip(PHASES, counts, strict=True) if count and name != PHASES[NONE]}
     runs = [phase for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD) if phases.runs(phase)[stack].any()]
-    if runs or engine_allocations(events).sum() >= _ENGINE_ALLOCATIONS:
+    engine = int(engine_allocations(events).sum())
+    if engine >= _ENGINE_ALLOCATIONS:
+        by_phase[PHASES[BACKWARD]] = by_phase.get(PHASES[BACKWARD], 0) + engine
+    if runs or engine >= _ENGINE_ALLOCATIONS:
         return Activity(TRAINING, by_phase)
     if not counts[FORWARD]:
         return Activity(UNKNOWN, by_phase)

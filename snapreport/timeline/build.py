@@ -260,8 +260,9 @@ def build_timeline(
     events = record.events
     pairing = pair(record)
     allocated = allocated_curve(pairing.alloc_event, pairing.free_event, _sizes(record, pairing), len(events))
-    allocations = _allocations(recording, record, pairing, allocated, categories, inference=inference)
     action = action_codes(events)
+    reserved = _reserved(record, action)
+    allocations = _allocations(recording, record, pairing, allocated, int(reserved[0]), categories, inference=inference)
     return DeviceTimeline(
         recording=recording,
         device=record.device,
@@ -269,7 +270,7 @@ def build_timeline(
         events=events,
         allocations=allocations,
         allocated=allocated,
-        reserved=_reserved(record, action),
+        reserved=reserved,
         oom_events=np.flatnonzero(action == ACTIONS.index("oom")).tolist(),
         reconciliation_bytes=int(allocated[-1]) - _final_bytes(recording, record, allocated),
         overflowed=_overflowed(recording),
@@ -309,6 +310,7 @@ def _allocations(
     record: DeviceRecord,
     pairing: Pairing,
     allocated: np.ndarray,
+    reserved_start: int,
     categories: StackCategories,
     *,
     inference: bool,
@@ -355,7 +357,9 @@ def _allocations(
         both("compile_context", nothing).set(from_alloc, None),
         user_metadata.alias("user_metadata"),
     ])  # fmt: skip
-    category, source = categorise(categories, events, table, allocated, recorded, inference=inference)
+    category, source = categorise(
+        categories, events, table, allocated, recorded, reserved_start=reserved_start, inference=inference
+    )
     return table.insert_column(12, category).insert_column(13, source)
 
 

@@ -24,6 +24,7 @@ def categorise(
     allocated: np.ndarray,
     recorded: pl.Series,
     *,
+    reserved_start: int = 0,
     inference: bool = True,
 ) -> tuple[pl.Series, pl.Series]:
     """``category`` and ``category_source`` of each allocation of ``table`` (see :class:`DeviceTimeline`, without
@@ -31,6 +32,7 @@ def categorise(
 
     What the recording states wins, then the stack, then how it was freed, then ``inference`` where it is wanted.
     allocated: Int64 bytes at each position. recorded: what the recording states of each, see :func:`apply_recorded`.
+    reserved_start: bytes reserved when recording started.
     """
     lives = life_phases(events, table, by_stack.phases)
     codes, source = stack_and_free_categories(by_stack, table, lives)
@@ -38,7 +40,7 @@ def categorise(
         activity = device_activity(events, table, by_stack.phases)
         columns = ("addr", "size", "alloc_event", "free_event", "stack")
         addr, size, alloc, free, stack = (table[name].to_numpy() for name in columns)
-        evidence = Evidence(addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, activity.events)
+        evidence = Evidence(addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start)
         inferred, _ = infer(evidence)
         mine = inferred > 0
         codes[mine], source[mine] = inferred[mine], INFERRED

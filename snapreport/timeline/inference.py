@@ -5,10 +5,12 @@ Only rules whose precision was measured are here (``python -m benchmarks categor
 * *engine*: an allocation of the autograd engine's thread, which has no Python stack, is a temporary if the same
   backward
   pass frees it, else a gradient;
+* *growing cache*, *input batch*: see ``repeated_tensors.py``;
 * *copies*: blocks from before the trace that are never freed hold a few times the sizes of the model's parameters: the
   first copy are parameters, then gradients if the trace makes none, the rest is optimizer state;
 * *forward only*: where the trace only runs forward passes and returns to where it started, what is never freed are
-  parameters;
+  parameters; not where much more was reserved before than the trace ever uses, or where there are two models: such a
+  program did something else before, and may have left gradients or optimizer state;
 * *workspace*: cuBLAS's workspace has a size of its own.
 """
 
@@ -19,17 +21,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
-from snapreport.timeline.category_rules import GRADIENT, PARAMETER, TEMPORARY, WORKSPACE
+from snapreport.timeline.category_rules import ACTIVATION, GRADIENT, INPUT, KV_CACHE, PARAMETER, TEMPORARY, WORKSPACE
 from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.model_widths import ELEMENT_BYTES, model_widths
 from snapreport.timeline.parameter_copies import parameter_copies
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
+from snapreport.timeline.recording_gaps import shows_earlier_peak
+from snapreport.timeline.repeated_tensors import growing_caches, input_batches
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What inference looks at: columns of the allocations as numpy arrays, in rows of the table."""
+    """What inference looks at: columns of the allocations as numpy arrays, in rows of the table.
+
+    allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes that were reserved
+    when recording started.
+    """
 
     addr: np.ndarray
     size: np.ndarray
@@ -40,12 +49,12 @@ class Evidence:
     lives: LifePhases
     allocated: np.ndarray
     activity: str
-    phase_counts: dict[str, int]
+    reserved_start: int
 
 
 _LEAST_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
-_COMES_DOWN = 0.25  # of what forward passes allocate at most
-RULES = ("workspace", "engine", "copies", "forward only")
+_COMES_DOWN, _RISES = 0.25, 0.5  # of what forward passes allocate at most
+RULES = ("workspace", "engine", "growing cache", "input batch", "copies", "forward only")
 
 
 def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +62,7 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
     1).
     """
     codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
-    for number, make in enumerate((_workspace, _engine, _copies, _forward_only), 1):
+    for number, make in enumerate((_workspace, _engine, _cache, _input, _copies, _forward_only), 1):
         guess = make(evidence, codes)
         new = (guess > 0) & (codes == 0)
         codes[new], rule[new] = guess[new], number
@@ -81,6 +90,20 @@ def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
     return result
 
 
+def _cache(e: Evidence, _: np.ndarray) -> np.ndarray:
+    if e.activity == TRAINING:
+        return np.zeros(len(e.size), np.uint8)
+    mine = growing_caches(e.size, e.alloc, e.free, e.stack, e.lives) & np.isin(e.codes, (0, ACTIVATION, TEMPORARY))
+    return np.where(mine, KV_CACHE, 0)
+
+
+def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    if e.activity != TRAINING:
+        return np.zeros(len(e.size), np.uint8)
+    mine = input_batches(e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    return np.where(mine, INPUT, 0)
+
+
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     # What the program's own code lets go was there for all of it, as what is never freed.
     stays = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
@@ -95,8 +118,11 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
     if e.activity not in (INFERENCE, GRAPH_DROPPED) or not _returns(e):
         return result
+    if shows_earlier_peak(e.reserved_start, int(e.allocated.max())):
+        return result
     mine = (e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)
-    if not _several_copies(e.size[mine]):
+    is_one_model = all(len(model_widths(e.size[mine], element)) < 2 for element in ELEMENT_BYTES)
+    if is_one_model and not _several_copies(e.size[mine]):
         result[mine] = PARAMETER
     return result
 
@@ -112,20 +138,24 @@ def _several_copies(size: np.ndarray) -> bool:
 
 
 def _returns(e: Evidence) -> bool:
-    """Whether allocated memory never falls below where it starts, and what forward passes allocate on top comes down
-    again:
-    to the start, or to a small part of its height (outputs and caches stay until the next pass).
+    """Whether allocated memory never falls below where it starts, and what forward passes allocate on top of that comes
+    down again: to the start, or to a small part of its height (outputs and caches stay until the next pass).
+
+    A trace that begins in the middle of a pass never rises much above its start: activations are among what was there.
     """
     start = int(e.allocated[0])
     if start == 0 or e.allocated.min() < 0.98 * start:
         return False
-    above = np.flatnonzero(e.allocated > 1.02 * start)
-    if len(above) and (e.allocated[above[0] :] <= 1.005 * start).any():
-        return True
     mine = (e.alloc >= 0) & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
     change = np.bincount(e.alloc[mine] + 1, e.size[mine], minlength=len(e.allocated))
     gone = mine & (e.free >= 0)
     change -= np.bincount(e.free[gone] + 1, e.size[gone], minlength=len(change))
     height = np.cumsum(change)
     top = int(np.argmax(height))
+    rise = int(e.allocated.max()) - start
+    if rise < _RISES * height[top]:
+        return False
+    above = np.flatnonzero(e.allocated > 1.02 * start)
+    if len(above) and (e.allocated[above[0] :] <= 1.005 * start).any():
+        return True
     return bool(height[top:].min() <= _COMES_DOWN * height[top]) if height[top] > 0 else False

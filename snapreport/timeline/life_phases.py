@@ -27,6 +27,8 @@ class LifePhases:
     engine: bool, whether a thread of the autograd engine allocated it, which has no Python stack.
     final: the phase that the trace ends in. own_frees: whether frees have stacks of their own, see
       :func:`frees_have_own_stacks`; without them ``freed`` is the phase of the allocations around the free.
+    before, after: UInt8, the phases that ran last before the allocation and first after it. next_event: Int64, not of
+      each allocation but of each event, the next event of a phase (the number of events where there is none).
     """
 
     born: np.ndarray
@@ -35,6 +37,9 @@ class LifePhases:
     engine: np.ndarray
     final: int
     own_frees: bool
+    before: np.ndarray
+    after: np.ndarray
+    next_event: np.ndarray
 
 
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -62,7 +67,11 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     end = np.where(requested >= 0, requested, free)
     if not len(events):
         none = np.zeros(len(table), np.uint8)
-        return LifePhases(phases.stretch[stack], none, none > 0, none > 0, NONE, own_frees=False)
+        nowhere = np.zeros(1, np.int64)
+        born = phases.stretch[stack]
+        return LifePhases(
+            born, none, none > 0, none > 0, NONE, own_frees=False, before=none, after=none, next_event=nowhere
+        )
     is_pair = recorded_pairs(events, alloc, requested, free)
     own_frees = frees_have_own_stacks(stack[is_pair], free_stack[is_pair])
     action, event_stack = events["action"].to_physical().to_numpy(), events["stack"].to_numpy()
@@ -98,4 +107,17 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         # Gradients may go before the first allocation of the next phase.
         following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
         within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _BRIEF)
-    return LifePhases(born.astype(np.uint8), freed.astype(np.uint8), within, engine, int(running[-1]), own_frees)
+    places = np.where(counts, np.arange(len(phase)), len(phase))
+    next_event = np.minimum.accumulate(places[::-1])[::-1]
+    at = np.maximum(alloc, 0)
+    return LifePhases(
+        born.astype(np.uint8),
+        freed.astype(np.uint8),
+        within,
+        engine,
+        int(running[-1]),
+        own_frees,
+        before=np.where(alloc >= 0, running[at], NONE).astype(np.uint8),
+        after=np.where(alloc >= 0, np.append(phase, NONE)[next_event[at]], NONE).astype(np.uint8),
+        next_event=next_event,
+    )

@@ -136,9 +136,16 @@ def _missing_frees(timeline: Timeline) -> Gap | None:
     return Gap("frees", f"{plural(reused, 'free')} missing from the trace: addresses were reused.") if reused else None
 
 
+def shows_earlier_peak(reserved_start: int, peak: int) -> bool:
+    """Whether so much was reserved when recording started (bytes) that more than ``peak`` (bytes) was once allocated:
+    the program did other things before than the trace shows.
+    """
+    return reserved_start - peak >= max(_EARLIER_BYTES, _EARLIER_SHARE * reserved_start)
+
+
 def _earlier_peak(timeline: Timeline) -> Gap | None:
     start, peak = int(timeline.reserved[0]), timeline.peak_bytes
-    if start - peak < max(_EARLIER_BYTES, _EARLIER_SHARE * start):
+    if not shows_earlier_peak(start, peak):
         return None
     return Gap(
         "earlier peak",

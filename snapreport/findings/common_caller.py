@@ -1,0 +1,39 @@
+"""The line of the program that several stacks were called from: of a graph that leaks, the call that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from snapreport.findings.loop_lines import MODULE_CALL
+from snapreport.findings.selection import stacks_with
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.own_code import frame_line, own_code
+
+_MOST_CALLS = 0.9
+"""Of a trace's allocations with a stack trace: a line that calls more of them is the program's loop."""
+_MOST_BYTES = 0.8
+"""Of the stacks' bytes: a graph that leaks keeps its input, too, which was allocated elsewhere."""
+
+
+def common_caller(timeline: DeviceTimeline, stacks: Mapping[int, int]) -> str:
+    """``total_loss train.py:66``: outside of modules, the innermost frame of the program's code that most bytes share.
+
+    stacks: bytes of each stack. "" where they share none, or only one that the trace's other allocations share as well.
+    """
+    recording = timeline.recording
+    own = own_code(recording)
+    frames = {stack: set(recording.stack(stack)) for stack in stacks}
+    enough = _MOST_BYTES * sum(stacks.values())
+    top = recording.stack(max(stacks, key=lambda stack: stacks[stack]))
+    in_module = recording.frames["name"].gather(top).str.contains(MODULE_CALL).to_numpy()
+    outside = int(np.flatnonzero(in_module)[-1]) + 1 if in_module.any() else 0
+    for frame in top[outside:]:
+        if own[frame] and sum(size for stack, size in stacks.items() if frame in frames[stack]) >= enough:
+            break
+    else:
+        return ""
+    calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
+    traced = timeline.allocations["stack"].to_numpy()[timeline.allocations["alloc_event"].to_numpy() >= 0]
+    return "" if calls[traced[traced > 0]].mean() > _MOST_CALLS else frame_line(recording, frame)

@@ -1,0 +1,164 @@
+"""Rules whose cause no shared file holds in every form: outputs of the iteration before, SDPA's math kernel without C++
+frames, and a second model beside the one in use.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import MIB, Script
+from test_findings_advice import BACKWARD, FORWARD, TORCH, WEIGHTS, advised
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.timeline.build import Snapshot
+
+LOOP = (("/app/evaluate.py", "loop"),)
+MIXED = (TORCH + "nn/modules/linear.py", "forward")
+
+
+def evaluation(*, deletes: bool, iterations: int = 6) -> Script:
+    """Forward passes of 200 MiB whose outputs of 100 MiB share one name: the last are freed after the next are made."""
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    outputs = 0
+    for _ in range(iterations):
+        if deletes and outputs:
+            script.free(outputs, *LOOP)
+            outputs = 0
+        for _ in range(8):
+            script.free(script.alloc("temporary", MIB, MIXED, *FORWARD), *FORWARD)
+        hidden = script.alloc("hidden", 200 * MIB, MIXED, *FORWARD)
+        made = script.alloc("outputs", 100 * MIB, ("/app/model.py", "head"), *FORWARD)
+        script.free(hidden, *FORWARD)
+        if outputs:
+            script.free(outputs, *LOOP)
+        outputs = made
+    return script
+
+
+def test_outputs_of_the_iteration_before_are_worth_what_they_weigh(tmp_path: Path) -> None:
+    advice = advised(evaluation(deletes=False).raw(), tmp_path)["previous-outputs"]
+    saving = advice.evidence["saving"]
+    assert (saving["peak_bytes"], saving["saves_bytes"]) == (420 * MIB, 100 * MIB)
+    assert advice.evidence["previous_bytes"] == 100 * MIB and "Call del on it" in advice.detail[0]
+
+
+@pytest.mark.parametrize(("deletes", "iterations"), [(True, 6), (False, 2)])
+def test_outputs_that_are_deleted_or_seen_once_are_no_matter(tmp_path: Path, deletes: bool, iterations: int) -> None:
+    assert "previous-outputs" not in advised(evaluation(deletes=deletes, iterations=iterations).raw(), tmp_path)
+
+
+def attention(scores: int, line: tuple[tuple[str, str], ...]) -> Script:
+    """Three steps of twelve layers with queries, keys and values of 16 MiB; ``line`` allocates what attention needs."""
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    for number in range(3):
+        began, saved = len(script.events), []
+        for _ in range(12):
+            saved.append(script.alloc("projection", 48 * MIB, MIXED, *line))
+            saved += [script.alloc("scaled", 16 * MIB, *line) for _ in range(2)]
+            saved += [script.alloc("scores", scores * MIB, *line) for _ in range(2 if scores else 0)]
+            saved.append(script.alloc("output", 16 * MIB, *line))
+        grads = [script.alloc("gradient", 10 * MIB, *BACKWARD) for _ in range(12)]
+        for address in [*saved[::-1], *grads]:
+            script.free(address, *BACKWARD)
+        script.step(number, began)
+    return script
+
+
+def test_math_kernel_without_cpp_frames(tmp_path: Path) -> None:
+    """One line of Python makes the scaled queries and keys, the scores and their softmax: a fused kernel makes none."""
+    line = (("/app/model.py", "attend"), *FORWARD)
+    script = attention(256, line)
+    advice = advised(script.raw(), tmp_path)
+    assert "fused-attention" not in advice
+    saving = advice["sdpa-math-kernel"].evidence["saving"]
+    assert saving["saves_bytes"] >= script.at_peak("scores") == 24 * 256 * MIB
+    assert "sdpa-math-kernel" not in advised(attention(0, line).raw(), tmp_path)
+
+
+def test_graphs_that_leak_are_no_layers(tmp_path: Path) -> None:
+    """Eight steps that each leave a graph allocated look like eight layers: the leak has a remedy of its own."""
+    script = Script()
+    script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    for number in range(8):
+        began = len(script.events)
+        script.free(script.alloc("temporary", MIB, *FORWARD, *LOOP), *FORWARD)
+        script.free(script.alloc("temporary", MIB, *LOOP), *LOOP)
+        for line in ("embed", "encode", "decode"):
+            script.alloc("graph", 40 * MIB, ("/app/model.py", line), *FORWARD, ("/app/loss.py", "second_loss"), *LOOP)
+        script.free(script.alloc("gradient", 10 * MIB, *BACKWARD), *BACKWARD)
+        script.step(number, began)
+    (leak,) = (f for f in findings(loaded(script, tmp_path)) if f.kind == "leak")
+    assert "in calls from second_loss loss.py:7" in leak.title
+    assert not {"checkpointing", "accumulation", "mixed-precision"} & advised(script.raw(), tmp_path).keys()
+
+
+def loaded(script: Script, folder: Path) -> Snapshot:
+    path = folder / "written.pickle"
+    path.write_bytes(pickle.dumps(script.raw(), 4))
+    return snapreport.load(path)
+
+
+def late(sizes: list[int], made: int) -> dict[str, Any]:
+    """Recorded after blocks of ``sizes`` were allocated: forward passes that allocate ``made`` bytes at a time."""
+    script = Script()
+    for size in sizes:
+        script.alloc("older", size, *WEIGHTS)
+    began = len(script.events)
+    for _ in range(4):
+        held = [script.alloc("activation", made, *FORWARD) for _ in range(8)]
+        for address in held:
+            script.free(address, *FORWARD)
+    raw = script.raw()
+    raw["device_traces"] = [script.events[began:]]
+    return raw
+
+
+def transformer(width: int, layers: int = 8) -> list[int]:
+    """Bytes of 32-bit weights: projections, feed-forward, norms, and a vocabulary of 1,009."""
+    per_layer = [width * width] * 4 + [4 * width * width] * 2 + [width] * 4
+    return [4 * elements for elements in [*per_layer * layers, 1009 * width]]
+
+
+def second_model(sizes: list[int], made: int, folder: Path) -> Finding | None:
+    return advised(late(sizes, made), folder).get("second-model")
+
+
+def test_a_model_of_another_width_is_not_in_use(tmp_path: Path) -> None:
+    advice = second_model(transformer(320) + transformer(512), 7 * 11 * 512 * 4, tmp_path)
+    assert advice is not None and advice.evidence["widths"] == [512, 320]
+    # The vocabulary is no multiple of a width, so that its matrix may be of either model.
+    assert advice.evidence["saving"]["saves_bytes"] == sum(transformer(320)[:-1])
+    other = second_model(transformer(320) + transformer(512), 7 * 11 * 320 * 4, tmp_path)
+    assert other is not None and other.evidence["saving"]["saves_bytes"] == sum(transformer(512)[:-1])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param(transformer(512) * 2, id="a model and a copy of it: both may be in use"),
+        pytest.param(transformer(512), id="one model"),
+        pytest.param(
+            [4 * n for n in ([128 * 128] * 8 + [9 * 64 * 64] * 8 + [64] * 16 + [512] * 16 + [512 * 512] * 8)],
+            id="convolutions: a kernel of 3 × 3 over 64 channels is a square of 192, and no vector has its side",
+        ),
+        pytest.param(
+            [*transformer(512), *[4 * 320 * 320] * 8], id="other square matrices alone are no model: it has norms, too"
+        ),
+    ],
+)
+def test_sizes_of_one_model_are_no_second_one(tmp_path: Path, sizes: list[int]) -> None:
+    assert second_model(sizes, 7 * 11 * 512 * 4, tmp_path) is None
+
+
+def test_both_models_in_use_are_both_needed(tmp_path: Path) -> None:
+    sizes = transformer(320) + transformer(512)
+    assert second_model(sizes, 4 * 320 * 512, tmp_path) is None

@@ -1,0 +1,51 @@
+"""Every output shows all advice, the largest saving first; what comes after the first three is brief or folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+
+import corpus
+import pytest
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
+from snapreport.report.stats_text import stats_text
+from snapreport.report.ticket import ticket_markdown
+from snapreport.timeline.build import Snapshot
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    return snapreport.load(corpus.path_of("training"))
+
+
+@pytest.fixture(scope="module")
+def advice(snapshot: Snapshot) -> list[Finding]:
+    given = [finding for finding in findings(snapshot) if finding.kind == "advice"]
+    assert len(given) > 3, "the sample is to have so much that some of it is folded"
+    assert [f.bytes for f in given] == sorted((f.bytes for f in given), reverse=True)
+    return given
+
+
+def test_text(snapshot: Snapshot, advice: list[Finding]) -> None:
+    text = " ".join(stats_text(snapshot).split())
+    places = [text.index(finding.title) for finding in advice]
+    assert places == sorted(places)
+    assert all((finding.detail[0] in text) == (number < 3) for number, finding in enumerate(advice))
+
+
+def test_markdown(snapshot: Snapshot, advice: list[Finding]) -> None:
+    text = ticket_markdown(snapshot).replace("\\", "").replace("`", "")
+    shown, folded = text.split("<details>")
+    assert all((finding.title in shown) == (number < 3) for number, finding in enumerate(advice))
+    assert all(finding.title in folded for finding in advice[3:]) and folded.count("</details>") == 1
+    assert f"{len(advice) - 3} more suggestion" in folded
+
+
+def test_page(advice: list[Finding], report_of: Callable[..., Path]) -> None:
+    text = unescape(report_of(corpus.path_of("training")).read_text(encoding="utf-8"))
+    text = text.replace("<code>", "").replace("</code>", "")
+    assert all(finding.title in text for finding in advice)

@@ -1,5 +1,6 @@
 // Bundles the page: src/boot.ts → dist/boot.js, src/main.ts → dist/app.js.gz (one classic script that is also its own worker),
-// src/views-bundle.ts → dist/views.js.gz, src/app.css → dist/app.css. All end up inside every report, so they are minified and free of source maps.
+// src/views-bundle.ts → dist/views.js.gz, src/app.css → dist/app.css, and for jobs src/job-bundle.ts → dist/job.js.gz and src/job.css → dist/job.css.
+// All end up inside reports, so they are minified and free of source maps.
 // `node build.mjs [folder]` writes into another folder; the wheel's build hook uses that.
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -28,10 +29,14 @@ await build({ ...common, entryPoints: ['src/boot.ts'], format: 'iife', outfile: 
 // The other views' bundle is stored compressed, since it need not run before the first picture.
 const views = await build({ ...common, entryPoints: ['src/views-bundle.ts'], format: 'iife', write: false })
 writeFileSync(join(outdir, 'views.js.gz'), gzipSync(views.outputFiles[0].contents, { level: 9 }))
+// Only reports of whole jobs hold this one, and its style sheet.
+const job = await build({ ...common, entryPoints: ['src/job-bundle.ts'], format: 'iife', write: false })
+writeFileSync(join(outdir, 'job.js.gz'), gzipSync(job.outputFiles[0].contents, { level: 9 }))
+await build({ ...common, entryPoints: ['src/job.css'], outfile: join(outdir, 'job.css') })
 if (existsSync(join(here, 'src/app.css'))) {
   await build({ ...common, entryPoints: ['src/app.css'], outfile: join(outdir, 'app.css') })
 }
-for (const name of ['boot.js', 'app.js.gz', 'views.js.gz', 'app.css']) {
+for (const name of ['boot.js', 'app.js.gz', 'views.js.gz', 'job.js.gz', 'app.css', 'job.css']) {
   const file = join(outdir, name)
   if (existsSync(file)) console.log(`${name} ${(statSync(file).size / 1024).toFixed(1)} KiB`)
 }

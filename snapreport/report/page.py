@@ -17,8 +17,10 @@ from snapreport.report.code_spans import code_markup, place_markup
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
-# Bundles by the name of the blob that each lies in; both are gzipped.
+# Bundles by the name of the blob that each lies in; all are gzipped.
 CODE = {"application": "app.js.gz", "views": "views.js.gz"}
+# Only in reports whose payload has the blob "job".
+JOB_CODE = {"jobview": "job.js.gz"}
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -29,11 +31,14 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     (the blobs by their alphabet, the application by a check). Lone surrogates, which UTF-8 cannot hold, become
     U+FFFD in the static text; the blobs keep them.
     """
-    boot, style = _asset("boot.js"), _asset("app.css")
+    is_job = "job" in payload.blobs
+    bundles = CODE | JOB_CODE if is_job else CODE
+    boot, style = _asset("boot.js"), _asset("app.css") + (_asset("job.css") if is_job else "")
+    boot_digest = f"'sha256-{_digest(boot.encode('utf-8'))}'"
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src 'sha256-{_digest(boot.encode('utf-8'))}' {_code_digests()} blob: 'wasm-unsafe-eval'",
+            f"script-src {' '.join((boot_digest, *_code_digests(tuple(bundles.values()))))} blob: 'wasm-unsafe-eval'",
             "worker-src blob:",
             "style-src 'unsafe-inline'",
             "img-src data: blob:",
@@ -49,7 +54,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
             payload=payload,
             policy=policy,
             style=Markup(style),
-            code={name: Markup(_code(file)) for name, file in CODE.items()},
+            code={name: Markup(_code(file)) for name, file in bundles.items()},
             boot=Markup(boot),
         )
     )
@@ -82,9 +87,9 @@ def _digest(text: bytes) -> str:
 
 
 @cache
-def _code_digests() -> str:
+def _code_digests(files: tuple[str, ...]) -> list[str]:
     """Of the bundles as the page unpacks them: the policy lets nothing else run."""
-    return " ".join(f"'sha256-{_digest(gzip.decompress(_built(file)))}'" for file in CODE.values())
+    return [f"'sha256-{_digest(gzip.decompress(_built(file)))}'" for file in files]
 
 
 @cache

@@ -10,7 +10,7 @@ import { TimelineView } from '../views/timeline/timeline-view'
 import { Announcer } from './announcer'
 import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
-import { explain, firstDevice, hasData, openingFailure } from '../ui/devices'
+import { explain, firstDevice, hasData, openingFailure, viewsOf } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { isSandboxed } from '../ui/download'
 import { bindHash, readHash, writeHash } from './hash'
@@ -25,6 +25,7 @@ import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
 import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
+import { JobHost } from './job-host'
 
 /**
  * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, so that a
@@ -55,6 +56,7 @@ class App implements Controller {
   private readonly store: Store
   private readonly timeline: TimelineView
   private readonly stage: Stage
+  private readonly job: JobHost
   private readonly toolbar: Toolbar
   private readonly search: SearchBox
   private readonly details: DetailsPanel
@@ -74,7 +76,7 @@ class App implements Controller {
     const failure = diff ? null : openingFailure(client)
     const start: State = {
       device: diff?.devices[0]?.after ?? failure?.device ?? firstDevice(client),
-      view: client.manifest.diff ? 'diff' : 'timeline',
+      view: client.manifest.job ? 'job' : diff ? 'diff' : 'timeline',
       axis: 'event',
       x: null,
       y: null,
@@ -103,6 +105,14 @@ class App implements Controller {
       { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
       (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
     )
+    this.job = new JobHost({
+      client,
+      store: this.store,
+      announce: (text) => this.announcer.say(text),
+      saved,
+      onLoaded: () => this.render(),
+      onError: (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
+    })
     this.legend = new Legend(this.store)
     this.details = new DetailsPanel(
       this.store,
@@ -116,6 +126,7 @@ class App implements Controller {
       start,
       timeline: this.timeline,
       stage: this.stage,
+      job: this.job,
       saved,
       tell: (text) => this.tell(text),
     })
@@ -136,8 +147,9 @@ class App implements Controller {
       setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
       nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
       step: (by: number) => this.step(by),
-      compares: client.manifest.diff !== null,
-      viewKey: (event: KeyboardEvent) => this.stage.key(event),
+      views: viewsOf(client),
+      viewKey: (event: KeyboardEvent) =>
+        this.store.state.view === 'job' ? this.job.key(event) : this.stage.key(event),
     }
     this.search = new SearchBox({
       store: this.store,
@@ -145,15 +157,19 @@ class App implements Controller {
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene),
       reveal: (event) => this.reveal(event),
     })
-    this.toolbar = new Toolbar(client, this.store, actions, this.stage.tools, [
-      this.search.element,
-      this.pageTools.element,
-    ])
+    this.toolbar = new Toolbar(
+      client,
+      this.store,
+      actions,
+      [this.stage.tools, this.job.tools],
+      [this.search.element, this.pageTools.element],
+    )
     this.workspace = h(
       'div',
       { class: 'workspace' },
       this.timeline.element,
       this.stage.element,
+      this.job.element,
       this.stage.wings.element,
       this.details.element,
     )
@@ -211,8 +227,8 @@ class App implements Controller {
       x:
         window && scale
           ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
-          : [x?.[0] ?? -1, x?.[1] ?? this.info.events],
-      y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info.peakBytes],
+          : [x?.[0] ?? -1, x?.[1] ?? this.info?.events ?? 0],
+      y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info?.peakBytes ?? 0],
     }
   }
 
@@ -223,11 +239,13 @@ class App implements Controller {
   }
 
   testContextLoss(): void {
-    this.timeline.testContextLoss()
+    if (this.store.state.view === 'job') this.job.testContextLoss()
+    else this.timeline.testContextLoss()
   }
 
   debugView(): unknown {
     const { view } = this.store.state
+    if (view === 'job') return this.job.debug()
     return view === 'timeline' ? { ...this.timeline.debug(), legend: this.legend.debug() } : this.stage.debug()
   }
 
@@ -238,7 +256,7 @@ class App implements Controller {
   }
 
   private stateChanged(state: State, before: State): void {
-    if (state.device !== before.device) this.showDevice()
+    if (state.device !== before.device || before.view === 'job') this.showDevice()
     if (state.select !== before.select && state.select !== null)
       this.announcer.selection(this.timeline.currentScene, state.select)
     if (state.x !== before.x || state.y !== before.y || state.axis !== before.axis) {
@@ -266,6 +284,8 @@ class App implements Controller {
     document.body.dataset.view = state.view
     this.colour()
     this.stage.show(state, this.timeline.currentScene)
+    this.job.show(state)
+    this.search.element.hidden = state.view === 'job'
     this.search.render(state)
     this.details.render(this.timeline.currentScene, state.select === null ? null : this.timeline.colourOf(state.select))
   }
@@ -295,6 +315,8 @@ class App implements Controller {
 
   private showDevice(): void {
     const { info } = this
+    // A job needs none of its devices, and may have none; the device is read when a view of it is first shown.
+    if (this.store.state.view === 'job') return
     if (!info) {
       this.workspace.classList.add('nothing')
       this.tell('This report has no device: the snapshot has neither events nor segments.')
@@ -417,7 +439,8 @@ class App implements Controller {
   private async settled(): Promise<void> {
     const { view, query } = this.store.state
     if (this.info && asksForTimes(query)) await this.client.times(this.info.index)
-    if (view !== 'timeline' && view !== 'summary' && this.info) {
+    if (view === 'job') await this.job.settled()
+    else if (view !== 'timeline' && view !== 'summary' && this.info) {
       await dataOf(this.client, this.info.index)
       await this.stage.settled()
     }
@@ -432,6 +455,7 @@ class App implements Controller {
     this.timeline.themeChanged()
     this.colour()
     this.stage.show(this.store.state, this.timeline.currentScene)
+    this.job.show(this.store.state)
   }
 
   private release(): void {

@@ -59,7 +59,8 @@ export function readHash(hash: string, start: State, devices: number): State {
   const oom = select === null ? readWhole(fields.get('oom')) : null
   return {
     ...start,
-    view: VIEWS.includes(view) ? view : start.view,
+    // Reports of a job open on it, and no others have that view.
+    view: VIEWS.includes(view) && (view !== 'job' || start.view === 'job') ? view : start.view,
     device,
     axis: axis === 'time' || axis === 'event' ? axis : start.axis,
     x: readRange(fields.get('x')),

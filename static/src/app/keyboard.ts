@@ -1,7 +1,7 @@
 // Keys of the page. One table: what a key does, and what the help says about it.
 
 import { isColoured } from './colour-select'
-import { type Store, VIEWS } from '../ui/state'
+import type { Store, ViewName } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 
 export interface KeyHelp {
@@ -43,6 +43,10 @@ export const KEY_HELP: readonly KeyHelp[] = [
   { keys: '← → (Shift), P O E', text: 'In segments and reserved: step by events; peak, out of memory, end' },
   { keys: '↑ ↓ (Shift), Z, V', text: 'In the segments: blocks (segments); zoom into one; over time' },
   { keys: 'F G, Enter', text: 'In reserved: worst fragmentation, worst split; segments at the moment' },
+  {
+    keys: '← ↑ → ↓, Enter, + −, Z',
+    text: 'In the job: move the cell (Shift: select); pick its rank; zoom; zoom to the selection',
+  },
   { keys: 'Escape', text: 'Cancel a box, clear the selection' },
   { keys: '?', text: 'This help' },
 ]
@@ -65,8 +69,8 @@ export interface KeyActions {
   goToOom(): void
   /** Selects the next or the one before. */
   step(by: number): void
-  /** The report compares snapshots. */
-  compares: boolean
+  /** In the order of their tabs. */
+  views: readonly ViewName[]
   /** Offers a key to the view on screen. */
   viewKey(event: KeyboardEvent): boolean
 }
@@ -94,8 +98,8 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
     return true
   }
   if (actions.viewKey(event)) return true
-  if (/^[1-8]$/.test(event.key) && (event.key !== '8' || actions.compares))
-    return (store.set({ view: VIEWS[Number(event.key) - 1] }), true)
+  if (/^[1-9]$/.test(event.key) && Number(event.key) <= actions.views.length)
+    return (store.set({ view: actions.views[Number(event.key) - 1] }), true)
   if (event.key.toLowerCase() === 'k') return (actions.toggleMarks(), true)
   if (event.key.toLowerCase() === 'n') return (store.set({ noise: !store.state.noise }), true)
   if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return (actions.nextColour(), true)

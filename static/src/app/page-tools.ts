@@ -10,6 +10,7 @@ import { fileName } from '../ui/download'
 import { captioned, composite, savePicture } from './save-picture'
 import type { Stage } from './stage'
 import type { State, Store } from '../ui/state'
+import type { JobHost } from './job-host'
 
 interface Parts {
   client: DataClient
@@ -18,6 +19,7 @@ interface Parts {
   start: State
   timeline: TimelineView
   stage: Stage
+  job: JobHost
   saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
@@ -48,12 +50,12 @@ export class PageTools {
   async picture(): Promise<HTMLCanvasElement | null> {
     const { client, store, timeline, stage } = this.parts
     const { view } = store.state
-    const element = view === 'timeline' ? timeline.element : stage.element
+    const element = view === 'timeline' ? timeline.element : view === 'job' ? this.parts.job.element : stage.element
     let picture: HTMLCanvasElement | null
     if (view === 'timeline') {
       timeline.drawNow()
       picture = composite(element, '.line-label:not([hidden]), .ruler')
-    } else picture = await stage.picture()
+    } else picture = await (view === 'job' ? this.parts.job : stage).picture()
     return picture && captioned(picture, { title: client.manifest.title, detail: this.nameOfView() }, element)
   }
 
@@ -74,7 +76,7 @@ export class PageTools {
     const { view, x, device, query } = store.state
     const scene = timeline.currentScene
     const info = client.devices[device]
-    const words = [info && deviceName(client.manifest, info), view]
+    const words = [info && view !== 'job' && deviceName(client.manifest, info), view]
     if (view === 'timeline' && scene) words.push(describeWindow(scene, x))
     if (query) words.push(`matching ${query}`)
     return words.filter(Boolean).join(', ')

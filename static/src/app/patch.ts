@@ -2,17 +2,20 @@
 
 import type { ViewPatch } from '../controller'
 import type { DataClient } from '../worker/data-client'
-import { COLOURS, type ColourBy, type State, VIEWS, type ViewName } from '../ui/state'
+import { COLOURS, type ColourBy, type State, type ViewName } from '../ui/state'
+import { viewsOf } from '../ui/devices'
 
 /** Throws on a view, device, axis or colouring that the report has not. */
 export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
   const { view, device, axis, x, y, select, oom, stack, at, colour, query, options } = patch
-  if (view !== undefined && (!VIEWS.includes(view as ViewName) || (view === 'diff' && !client.manifest.diff))) {
-    throw new Error(`this report has no view "${view}"; it has ${VIEWS.join(', ')}`)
+  const views = viewsOf(client)
+  if (view !== undefined && !views.includes(view as ViewName)) {
+    throw new Error(`this report has no view "${view}"; it has ${views.join(', ')}`)
   }
   const info = client.devices[device ?? state.device]
-  if (!info) throw new Error(`this report has no device ${device}`)
-  if (axis === 'time' && info.time0 === null) throw new Error('this snapshot was recorded without times')
+  if (!info && (device !== undefined || client.manifest.job === null))
+    throw new Error(`this report has no device ${device}`)
+  if (axis === 'time' && (info?.time0 ?? null) === null) throw new Error('this snapshot was recorded without times')
   if (colour !== undefined && !COLOURS.includes(colour as ColourBy)) {
     throw new Error(`colour is one of ${COLOURS.join(', ')}, not "${colour}"`)
   }

@@ -208,7 +208,7 @@ export class Stage {
   private viewOf(name: ViewName): View | null {
     let view = this.made.get(name)
     if (!view) {
-      if (!this.registry && name !== 'timeline' && name !== 'summary')
+      if (!this.registry && name !== 'timeline' && name !== 'summary' && name !== 'job')
         this.load().catch((error: unknown) => this.onError(error))
       view = this.registry?.[name]?.(this.parts)
       if (view) this.made.set(name, view)

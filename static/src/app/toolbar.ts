@@ -2,12 +2,12 @@
 
 import type { DataClient } from '../worker/data-client'
 import { ColourSelect } from './colour-select'
-import { deviceName, deviceSummary, hasData } from '../ui/devices'
+import { deviceName, deviceSummary, hasData, viewsOf } from '../ui/devices'
 import { h } from '../ui/dom'
 import type { State, Store, ViewName } from '../ui/state'
-import { VIEWS } from '../ui/state'
 
 const TITLES: Record<ViewName, string> = {
+  job: 'Job',
   timeline: 'Timeline',
   segments: 'Segments',
   reserved: 'Reserved',
@@ -46,13 +46,13 @@ export class Toolbar {
     client: DataClient,
     store: Store,
     actions: ToolbarActions,
-    viewTools: HTMLElement,
+    viewTools: readonly HTMLElement[],
     pageTools: readonly HTMLElement[],
   ) {
     this.client = client
     this.colour = new ColourSelect(store)
     const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
-    const views = client.manifest.diff ? VIEWS : VIEWS.filter((view) => view !== 'diff')
+    const views = viewsOf(client)
     for (const view of views) {
       const tab = h(
         'button',
@@ -135,7 +135,14 @@ export class Toolbar {
       ...pageTools.slice(0, -1),
       h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
     )
-    this.viewRow = h('div', { class: 'toolbar-row' }, this.device, this.colour.element, this.timelineTools, viewTools)
+    this.viewRow = h(
+      'div',
+      { class: 'toolbar-row' },
+      this.device,
+      this.colour.element,
+      this.timelineTools,
+      ...viewTools,
+    )
     this.element = h('div', { class: 'toolbar' }, page, this.viewRow)
   }
 
@@ -162,7 +169,10 @@ export class Toolbar {
     // One device with anything to see needs no choice: the headline names it.
     const shown = this.client.devices[state.device]
     this.device.hidden =
-      state.view === 'summary' || !shown || (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
+      state.view === 'summary' ||
+      state.view === 'job' ||
+      !shown ||
+      (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
     this.timelineTools.hidden = state.view !== 'timeline'
     this.viewRow.hidden = state.view === 'summary'
     for (const [axis, button] of this.axes) {

@@ -68,6 +68,7 @@ interface RawManifest {
   annotations?: Annotation[]
   opening?: Manifest['opening']
   diff?: RawDiff
+  job?: Manifest['job']
 }
 
 interface RawDiff {
@@ -90,6 +91,7 @@ export function readManifest(main: DecodedBlob): Manifest {
     devices: raw.devices.map(deviceInfo),
     opening: raw.opening ?? null,
     diff: raw.diff ? diffInfo(raw.diff) : null,
+    job: raw.job ?? null,
   }
 }
 

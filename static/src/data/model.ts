@@ -7,6 +7,7 @@
 // An allocation is live at s iff start[id] <= s < end[id].
 
 import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
+import type { JobManifest } from './job-manifest'
 
 /** One frame of `stats --json`. */
 export interface FrameJson {
@@ -61,6 +62,8 @@ export interface Manifest {
   opening: Opening | null
   /** What is compared with what; null in a report that compares nothing. */
   diff: DiffInfo | null
+  /** All ranks of a job; null in every other report. */
+  job: JobManifest | null
 }
 
 /** `device`: DeviceInfo.index. */

@@ -4,6 +4,16 @@ import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
 import type { DataClient } from '../worker/data-client'
 import { plural } from './format'
+import { VIEWS, type ViewName } from './state'
+
+/** The views of a report, in the order of their tabs: a job of which it holds no rank whole has no view of a device. */
+export function viewsOf({ manifest, devices }: DataClient): readonly ViewName[] {
+  return VIEWS.filter((view) => {
+    if (view === 'job') return manifest.job !== null
+    if (view === 'diff') return manifest.diff !== null
+    return view === 'summary' || devices.length > 0 || manifest.job === null
+  })
+}
 
 export function hasData(info: DeviceInfo): boolean {
   return info.events > 0 || info.allocations > 0 || info.stats.segments > 0

@@ -3,7 +3,7 @@
 import type { Axis } from '../data/model'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type ViewName = 'timeline' | 'segments' | 'reserved' | 'flame' | 'table' | 'events' | 'summary' | 'diff'
+export type ViewName = 'timeline' | 'segments' | 'reserved' | 'flame' | 'table' | 'events' | 'summary' | 'diff' | 'job'
 export type ColourBy = 'stack' | 'category' | 'size' | 'age' | 'stream' | 'pool' | 'step' | 'origin'
 export type Range = readonly [number, number]
 /** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. What is absent has the view's default. */
@@ -11,6 +11,7 @@ export type Options = Readonly<Record<string, string>>
 
 /** In the order of their tabs. */
 export const VIEWS: readonly ViewName[] = [
+  'job',
   'timeline',
   'segments',
   'reserved',

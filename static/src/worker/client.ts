@@ -33,7 +33,7 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
   const { opening, devices } = manifest
   const first = (opening && devices[opening.device]) ?? devices.find((info) => info.allocations > 0)
-  if (first && first.levels.length === 0) client.device(first.index).catch(() => {}) // whoever asks for it is told
+  if (first && first.levels.length === 0 && !manifest.job) client.device(first.index).catch(() => {}) // whoever asks for it is told
   return client
 }
 
@@ -208,7 +208,11 @@ class LinkedClient implements DataClient {
   }
 
   async identity(): Promise<Uint32Array> {
-    return new DecodedBlob(await this.requests.ask('bytes', 'diff').reply).u32('identity')
+    return (await this.section('diff')).u32('identity')
+  }
+
+  async section(name: string): Promise<DecodedBlob> {
+    return new DecodedBlob(await this.requests.ask('bytes', name).reply)
   }
 
   code(blob: string): Promise<string> {

@@ -4,6 +4,7 @@ import type { WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Replay } from '../allocator/replay'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
 import type { SourceLines } from '../data/source'
+import type { DecodedBlob } from '../data/columns'
 
 /** How the page asks for data. Devices are named by DeviceInfo.index. */
 export interface DataClient {
@@ -16,6 +17,8 @@ export interface DataClient {
   identity(): Promise<Uint32Array>
   /** Text of a blob that holds code. */
   code(blob: string): Promise<string>
+  /** A section's columns, read on this thread. */
+  section(name: string): Promise<DecodedBlob>
   /** Lines of source that the report was asked to hold; null where it was not. */
   source(): Promise<SourceLines | null>
   device(index: number): Promise<DeviceData>

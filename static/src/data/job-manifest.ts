@@ -1,0 +1,91 @@
+// What the manifest of a job report says in words and lists; numbers per rank lie in the sections "job" and "job.heat".
+// Written by snapreport/job/document.py. A row is one recording of a rank, ascending by rank number.
+
+export interface JobManifest {
+  schema: string
+  /** Number of rows. */
+  ranks: number
+  world_size: number | null
+  /** Rank numbers of the world that no file has. */
+  missing: number[]
+  failed: { rank: number | null; source: string; error: string }[]
+  /** Sentences in order, and what each is about. */
+  headline: JobSentence[]
+  clock: { comparable: boolean; sentence: string }
+  imbalance: { sentence: string } | null
+  hosts: string[]
+  /** File of each row. */
+  sources: string[]
+  /** Relative address of each row's own report; "": none was written. */
+  links: string[]
+  kinds: string[]
+  rank_sources: string[]
+  categories: string[]
+  groups: JobGroup[]
+  outliers: JobOutlier[]
+  /** The first out-of-memory error of each row that had any, the job's first first. */
+  ooms: { row: number; step: number | null; time_us: number | null; event: number; tried_bytes: number | null }[]
+  findings: JobFinding[]
+  axes: JobAxis[]
+  metrics: string[]
+  /** Rows whose snapshots the report holds whole. `device`: DeviceInfo.index. */
+  detail: { row: number; snapshot: number; device: number; why: string }[]
+  stack_names: { function: string; file: string; line: number; name: string; frames: string[] }[]
+  /** Bytes of one level of the maps. */
+  heat_scale: number
+  /** By row: what its recording cannot say. */
+  doubts?: Record<string, string[]>
+}
+
+export interface JobSentence {
+  text: string
+  rows: number[]
+  stack: number | null
+}
+
+export interface JobGroup {
+  name: string
+  rows: number[]
+  /** What they hold, in a line. */
+  holds: string
+  median_bytes: number
+  min_bytes: number
+  max_bytes: number
+  slope_bytes_per_rank: number | null
+  stacks: [stack: number, medianBytes: number][]
+}
+
+export interface JobOutlier {
+  row: number
+  rank: number
+  group: number
+  bytes_above: number
+  sentence: string
+  stacks: [stack: number, bytesAbove: number, bytes: number, expectedBytes: number][]
+}
+
+export interface JobFinding {
+  kind: string
+  severity: 'error' | 'warning' | 'info'
+  title: string
+  detail: string[]
+  count: number
+  rows: number[]
+  bytes: number | null
+  /** "on 61 of 64 ranks" */
+  where?: string
+  /** "sure", "likely" */
+  confidence?: string
+}
+
+export type JobAxisKey = 'step' | 'time' | 'event'
+
+export interface JobAxis {
+  key: JobAxisKey
+  label: string
+  columns: number
+  first: number[]
+  last: number[]
+  unit: 'step' | 'us' | 'share'
+  note: string
+}

@@ -1,0 +1,138 @@
+// A heat map by WebGL: the cells are a texture of levels, the colours another, and one rectangle shows the window. Sorting,
+// brushing and themes change a texture of some hundred KB; a zoom changes four numbers.
+
+import type { GlContext } from './context'
+import { DIMMED, GAP_FROM_PIXELS, type HeatCells, type HeatStyle, type HeatWindow } from './heat-raster'
+import { Program } from './program'
+
+const VERTEX = `
+void main() {
+  gl_Position = vec4(gl_VertexID & 1, gl_VertexID >> 1, 0, 1) * vec4(4, 4, 0, 1) - vec4(1, 1, 0, 0);
+}`
+
+/** The twin of paintHeat in heat-raster.ts. */
+const FRAGMENT = `
+precision highp usampler2D;
+uniform usampler2D cells;
+uniform sampler2D palette;
+uniform vec2 start;
+uniform vec2 perPixel;
+uniform ivec2 size;
+uniform float height;
+uniform int centre;
+uniform vec3 background;
+out vec4 color;
+void main() {
+  vec2 pixel = vec2(floor(gl_FragCoord.x), height - 1.0 - floor(gl_FragCoord.y));
+  ivec2 first = ivec2(floor(start + (pixel + 0.5) * perPixel));
+  ivec2 next = ivec2(floor(start + (pixel + 1.5) * perPixel));
+  ivec2 past = first + 1;
+  for (int i = 0; i < 2; i++) {
+    if (perPixel[i] > 1.0) {
+      first[i] = int(floor(start[i] + pixel[i] * perPixel[i]));
+      past[i] = int(ceil(start[i] + (pixel[i] + 1.0) * perPixel[i]));
+    } else if (perPixel[i] * ${GAP_FROM_PIXELS}.0 <= 1.0 && next[i] != first[i]) {
+      color = vec4(background, 1.0);
+      return;
+    }
+    first[i] = clamp(first[i], 0, size[i] - 1);
+    past[i] = clamp(past[i], first[i] + 1, size[i]);
+  }
+  uvec2 shown = uvec2(0u);
+  int distance = -1;
+  for (int row = first.y; row < past.y; row++) {
+    for (int column = first.x; column < past.x; column++) {
+      uvec2 cell = texelFetch(cells, ivec2(column, row), 0).rg;
+      int rank = cell.r == 0u ? 0 : 1 + abs(int(cell.r) - centre) + (cell.g == 0u ? 512 : 0);
+      if (rank > distance) {
+        distance = rank;
+        shown = cell;
+      }
+    }
+  }
+  vec3 full = texelFetch(palette, ivec2(int(shown.r), 0), 0).rgb;
+  color = vec4(shown.g == 0u ? full : mix(background, full, ${DIMMED}), 1.0);
+}`
+
+export class HeatPainter {
+  private readonly context: GlContext
+  private readonly program: Program
+  private generation = 0
+  private array: WebGLVertexArrayObject | null = null
+  private cellTexture: WebGLTexture | null = null
+  private paletteTexture: WebGLTexture | null = null
+  private cells: HeatCells | null = null
+  private palette: Uint8Array | null = null
+
+  constructor(context: GlContext) {
+    this.context = context
+    this.program = new Program(context, VERTEX, FRAGMENT)
+  }
+
+  /** Whether a map of this size fits into a texture. */
+  fits(columns: number, rows: number): boolean {
+    return Math.max(columns, rows) <= this.context.gl.getParameter(this.context.gl.MAX_TEXTURE_SIZE)
+  }
+
+  /** Draws onto the whole canvas. Cells and palettes are uploaded when they are other objects than before. */
+  draw(cells: HeatCells, window: HeatWindow, { palette, background, centre }: HeatStyle): void {
+    const { gl, screen } = this.context
+    if (this.context.isLost) return
+    this.makeAgain()
+    this.context.bind(screen)
+    this.program.use()
+    gl.bindVertexArray(this.array)
+    gl.disable(gl.BLEND)
+    gl.activeTexture(gl.TEXTURE0)
+    gl.bindTexture(gl.TEXTURE_2D, this.cellTexture)
+    if (this.cells !== cells) {
+      gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1)
+      const { columns, rows, bytes } = cells
+      gl.texImage2D(gl.TEXTURE_2D, 0, gl.RG8UI, columns, rows, 0, gl.RG_INTEGER, gl.UNSIGNED_BYTE, bytes)
+      gl.pixelStorei(gl.UNPACK_ALIGNMENT, 4)
+      this.cells = cells
+    }
+    gl.activeTexture(gl.TEXTURE1)
+    gl.bindTexture(gl.TEXTURE_2D, this.paletteTexture)
+    if (this.palette !== palette) {
+      gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA8, 256, 1, 0, gl.RGBA, gl.UNSIGNED_BYTE, palette)
+      this.palette = palette
+    }
+    const { program } = this
+    gl.uniform1i(program.at('cells'), 0)
+    gl.uniform1i(program.at('palette'), 1)
+    gl.uniform2f(program.at('start'), window.x0, window.y0)
+    gl.uniform2f(
+      program.at('perPixel'),
+      (window.x1 - window.x0) / screen.width,
+      (window.y1 - window.y0) / screen.height,
+    )
+    gl.uniform2i(program.at('size'), cells.columns, cells.rows)
+    gl.uniform1f(program.at('height'), screen.height)
+    gl.uniform1i(program.at('centre'), centre)
+    gl.uniform3f(program.at('background'), background[0] / 255, background[1] / 255, background[2] / 255)
+    gl.drawArrays(gl.TRIANGLES, 0, 3)
+    gl.bindVertexArray(null)
+  }
+
+  /** After a lost context everything is made and uploaded again. */
+  private makeAgain(): void {
+    const { gl, generation } = this.context
+    if (this.generation === generation) return
+    this.generation = generation
+    this.array = gl.createVertexArray()
+    this.cellTexture = this.makeTexture()
+    this.paletteTexture = this.makeTexture()
+    this.cells = null
+    this.palette = null
+  }
+
+  private makeTexture(): WebGLTexture | null {
+    const { gl } = this.context
+    const texture = gl.createTexture()
+    gl.bindTexture(gl.TEXTURE_2D, texture)
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST)
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST)
+    return texture
+  }
+}

@@ -1,0 +1,60 @@
+// Findings of all ranks, each once: "on 61 of 64 ranks".
+
+import type { JobFinding } from '../data/job-manifest'
+import { formatCount } from '../layout/format'
+import { fill, h } from '../ui/dom'
+import type { JobModel } from './job-model'
+import type { JobActions } from './job-state'
+import { linkedSentence } from './links'
+import type { Panel } from './panel'
+import { rowsInWords } from './selection'
+
+const SEVERITY: Record<JobFinding['severity'], string> = { error: 'Error', warning: 'Warning', info: 'Note' }
+/** The words of the summary (snapreport/report/finding_cards.py). */
+const CERTAINTY: Record<string, string | undefined> = { sure: 'measured', likely: 'inferred', guess: 'estimate' }
+
+export class FindingsPanel implements Panel {
+  readonly element = h('div', { class: 'job-findings' })
+  private drawn = ''
+
+  constructor(private readonly actions: JobActions) {}
+
+  render(model: JobModel): void {
+    const { data, state } = model
+    // Findings of brushed ranks alone, where some are.
+    const shown = data.manifest.findings.filter(({ rows }) => !state.rows || rows.some((row) => state.rows!.has(row)))
+    const key = `${shown.map((finding) => data.manifest.findings.indexOf(finding)).join()}/${state.rows?.size}`
+    if (key === this.drawn) return
+    this.drawn = key
+    const where = state.rows ? 'on the selected ranks' : 'on any rank'
+    fill(
+      this.element,
+      shown.length === 0 && h('p', { class: 'job-calm' }, `Nothing was found ${where}.`),
+      ...shown.map((finding) => this.card(model, finding)),
+    )
+  }
+
+  private card({ data }: JobModel, finding: JobFinding): HTMLElement {
+    const { severity, title, detail, rows, where } = finding
+    const certainty = CERTAINTY[finding.confidence ?? '']
+    const on = where ?? `on ${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`
+    return h(
+      'article',
+      { class: `job-finding ${severity}` },
+      h(
+        'h3',
+        {},
+        h('b', {}, `${SEVERITY[severity] ?? 'Note'}: `),
+        linkedSentence(data, this.actions, title),
+        certainty ? h('small', { class: 'soft' }, ` ${certainty}`) : null,
+      ),
+      h(
+        'p',
+        { class: 'job-bar' },
+        h('button', { type: 'button', title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
+        h('span', { class: 'soft' }, rowsInWords(data, rows)),
+      ),
+      ...detail.map((line) => h('p', {}, linkedSentence(data, this.actions, line))),
+    )
+  }
+}

@@ -1,0 +1,235 @@
+// A job as the page works with it: typed columns by row, and matrices of bytes by row and column of an axis.
+//
+// Rows 0 … recorded-1 are recordings; the rows behind them are ranks that failed or that no file has, without numbers.
+
+import type { DecodedBlob } from '../data/columns'
+import { expectedCells } from './heat-cells'
+import type { JobAxis, JobAxisKey, JobManifest } from '../data/job-manifest'
+
+export type Metric = 'allocated' | 'reserved' | 'unused' | 'free'
+export const METRICS: readonly Metric[] = ['allocated', 'reserved', 'unused', 'free']
+export type RowStatus = 'recorded' | 'failed' | 'missing'
+
+/** Bytes by row and column, row-major; NaN where nothing is known. */
+export interface HeatMatrix {
+  rows: number
+  columns: number
+  bytes: Float64Array
+}
+
+export class JobData {
+  readonly manifest: JobManifest
+  /** Rows with numbers. */
+  readonly recorded: number
+  /** All rows. */
+  readonly rows: number
+  /** Rank number; -1: not known. */
+  readonly rank: Int32Array
+  readonly status: readonly RowStatus[]
+  readonly error: readonly string[]
+  /** Index into the manifest's groups; -1: none. */
+  readonly group: Int32Array
+  /** Of the manifest; a slope is what pipeline stages have. */
+  readonly groups: readonly { rows: readonly number[]; isSlope: boolean }[]
+  readonly peakAllocated: Float64Array
+  readonly peakReserved: Float64Array
+  readonly endAllocated: Float64Array
+  /** Bytes of the device; 0: unknown. */
+  readonly capacity: Float64Array
+  readonly outside: Float64Array
+  readonly ooms: Uint32Array
+  readonly bytesAbove: Float64Array
+  readonly cluster: Uint32Array
+  readonly events: Uint32Array
+  readonly steps: Uint32Array
+  readonly peakStep: Int32Array
+  readonly trusted: Uint8Array
+  /** Bytes of a category at each row's peak: [category * recorded + row]. */
+  readonly categoryBytes: Float64Array
+  readonly stackMax: Float64Array
+  readonly stackCategory: Uint8Array
+  private readonly host: Uint32Array
+  private readonly device: Int32Array
+  private readonly kind: Uint8Array
+  private readonly rankSource: Uint8Array
+  private readonly stackBytes: Uint16Array
+  private readonly heat: DecodedBlob
+  private readonly matrices = new Map<string, HeatMatrix>()
+  private readonly expectations = new Map<string, Float64Array>()
+  private readonly keys: string[]
+  private readonly rowOfKey = new Map<string, number>()
+  private readonly firstOom = new Map<number, JobManifest['ooms'][number]>()
+
+  constructor(manifest: JobManifest, columns: DecodedBlob, heat: DecodedBlob) {
+    this.manifest = manifest
+    this.heat = heat
+    const recorded = manifest.ranks
+    const absent = [
+      ...manifest.failed.map(({ rank, error }) => ({ rank: rank ?? -1, status: 'failed' as const, error })),
+      ...manifest.missing.map((rank) => ({ rank, status: 'missing' as const, error: '' })),
+    ]
+    const rows = recorded + absent.length
+    this.recorded = recorded
+    this.rows = rows
+    this.rank = new Int32Array(rows)
+    this.rank.set(columns.i32('job.rank'))
+    for (const [i, { rank }] of absent.entries()) this.rank[recorded + i] = rank
+    this.status = [...Array<RowStatus>(recorded).fill('recorded'), ...absent.map(({ status }) => status)]
+    this.error = [...Array<string>(recorded).fill(''), ...absent.map(({ error }) => error)]
+    this.group = new Int32Array(rows).fill(-1)
+    this.group.set(columns.i32('job.group'))
+    this.groups = manifest.groups.map(({ rows, slope_bytes_per_rank }) => ({ rows, isSlope: !!slope_bytes_per_rank }))
+    const numbers = (name: string): Float64Array => {
+      const out = new Float64Array(rows)
+      out.set(columns.f64(name))
+      return out
+    }
+    const wholes = (name: string): Uint32Array => {
+      const out = new Uint32Array(rows)
+      out.set(columns.u32(name))
+      return out
+    }
+    this.peakAllocated = numbers('job.peak_allocated')
+    this.peakReserved = numbers('job.peak_reserved')
+    this.endAllocated = numbers('job.end_allocated')
+    this.capacity = numbers('job.capacity')
+    this.outside = numbers('job.outside')
+    this.bytesAbove = numbers('job.bytes_above')
+    this.ooms = wholes('job.ooms')
+    this.cluster = wholes('job.cluster')
+    this.events = wholes('job.events')
+    this.steps = wholes('job.steps')
+    this.peakStep = columns.i32('job.peak_step')
+    this.trusted = columns.u8('job.trusted')
+    this.host = columns.u32('job.host')
+    this.device = columns.i32('job.device')
+    this.kind = columns.u8('job.kind')
+    this.rankSource = columns.u8('job.rank_source')
+    this.categoryBytes = columns.f64('job.category_bytes')
+    this.stackMax = columns.f64('job.stack_max')
+    this.stackCategory = columns.u8('job.stack_category')
+    this.stackBytes = columns.u16('job.stack_bytes')
+    for (let row = recorded; row < rows; row++) this.cluster[row] = row
+    this.keys = keysOf(this.rank)
+    for (const [row, key] of this.keys.entries()) this.rowOfKey.set(key, row)
+    for (const oom of manifest.ooms) if (!this.firstOom.has(oom.row)) this.firstOom.set(oom.row, oom)
+  }
+
+  axis(key: string | undefined): JobAxis {
+    return this.manifest.axes.find((axis) => axis.key === key) ?? this.manifest.axes[0]
+  }
+
+  /** What a row is called in the address: its rank number, and ".2" behind for the second recording of a rank. */
+  keyOf(row: number): string {
+    return this.keys[row]
+  }
+
+  rowOf(key: string | undefined): number | null {
+    return key === undefined ? null : (this.rowOfKey.get(key) ?? null)
+  }
+
+  /** "Rank 37"; with the file's name where a rank has several recordings. */
+  nameOf(row: number): string {
+    const key = this.keys[row]
+    if (this.rank[row] < 0) return row < this.recorded ? this.manifest.sources[row] : 'A file without a rank'
+    return key.includes('.') || this.rowOfKey.has(`${key}.2`)
+      ? `Rank ${this.rank[row]} (${this.sourceOf(row)})`
+      : `Rank ${key}`
+  }
+
+  sourceOf(row: number): string {
+    if (row < this.recorded) return this.manifest.sources[row]
+    return this.manifest.failed[row - this.recorded]?.source ?? ''
+  }
+
+  hostOf(row: number): string {
+    return row < this.recorded ? (this.manifest.hosts[this.host[row]] ?? '') : ''
+  }
+
+  deviceOf(row: number): string {
+    if (row >= this.recorded || this.device[row] < 0) return ''
+    return `${this.manifest.kinds[this.kind[row]] ?? 'device'}:${this.device[row]}`
+  }
+
+  /** Where the rank number comes from: "recording", "file name", … */
+  rankSourceOf(row: number): string {
+    return row < this.recorded ? (this.manifest.rank_sources[this.rankSource[row]] ?? '') : ''
+  }
+
+  oomOf(row: number): JobManifest['ooms'][number] | null {
+    return this.firstOom.get(row) ?? null
+  }
+
+  /** Bytes of a stack at the row's peak, to 1/4095 of the stack's greatest. */
+  bytesOfStack(stack: number, row: number): number {
+    if (row >= this.recorded) return 0
+    const level = this.stackBytes[stack * this.recorded + row]
+    return level === 4095 ? this.stackMax[stack] : Math.round((level / 4095) * this.stackMax[stack])
+  }
+
+  bytesOfCategory(category: number, row: number): number {
+    return row < this.recorded ? this.categoryBytes[category * this.recorded + row] : 0
+  }
+
+  /** Whether free memory on the device is known of any row. */
+  get knowsFree(): boolean {
+    return this.capacity.some((bytes) => bytes > 0)
+  }
+
+  /** The greatest value in each cell; of free memory the smallest. */
+  matrix(key: JobAxisKey, metric: Metric): HeatMatrix {
+    const name = `${key}.${metric}`
+    let made = this.matrices.get(name)
+    if (!made) {
+      made = metric === 'free' ? this.freeMatrix(key) : this.readMatrix(key, metric)
+      this.matrices.set(name, made)
+    }
+    return made
+  }
+
+  /** What the rest of its group leads one to expect of each cell, row-major. */
+  expected(key: JobAxisKey, metric: Metric): Float64Array {
+    const name = `${key}.${metric}`
+    let made = this.expectations.get(name)
+    if (!made) {
+      made = expectedCells(this.matrix(key, metric), this.groups, this.rank)
+      this.expectations.set(name, made)
+    }
+    return made
+  }
+
+  private readMatrix(key: JobAxisKey, metric: Metric): HeatMatrix {
+    const { columns } = this.axis(key)
+    const { recorded, rows } = this
+    const levels = this.heat.u16(`job.heat.${key}.${metric}`)
+    const scale = this.manifest.heat_scale
+    const bytes = new Float64Array(rows * columns).fill(NaN)
+    for (let column = 0; column < columns; column++) {
+      for (let row = 0; row < recorded; row++) {
+        const level = levels[column * recorded + row]
+        if (level > 0) bytes[row * columns + column] = (level - 1) * scale
+      }
+    }
+    return { rows, columns, bytes }
+  }
+
+  private freeMatrix(key: JobAxisKey): HeatMatrix {
+    const { rows, columns, bytes } = this.matrix(key, 'reserved')
+    const free = bytes.map((reserved, at) => {
+      const row = Math.floor(at / columns)
+      return this.capacity[row] > 0 ? Math.max(0, this.capacity[row] - this.outside[row] - reserved) : NaN
+    })
+    return { rows, columns, bytes: free }
+  }
+}
+
+/** Rank numbers as texts that differ: "7", and "7.2" for the second row of a rank. Rows without a rank: "?", "?.2". */
+export function keysOf(ranks: Int32Array): string[] {
+  const seen = new Map<number, number>()
+  return Array.from(ranks, (rank) => {
+    const count = (seen.get(rank) ?? 0) + 1
+    seen.set(rank, count)
+    const name = rank < 0 ? '?' : String(rank)
+    return count === 1 ? name : `${name}.${count}`
+  })
+}

@@ -1,0 +1,78 @@
+// What all parts of the job view are drawn from: data, state, and what follows from both.
+
+import type { JobAxis } from '../data/job-manifest'
+import { formatCount, formatDuration } from '../layout/format'
+import type { Inks } from '../views/shared/inks'
+import type { JobData, Metric } from './job-data'
+import type { JobState } from './job-state'
+import type { ColumnRange } from './selection'
+
+export interface JobModel {
+  data: JobData
+  state: JobState
+  /** Rows by place: all of them in the order that is shown. */
+  order: Int32Array
+  /** Place of each row. */
+  place: Int32Array
+  /** Recorded rows that are brushed, or all of them, in the order that is shown. */
+  rows: readonly number[]
+  /** The greatest of each row: over its whole recording, or within the brushed columns. */
+  peaks: RowPeaks
+  /** What the strip beside the map shows, by row, and what it is called. */
+  shown: Float64Array
+  shownName: string
+  dark: boolean
+  inks: Inks
+}
+
+export interface RowPeaks {
+  allocated: Float64Array
+  reserved: Float64Array
+}
+
+/** Exact over the whole recording; within some columns to one level of the maps. */
+export function peaksOf(data: JobData, axis: JobAxis, range: ColumnRange | null): RowPeaks {
+  if (!range) return { allocated: data.peakAllocated, reserved: data.peakReserved }
+  const within = (metric: Metric): Float64Array => {
+    const { columns, bytes } = data.matrix(axis.key, metric)
+    return Float64Array.from({ length: data.rows }, (_, row) => {
+      let most = 0
+      for (let column = range[0]; column <= range[1]; column++) {
+        const value = bytes[row * columns + column]
+        if (value > most) most = value
+      }
+      return most
+    })
+  }
+  return { allocated: within('allocated'), reserved: within('reserved') }
+}
+
+export const METRIC_NAMES: Record<Metric, string> = {
+  allocated: 'Allocated',
+  reserved: 'Reserved',
+  unused: 'Fragmentation',
+  free: 'Free on the device',
+}
+
+export const METRIC_TITLES: Record<Metric, string> = {
+  allocated: 'Bytes allocated: the greatest value of each cell',
+  reserved: 'Bytes reserved: the greatest value of each cell',
+  unused: 'Reserved minus allocated: the greatest value of each cell',
+  free: 'What the device has left: the smallest value of each cell',
+}
+
+/** "Step 12", "Steps 12 to 15", "+3.2 s", "25% of the trace". */
+export function columnName(axis: JobAxis, column: number): string {
+  const [first, last] = [axis.first[column], axis.last[column]]
+  if (axis.unit === 'us') return `+${formatDuration(first)} to +${formatDuration(last)}`
+  if (axis.unit === 'share') return `${first / 10}% to ${last / 10}% of the trace`
+  return first === last ? `Step ${formatCount(first)}` : `Steps ${formatCount(first)} to ${formatCount(last)}`
+}
+
+export function rangeName(axis: JobAxis, first: number, last: number): string {
+  if (first === last) return columnName(axis, first).toLowerCase()
+  const [from, to] = [axis.first[first], axis.last[last]]
+  if (axis.unit === 'us') return `+${formatDuration(from)} to +${formatDuration(to)}`
+  if (axis.unit === 'share') return `${from / 10}% to ${to / 10}% of the trace`
+  return `steps ${formatCount(from)} to ${formatCount(to)}`
+}

@@ -1,0 +1,293 @@
+// The view of a job: the heat map, and beside it groups, stacks, categories, findings and ranks, all of what is brushed.
+
+import { formatCount } from '../layout/format'
+import { append, fill, h } from '../ui/dom'
+import type { State } from '../ui/state'
+import { readInks } from '../views/shared/inks'
+import { CategoriesPanel } from './categories-panel'
+import { ColourScale } from './colour-scale'
+import { FindingsPanel } from './findings-panel'
+import { GroupsPanel } from './groups-panel'
+import type { JobPage, JobParts } from './interface'
+import { JobData, METRICS } from './job-data'
+import { type JobModel, METRIC_NAMES, METRIC_TITLES, peaksOf, rangeName, type RowPeaks } from './job-model'
+import { JobActions, type JobState, readState, TABS, type Tab } from './job-state'
+import { linkedSentence } from './links'
+import { MapView } from './map-view'
+import type { Panel } from './panel'
+import { RankPanel } from './rank-panel'
+import { RanksPanel } from './ranks-panel'
+import { orderRows, SORTS, type SortKey } from './row-order'
+import { StacksPanel } from './stacks-panel'
+
+const SORT_NAMES: Record<SortKey, string> = {
+  rank: 'Rank',
+  host: 'Host',
+  peak: 'Peak allocated',
+  reserved: 'Peak reserved',
+  group: 'Group',
+  oom: 'First OOM',
+  above: 'Above its group',
+  shown: 'Bars beside the map',
+}
+const TAB_NAMES: Record<Tab, string> = {
+  groups: 'Groups',
+  stacks: 'Stacks',
+  categories: 'Categories',
+  findings: 'Findings',
+  ranks: 'Ranks',
+  rank: 'Rank',
+}
+
+export class JobView implements JobPage {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly data: JobData
+  private readonly actions: JobActions
+  private readonly map: MapView
+  private readonly panels: Record<Tab, Panel>
+  private readonly tabs = new Map<Tab, HTMLButtonElement>()
+  private readonly place = h('div', { class: 'job-panel', role: 'tabpanel' })
+  private readonly scale = new ColourScale()
+  private readonly metric: HTMLSelectElement
+  private readonly axis: HTMLSelectElement
+  private readonly sort: HTMLSelectElement
+  private readonly against: HTMLButtonElement
+  private readonly brushed = h('span', { class: 'job-brushed', role: 'status' })
+  private readonly note = h('p', { class: 'job-note soft', hidden: true })
+  private model: JobModel | null = null
+  private ordered: { key: string; order: Int32Array; place: Int32Array } | null = null
+
+  constructor({ manifest, columns, heat, store, openDevice, announce, saved }: JobParts) {
+    this.data = new JobData(manifest, columns, heat)
+    const { data } = this
+    this.actions = new JobActions(store, data, openDevice, announce)
+    const { actions } = this
+    this.map = new MapView(actions)
+    this.panels = {
+      groups: new GroupsPanel(actions),
+      stacks: new StacksPanel(actions, saved),
+      categories: new CategoriesPanel(actions),
+      findings: new FindingsPanel(actions),
+      ranks: new RanksPanel(actions, saved),
+      rank: new RankPanel(actions),
+    }
+    this.metric = select('Memory', (value) => actions.set({ metric: value === 'allocated' ? null : value }))
+    for (const metric of METRICS)
+      this.metric.append(
+        h('option', { value: metric, disabled: metric === 'free' && !data.knowsFree }, METRIC_NAMES[metric]),
+      )
+    this.axis = select('Columns', (value) =>
+      actions.set({ axis: value === manifest.axes[0].key ? null : value, columns: null, column: null }),
+    )
+    for (const axis of manifest.axes)
+      this.axis.append(h('option', { value: axis.key, title: axis.note }, `By ${axis.label}`))
+    this.sort = select('Order of ranks', (value) => actions.set({ sort: value === 'rank' ? null : value }))
+    for (const key of SORTS) this.sort.append(h('option', { value: key }, SORT_NAMES[key]))
+    this.against = h(
+      'button',
+      {
+        type: 'button',
+        title: "Show each rank against the median of its group: what the group's own shape hides",
+        onclick: () => actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
+      },
+      'Against its group',
+    )
+    this.tools = h(
+      'div',
+      { class: 'tools' },
+      this.metric,
+      this.against,
+      this.axis,
+      h('label', { class: 'job-sort' }, h('span', { class: 'soft' }, 'Sort'), this.sort),
+      this.brushed,
+      this.scale.element,
+    )
+    const tabs = h('div', { class: 'tabs job-tabs', role: 'tablist', 'aria-label': 'What is beside the map' })
+    for (const tab of TABS) {
+      const button = h(
+        'button',
+        { type: 'button', role: 'tab', id: `job-tab-${tab}`, onclick: () => actions.set({ tab }) },
+        TAB_NAMES[tab],
+      )
+      button.addEventListener('keydown', (event) => this.moveTab(event, tab))
+      this.tabs.set(tab, button)
+      tabs.append(button)
+    }
+    this.element = h(
+      'section',
+      { class: 'job', 'aria-label': 'Job' },
+      h('div', { class: 'job-left' }, this.note, this.map.element),
+      h('div', { class: 'job-right' }, tabs, this.place),
+    )
+    this.linkHeadline()
+  }
+
+  show(state: State, dark: boolean): void {
+    const job = readState(this.data, state.options)
+    const model = this.modelOf(job, dark)
+    this.model = model
+    this.metric.value = job.metric
+    this.metric.title = METRIC_TITLES[job.metric]
+    this.axis.value = job.axis.key
+    this.axis.title = job.axis.note
+    this.sort.value = job.sort
+    this.against.setAttribute('aria-pressed', String(job.isAgainst))
+    this.note.textContent = job.axis.note
+    this.note.hidden = job.axis.note === ''
+    this.renderTabs(model)
+    this.renderBrush(model)
+    this.map.show(model)
+    const { scale, colours } = this.map
+    if (scale && colours) this.scale.render(scale, colours, METRIC_NAMES[job.metric])
+    const panel = this.panels[job.tab]
+    if (this.place.firstChild !== panel.element) fill(this.place, panel.element)
+    panel.render(model)
+  }
+
+  async settled(): Promise<void> {
+    await this.map.settled()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    const { model } = this
+    if (!model) return false
+    if (event.key === 'Escape') return this.escape(model)
+    const target = event.target instanceof Element ? event.target : null
+    const inPanel = target?.closest('.job-panel')
+    if (inPanel) return this.panels[model.state.tab].key?.(event) ?? false
+    // The map is what arrow keys are for, unless a control has the focus.
+    if (target?.closest('button, select, input, a, .job-right, header')) return false
+    return this.map.key(event)
+  }
+
+  picture(): HTMLCanvasElement {
+    return this.map.image()
+  }
+
+  testContextLoss(): void {
+    this.map.testContextLoss()
+  }
+
+  debug(): unknown {
+    const { model, data } = this
+    if (!model) return null
+    return {
+      map: this.map.debug(),
+      order: [...model.order].map((row) => data.keyOf(row)),
+      rows: model.rows.map((row) => data.keyOf(row)),
+      tab: model.state.tab,
+      shown: model.shownName,
+      panel: this.panels[model.state.tab].debug?.() ?? null,
+    }
+  }
+
+  private modelOf(state: JobState, dark: boolean): JobModel {
+    const { data } = this
+    const peaks = peaksOf(data, state.axis, state.columns)
+    const strip = stripOf(data, state, peaks)
+    const key = [state.sort, state.columns?.join('-'), state.sort === 'shown' && strip.name].join('/')
+    if (this.ordered?.key !== key) {
+      const order = orderRows(data, state.sort, peaks, strip.bytes)
+      const place = new Int32Array(data.rows)
+      for (const [at, row] of order.entries()) place[row] = at
+      this.ordered = { key, order, place }
+    }
+    const { order, place } = this.ordered
+    const rows = [...order].filter((row) => row < data.recorded && (state.rows === null || state.rows.has(row)))
+    const inks = readInks(document.documentElement, dark)
+    return { data, state, order, place, rows, peaks, shown: strip.bytes, shownName: strip.name, dark, inks }
+  }
+
+  private renderTabs({ data, state }: JobModel): void {
+    const counts: Partial<Record<Tab, number>> = {
+      groups: data.manifest.groups.length,
+      findings: data.manifest.findings.length,
+      ranks: data.rows,
+    }
+    for (const [tab, button] of this.tabs) {
+      const isSelected = tab === state.tab
+      button.setAttribute('aria-selected', String(isSelected))
+      button.tabIndex = isSelected ? 0 : -1
+      const count = counts[tab]
+      button.textContent =
+        tab === 'rank' && state.row !== null
+          ? data.nameOf(state.row)
+          : `${TAB_NAMES[tab]}${count === undefined ? '' : ` ${formatCount(count)}`}`
+      button.hidden = tab === 'rank' && state.row === null
+    }
+    this.place.setAttribute('aria-labelledby', `job-tab-${state.tab}`)
+  }
+
+  /** What is brushed, and a way back. */
+  private renderBrush({ data, state, rows }: JobModel): void {
+    const words: string[] = []
+    if (state.rows) words.push(`${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`)
+    if (state.columns) words.push(rangeName(state.axis, ...state.columns))
+    this.brushed.hidden = words.length === 0
+    if (words.length === 0) return fill(this.brushed)
+    fill(
+      this.brushed,
+      words.join(', '),
+      h('button', { type: 'button', title: 'Zoom the map to it (Z)', onclick: () => this.map.zoomToBrush() }, 'Zoom'),
+      h(
+        'button',
+        { type: 'button', title: 'Select everything (Escape)', onclick: () => this.actions.brush(null, null) },
+        'Clear',
+      ),
+    )
+  }
+
+  private moveTab(event: KeyboardEvent, tab: Tab): void {
+    if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
+    event.preventDefault()
+    event.stopPropagation()
+    const shown = TABS.filter((name) => !this.tabs.get(name)!.hidden)
+    const by = event.key === 'ArrowRight' ? 1 : shown.length - 1
+    const next = shown[(shown.indexOf(tab) + by) % shown.length]
+    this.actions.set({ tab: next })
+    this.tabs.get(next)?.focus()
+  }
+
+  private escape({ state }: JobModel): boolean {
+    if (this.map.cancelDrag()) return true
+    if (state.rows || state.columns || state.group !== null) return (this.actions.brush(null, null), true)
+    if (state.row !== null) return (this.actions.pickRow(null), true)
+    if (state.stack !== null || state.category !== null)
+      return (this.actions.set({ stack: null, category: null }), true)
+    return false
+  }
+
+  /** The headline names ranks and stacks: here each is a link of its own. */
+  private linkHeadline(): void {
+    const { headline } = this.data.manifest
+    const paragraphs = document.querySelectorAll('#top .headline')
+    if (headline.length === 0 || paragraphs.length === 0) return
+    const first = paragraphs[0]
+    first.replaceChildren()
+    for (const { text } of headline) append(first, linkedSentence(this.data, this.actions, text), ' ')
+    for (const paragraph of [...paragraphs].slice(1)) paragraph.remove()
+  }
+}
+
+/** What the bars beside the map show: a stack, a category, or the peak. */
+function stripOf(
+  data: JobData,
+  { stack, category, metric }: JobState,
+  peaks: RowPeaks,
+): { bytes: Float64Array; name: string } {
+  const { stack_names, categories } = data.manifest
+  const all = (of: (row: number) => number): Float64Array =>
+    Float64Array.from({ length: data.rows }, (_, row) => of(row))
+  if (stack !== null) return { bytes: all((row) => data.bytesOfStack(stack, row)), name: stack_names[stack].name }
+  if (category !== null) return { bytes: all((row) => data.bytesOfCategory(category, row)), name: categories[category] }
+  return metric === 'reserved'
+    ? { bytes: peaks.reserved, name: 'Peak reserved' }
+    : { bytes: peaks.allocated, name: 'Peak allocated' }
+}
+
+function select(label: string, onChange: (value: string) => void): HTMLSelectElement {
+  const element = h('select', { 'aria-label': label })
+  element.addEventListener('change', () => onChange(element.value))
+  return element
+}

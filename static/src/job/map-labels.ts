@@ -1,0 +1,227 @@
+// What surrounds the cells: names of rows, colours of groups, bars of the strip, the curves above and the axis below.
+
+import type { HeatWindow } from '../gl/heat-raster'
+import { formatBytes } from '../layout/format'
+import { css, groupColour, mix } from '../views/shared/inks'
+import { axisMarks, columnOf } from './axis-marks'
+import type { JobModel } from './job-model'
+import { columnToX, groupStrip, labelStep, type MapGeometry, placeToY } from './map-geometry'
+import type { Spread } from './statistics'
+
+/** Least distance of two names of rows. */
+const LABEL_PIXELS = 13
+
+export function drawAround(
+  ctx: CanvasRenderingContext2D,
+  model: JobModel,
+  geometry: MapGeometry,
+  window: HeatWindow,
+  spreads: readonly (Spread | null)[],
+): void {
+  ctx.clearRect(0, 0, geometry.width, geometry.height)
+  drawRows(ctx, model, geometry, window)
+  if (geometry.strip < geometry.width) drawStrip(ctx, model, geometry, window)
+  if (geometry.top > 20) drawCurves(ctx, model, geometry, window, spreads)
+  drawAxis(ctx, model, geometry, window)
+  drawFailures(ctx, model, geometry, window)
+}
+
+/** What a row is called beside the map. */
+export function rowLabel({ data, state }: JobModel, row: number): string {
+  const key = data.rank[row] < 0 ? '?' : data.keyOf(row)
+  return state.sort === 'host' && data.hostOf(row) ? `${data.hostOf(row)} ${key}` : key
+}
+
+/** Room for the longest name. */
+export function labelWidth(ctx: CanvasRenderingContext2D, model: JobModel, width: number): number {
+  let longest = ''
+  for (let row = 0; row < model.data.rows; row++) {
+    const text = rowLabel(model, row)
+    if (text.length > longest.length) longest = text
+  }
+  return Math.min(Math.max(34, ctx.measureText(longest).width + 22), width * 0.3)
+}
+
+function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+  const { data, order, inks, dark, state } = model
+  const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
+  const step = labelStep(LABEL_PIXELS / perRow)
+  const [stripLeft, stripRight] = groupStrip(geometry)
+  ctx.textAlign = 'right'
+  ctx.textBaseline = 'middle'
+  for (let place = Math.floor(window.y0); place < Math.min(order.length, window.y1); place++) {
+    const row = order[place]
+    const [top, bottom] = [placeToY(geometry, window, place), placeToY(geometry, window, place + 1)]
+    const [from, to] = [Math.max(top, geometry.top), Math.min(bottom, geometry.bottom)]
+    if (data.group[row] >= 0) {
+      ctx.fillStyle = css(groupColour(data.group[row], dark))
+      ctx.fillRect(stripLeft, from, stripRight - stripLeft, Math.max(0.5, to - from - (perRow > 4 ? 1 : 0)))
+    }
+    // An error or an outlier is seen from afar: its mark is never thinner than three pixels.
+    if (data.ooms[row] > 0 || data.bytesAbove[row] > 0) {
+      ctx.fillStyle = css(data.ooms[row] > 0 ? inks.oom : inks.peak)
+      const height = Math.max(3, Math.min(11, to - from - 2))
+      ctx.fillRect(2, (from + to - height) / 2, 4, height)
+    }
+    const middle = (top + bottom) / 2
+    if (place % step !== 0 || row === state.row || middle < geometry.top + 4 || middle > geometry.bottom - 4) continue
+    const isDim = model.state.rows !== null && !model.state.rows.has(row)
+    ctx.fillStyle = css(row >= data.recorded ? inks.oom : inks.soft, isDim ? 0.5 : 1)
+    ctx.fillText(rowLabel(model, row), stripLeft - 5, middle)
+  }
+  if (state.row !== null) drawPicked(ctx, model, geometry, window, state.row)
+}
+
+/** The name of the picked row, also where others are left out; on a plate, since it may lie on neighbours. */
+function drawPicked(
+  ctx: CanvasRenderingContext2D,
+  model: JobModel,
+  geometry: MapGeometry,
+  window: HeatWindow,
+  row: number,
+): void {
+  const place = model.place[row]
+  if (place < window.y0 - 0.5 || place > window.y1 - 0.5) return
+  const y = Math.min(Math.max(placeToY(geometry, window, place + 0.5), geometry.top + 7), geometry.bottom - 7)
+  const [right] = groupStrip(geometry)
+  const text = rowLabel(model, row)
+  const width = ctx.measureText(text).width
+  ctx.fillStyle = css(model.inks.accent)
+  ctx.fillRect(right - width - 9, y - 8, width + 8, 16)
+  ctx.fillStyle = css(model.inks.panel)
+  ctx.fillText(text, right - 5, y)
+}
+
+function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+  const { data, order, shown, inks, shownName } = model
+  const width = geometry.width - geometry.strip - 6
+  let most = 1
+  for (const value of shown) if (value > most) most = value
+  const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
+  for (let place = Math.floor(window.y0); place < Math.min(order.length, window.y1); place++) {
+    const row = order[place]
+    const from = Math.max(geometry.top, placeToY(geometry, window, place))
+    const to = Math.min(geometry.bottom, placeToY(geometry, window, place + 1))
+    const isDim = model.state.rows !== null && !model.state.rows.has(row)
+    if (row >= data.recorded && perRow >= LABEL_PIXELS) {
+      ctx.fillStyle = css(inks.oom)
+      ctx.textAlign = 'left'
+      ctx.textBaseline = 'middle'
+      ctx.fillText(fitted(ctx, data.status[row], width), geometry.strip, (from + to) / 2)
+    }
+    const isMarked = data.bytesAbove[row] > 0 || data.ooms[row] > 0
+    ctx.fillStyle = css(data.ooms[row] > 0 ? inks.oom : isMarked ? inks.peak : inks.allocated, isDim ? 0.25 : 1)
+    ctx.fillRect(
+      geometry.strip,
+      from,
+      (shown[row] / most) * width,
+      Math.max(isMarked ? 1.5 : 0.5, to - from - (perRow > 4 ? 1 : 0)),
+    )
+  }
+  ctx.fillStyle = css(inks.soft)
+  ctx.textAlign = 'left'
+  ctx.textBaseline = 'bottom'
+  ctx.fillText(fitted(ctx, shownName, width + 4), geometry.strip, geometry.top - 18)
+  ctx.fillText(`to ${formatBytes(most)}`, geometry.strip, geometry.top - 4)
+}
+
+/** Median and spread of the brushed rows in each column. */
+function drawCurves(
+  ctx: CanvasRenderingContext2D,
+  model: JobModel,
+  geometry: MapGeometry,
+  window: HeatWindow,
+  all: readonly (Spread | null)[],
+): void {
+  const { inks } = model
+  const [top, bottom] = [16, geometry.top - 5]
+  const first = Math.floor(window.x0)
+  const spreads = all.slice(first, Math.ceil(window.x1))
+  const most = Math.max(1, ...spreads.map((spread) => spread?.[4] ?? 0))
+  const least = Math.min(0, ...spreads.map((spread) => spread?.[0] ?? 0))
+  const y = (bytes: number): number => bottom - ((bytes - least) / (most - least)) * (bottom - top)
+  ctx.save()
+  ctx.beginPath()
+  ctx.rect(geometry.left, 0, geometry.right - geometry.left, geometry.top)
+  ctx.clip()
+  ctx.strokeStyle = css(inks.ink)
+  ctx.lineWidth = 1.25
+  ctx.beginPath()
+  spreads.forEach((spread, i) => {
+    if (!spread) return
+    const [from, to] = [columnToX(geometry, window, first + i), columnToX(geometry, window, first + i + 1)]
+    ctx.fillStyle = css(inks.allocated, 0.32)
+    ctx.fillRect(from, y(spread[4]), to - from, Math.max(1, y(spread[0]) - y(spread[4])))
+    if (i === 0 || !spreads[i - 1]) ctx.moveTo(from, y(spread[2]))
+    ctx.lineTo(from, y(spread[2]))
+    ctx.lineTo(to, y(spread[2]))
+  })
+  ctx.stroke()
+  ctx.restore()
+  ctx.fillStyle = css(inks.line)
+  ctx.fillRect(geometry.left, y(0), geometry.right - geometry.left, 1)
+  ctx.fillStyle = css(inks.soft)
+  ctx.textAlign = 'left'
+  ctx.textBaseline = 'top'
+  const text = `median and spread, to ${formatBytes(Math.round(most))}`
+  ctx.fillStyle = css(inks.panel, 0.75)
+  ctx.fillRect(geometry.left, 0, ctx.measureText(text).width + 8, 15)
+  ctx.fillStyle = css(inks.soft)
+  ctx.fillText(text, geometry.left + 4, 2)
+}
+
+function drawAxis(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+  const { inks } = model
+  const { axis } = model.state
+  ctx.textAlign = 'center'
+  ctx.textBaseline = 'top'
+  let free = geometry.left
+  for (const { at, label } of axisMarks(axis, window.x0, window.x1, (geometry.right - geometry.left) / 84)) {
+    if (at < window.x0 || at > window.x1) continue
+    const x = columnToX(geometry, window, at)
+    ctx.fillStyle = css(mix(inks.panel, inks.ink, 0.4))
+    ctx.fillRect(Math.round(x), geometry.bottom + 1, 1, 4)
+    const half = ctx.measureText(label).width / 2
+    const middle = Math.min(Math.max(x, geometry.left + half), geometry.right - half)
+    if (middle - half < free) continue
+    ctx.fillStyle = css(inks.soft)
+    ctx.fillText(label, middle, geometry.bottom + 7)
+    free = middle + half + 10
+  }
+  ctx.fillStyle = css(inks.soft)
+  ctx.textAlign = 'right'
+  ctx.fillText(axis.label, geometry.left - 8, geometry.bottom + 7)
+}
+
+/** Where each row ran out of memory, on the axis of steps. */
+function drawFailures(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+  const { data, state, inks } = model
+  if (state.axis.unit !== 'step') return
+  for (const { row, step } of data.manifest.ooms) {
+    if (step === null) continue
+    const x = columnToX(geometry, window, columnOf(state.axis, step) + 1)
+    const y = placeToY(geometry, window, model.place[row] + 0.5)
+    if (x < geometry.left || x > geometry.right || y < geometry.top || y > geometry.bottom) continue
+    const size = Math.min(4, Math.max(2, (placeToY(geometry, window, 1) - placeToY(geometry, window, 0)) / 3))
+    for (const [colour, width] of [
+      [css(inks.panel), 4],
+      [css(inks.oom), 2],
+    ] as const) {
+      ctx.strokeStyle = colour
+      ctx.lineWidth = width
+      ctx.beginPath()
+      ctx.moveTo(x - size, y - size)
+      ctx.lineTo(x + size, y + size)
+      ctx.moveTo(x + size, y - size)
+      ctx.lineTo(x - size, y + size)
+      ctx.stroke()
+    }
+  }
+}
+
+function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text
+  let short = text
+  while (short.length > 1 && ctx.measureText(`${short}…`).width > width) short = short.slice(0, -1)
+  return `${short}…`
+}

@@ -1,0 +1,166 @@
+// Stacks across ranks: the least, the median and the most that a brushed rank holds of each, and which rank that is.
+
+import { formatBytes, formatCount } from '../layout/format'
+import { fill, h } from '../ui/dom'
+import { csvLine, download, fileName } from '../ui/download'
+import { categoryColour } from '../views/colours/palettes'
+import { css } from '../views/shared/inks'
+import type { JobModel } from './job-model'
+import type { JobActions } from './job-state'
+import { rankLink } from './links'
+import type { Panel } from './panel'
+import { SortedList } from './sorted-list'
+import { type RowSpread, spreadOverRows } from './statistics'
+
+interface StackRow extends RowSpread {
+  stack: number
+}
+
+export class StacksPanel implements Panel {
+  readonly element: HTMLElement
+  private readonly list: SortedList<StackRow>
+  private readonly detail = h('div', { class: 'job-stack', hidden: true })
+  private readonly words = h('p', { class: 'job-words' })
+  private model: JobModel | null = null
+  private listed = ''
+
+  constructor(
+    private readonly actions: JobActions,
+    private readonly saved: (text: string) => void,
+  ) {
+    const bytes = (value: (row: StackRow) => number) => ({
+      isNumber: true,
+      value,
+      cell: (row: StackRow) => formatBytes(Math.round(value(row))),
+    })
+    this.list = new SortedList<StackRow>({
+      name: 'job-stacks',
+      label: 'Stacks across ranks',
+      template: '76px 76px 76px 76px 78px 84px minmax(220px, 1fr)',
+      width: 690,
+      columns: [
+        { key: 'min', title: 'Min', ...bytes((row) => row.min) },
+        { key: 'median', title: 'Median', ...bytes((row) => row.median) },
+        { key: 'max', title: 'Max', ...bytes((row) => row.max) },
+        { key: 'spread', title: 'Spread', ...bytes((row) => row.max - row.min) },
+        {
+          key: 'ranks',
+          title: 'Ranks',
+          isNumber: true,
+          value: (row) => row.count,
+          cell: (row) => formatCount(row.count),
+        },
+        {
+          key: 'most',
+          title: 'Most on',
+          isNumber: false,
+          value: null,
+          cell: (row) => rankLink(this.model!.data, actions, row.maxRow),
+        },
+        {
+          key: 'stack',
+          title: 'Stack',
+          isNumber: false,
+          value: (row) => this.nameOf(row.stack),
+          cell: (row) => this.nameCell(row.stack),
+        },
+      ],
+      onPick: ({ stack }) => actions.pickStack(this.model?.state.stack === stack ? null : stack),
+      isPicked: ({ stack }) => this.model?.state.stack === stack,
+    })
+    const csv = h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
+    this.element = h(
+      'div',
+      { class: 'job-stacks' },
+      h('div', { class: 'job-bar' }, this.words, csv),
+      this.detail,
+      this.list.element,
+    )
+  }
+
+  render(model: JobModel): void {
+    this.model = model
+    const { data, rows, state } = model
+    const listed = rows.join()
+    if (listed !== this.listed || this.list.shown.length === 0) {
+      this.listed = listed
+      const stacks: StackRow[] = []
+      for (let stack = 0; stack < data.stackMax.length; stack++) {
+        const spread = spreadOverRows(rows, (row) => data.bytesOfStack(stack, row))
+        if (spread && spread.max > 0) stacks.push({ stack, ...spread })
+      }
+      this.list.setItems(stacks)
+    } else this.list.setItems(this.list.shown)
+    this.words.textContent = `Bytes at each rank's own peak, over ${state.rows ? `${formatCount(rows.length)} selected` : `all ${formatCount(rows.length)}`} ranks.`
+    this.renderDetail(model)
+  }
+
+  key(event: KeyboardEvent): boolean {
+    return this.list.key(event)
+  }
+
+  debug(): unknown {
+    return this.list.shown.map((row) => ({ ...row, name: this.nameOf(row.stack) }))
+  }
+
+  /** The frames of the chosen stack; its bytes by rank are the strip beside the map. */
+  private renderDetail({ data, state }: JobModel): void {
+    this.detail.hidden = state.stack === null
+    if (state.stack === null) return
+    const { frames } = data.manifest.stack_names[state.stack]
+    fill(
+      this.detail,
+      h(
+        'div',
+        { class: 'job-bar' },
+        h(
+          'p',
+          { class: 'soft' },
+          `The bars beside the map show this stack${frames.length ? ', innermost frame first:' : '.'}`,
+        ),
+        h(
+          'button',
+          { type: 'button', title: 'Sort the map by this stack', onclick: () => this.actions.set({ sort: 'shown' }) },
+          'Sort by it',
+        ),
+        h('button', { type: 'button', onclick: () => this.actions.pickStack(null) }, 'Clear'),
+      ),
+      h('ol', { class: 'mono' }, ...frames.map((frame) => h('li', {}, frame))),
+    )
+  }
+
+  private nameOf(stack: number): string {
+    return this.model?.data.manifest.stack_names[stack]?.name ?? ''
+  }
+
+  private nameCell(stack: number): Node {
+    const { data, dark } = this.model!
+    const index = data.stackCategory[stack]
+    const category = data.manifest.categories[index] ?? 'unknown'
+    const swatch = h('span', { class: 'swatch', title: category })
+    swatch.style.background = css(categoryColour(category, index, dark))
+    const { frames, name } = data.manifest.stack_names[stack]
+    return h('span', { title: frames.join('\n') }, swatch, h('span', { class: 'mono' }, name))
+  }
+
+  private saveCsv(): void {
+    const { model } = this
+    if (!model) return
+    const { data } = model
+    const lines = [
+      csvLine(['stack', 'category', 'min_bytes', 'median_bytes', 'max_bytes', 'max_rank', 'ranks']),
+      ...this.list.shown.map((row) =>
+        csvLine([
+          this.nameOf(row.stack),
+          data.manifest.categories[data.stackCategory[row.stack]] ?? '',
+          row.min,
+          Math.round(row.median),
+          row.max,
+          data.keyOf(row.maxRow),
+          row.count,
+        ]),
+      ),
+    ]
+    this.saved(download(`${fileName(document.title, 'stacks')}.csv`, 'text/csv', lines))
+  }
+}

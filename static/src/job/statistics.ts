@@ -1,0 +1,70 @@
+// Medians, quartiles and spreads.
+
+/** Minimum, quartiles and maximum. */
+export type Spread = [min: number, lower: number, median: number, upper: number, max: number]
+
+/** Minimum, quartiles and maximum of values in any order; quartiles are linear between neighbours. Null of none. */
+export function spreadOf(values: ArrayLike<number>): Spread | null {
+  const sorted = Float64Array.from(values).filter((value) => !Number.isNaN(value))
+  if (sorted.length === 0) return null
+  sorted.sort()
+  const at = (share: number): number => {
+    const place = share * (sorted.length - 1)
+    const below = Math.floor(place)
+    const above = Math.min(sorted.length - 1, below + 1)
+    return sorted[below] + (place - below) * (sorted[above] - sorted[below])
+  }
+  return [sorted[0], at(0.25), at(0.5), at(0.75), sorted[sorted.length - 1]]
+}
+
+export function medianOf(values: ArrayLike<number>): number {
+  return spreadOf(values)?.[2] ?? NaN
+}
+
+/**
+ * What a group leads one to expect of a rank: the median of all, or where the group slopes (pipeline stages hold less from one to
+ * the next) a line through them. The line's slope is the median over pairs half the group apart, so that fewer than a quarter of
+ * the ranks cannot bend it. NaN values are passed over.
+ */
+export function fitOf(ranks: readonly number[], values: ArrayLike<number>, isSlope: boolean): (rank: number) => number {
+  const known = Array.from(ranks.keys()).filter((i) => !Number.isNaN(values[i]))
+  const half = Math.ceil(known.length / 2)
+  const slopes: number[] = []
+  if (isSlope && known.length > 2) {
+    known.sort((a, b) => ranks[a] - ranks[b])
+    for (let i = 0; i + half < known.length; i++) {
+      const [from, to] = [known[i], known[i + half]]
+      if (ranks[to] > ranks[from]) slopes.push((values[to] - values[from]) / (ranks[to] - ranks[from]))
+    }
+  }
+  const slope = slopes.length ? medianOf(slopes) : 0
+  const base = medianOf(known.map((i) => values[i] - slope * ranks[i]))
+  return (rank) => base + slope * rank
+}
+
+/** The spread of a quantity over rows, and the rows at both ends. */
+export interface RowSpread {
+  min: number
+  median: number
+  max: number
+  minRow: number
+  maxRow: number
+  /** Rows with more than nothing. */
+  count: number
+}
+
+/** Null of no rows. */
+export function spreadOverRows(rows: readonly number[], bytesOf: (row: number) => number): RowSpread | null {
+  if (rows.length === 0) return null
+  const values = new Float64Array(rows.length)
+  let [minRow, maxRow] = [rows[0], rows[0]]
+  let [min, max, count] = [Infinity, -Infinity, 0]
+  rows.forEach((row, i) => {
+    const value = bytesOf(row)
+    values[i] = value
+    if (value > 0) count++
+    if (value < min) [min, minRow] = [value, row]
+    if (value > max) [max, maxRow] = [value, row]
+  })
+  return { min, median: medianOf(values), max, minRow, maxRow, count }
+}

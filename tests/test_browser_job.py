@@ -1,0 +1,226 @@
+"""The view of a job in Chromium: it shows what was planted; sorting, brushing, keys and links do what they say."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from job_documents import DISPATCH, STACKS, STEPS, Planted, planted_job
+
+RANKS = 64
+NO_WEBGL = """HTMLCanvasElement.prototype.getContext = new Proxy(HTMLCanvasElement.prototype.getContext, {
+    apply: (get, canvas, args) => args[0] === 'webgl2' ? null : Reflect.apply(get, canvas, args)})"""
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return planted_job(RANKS)
+
+
+@pytest.fixture(scope="module")
+def job_path(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("job") / "job.html"
+    path.write_bytes(planted.document)
+    return path
+
+
+def debug(opened: Any) -> Any:
+    return opened.js("snapreport.debug.view()")
+
+
+def set_options(opened: Any, **options: str | None) -> Any:
+    opened.set_view(options={f"job.{name}": value for name, value in options.items()})
+    return debug(opened)
+
+
+def cell(opened: Any, place: float, column: float) -> tuple[float, float]:
+    """The middle of a cell on screen, in CSS pixels."""
+    bounds = opened.page.locator(".job-map").bounding_box()
+    box = bounds["x"], bounds["y"]
+    shown = debug(opened)["map"]
+    geometry, window = shown["geometry"], shown["window"]
+    across = (column + 0.5 - window["x0"]) / (window["x1"] - window["x0"])
+    down = (place + 0.5 - window["y0"]) / (window["y1"] - window["y0"])
+    return (
+        box[0] + geometry["left"] + across * (geometry["right"] - geometry["left"]),
+        box[1] + geometry["top"] + down * (geometry["bottom"] - geometry["top"]),
+    )
+
+
+def tip(opened: Any) -> str:
+    return opened.page.locator(".job-map .tooltip").inner_text()
+
+
+def test_the_planted_outlier_is_named_with_its_stack(
+    open_report: Callable[..., Any], job_path: Path, planted: Planted
+) -> None:
+    opened = open_report(job_path)
+    assert opened.view()["view"] == "job"
+    name = "{} {}:{}".format(*STACKS[DISPATCH][:3])
+    first = opened.page.locator(".job-outlier").first.inner_text()
+    assert f"Rank {planted.outlier} holds 6.10 GiB more" in first
+    assert name in first
+    assert "+6.10 GiB" in first
+    # Every rank and stack of the headline is a link.
+    links = opened.page.locator("#top .headline a").all_inner_texts()
+    assert links == [f"Rank {planted.outlier}", f"Rank {planted.outlier}", name]
+    opened.page.locator("#top .headline a").first.click()
+    opened.until("snapreport.debug.view().tab === 'rank'")
+    rank = opened.page.locator(".job-rank").inner_text()
+    assert "17.6 GiB" in rank
+    assert name in rank
+    opened.check()
+
+
+def test_cells_say_what_was_planted(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = open_report(job_path, "#view=job&job.sort=peak")
+    shown = debug(opened)
+    peaks = planted.allocated.max(axis=1)
+    order = [int(key) for key in shown["order"]]
+    assert order[:RANKS] == sorted(range(RANKS), key=lambda rank: (-peaks[rank], rank))
+    assert order[RANKS:] == [*planted.missing, planted.failed]
+    place = order.index(planted.outlier)
+    opened.page.mouse.move(*cell(opened, place, planted.oom_step))
+    text = tip(opened)
+    assert f"Rank {planted.outlier} · node006 · cuda:4, step {planted.oom_step + 1}" in text
+    assert f"Allocated: {planted.allocated[planted.outlier, planted.oom_step] / 2**30:.1f} GiB" in text
+    assert "above its group's median" in text
+    opened.page.mouse.move(*cell(opened, place, planted.oom_step + 1))
+    assert "Nothing was recorded here." in tip(opened)
+    opened.page.mouse.move(*cell(opened, order.index(planted.failed), 3))
+    assert "Could not be read: the pickle ends early" in tip(opened)
+    opened.check()
+
+
+def test_brushing_is_linked_to_every_part(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = open_report(job_path, "#view=job&job.tab=stacks")
+    page = opened.page
+    page.mouse.move(*cell(opened, 48, 10))
+    page.mouse.down()
+    page.mouse.move(*cell(opened, 55, 20), steps=4)
+    page.mouse.up()
+    opened.until("snapreport.getView().options['job.ranks'] === '48..55'")
+    shown = debug(opened)
+    assert shown["rows"] == [str(rank) for rank in range(48, 56)]
+    assert opened.view()["options"]["job.columns"] == "10..20"
+    for row in shown["panel"]:
+        values = planted.stack_bytes[row["stack"], 48:56]
+        most = planted.stack_bytes[row["stack"]].max()
+        # A stack's bytes are stored to 1/4095 of its greatest.
+        assert row["max"] == pytest.approx(values.max(), abs=most / 4000)
+        assert row["median"] == pytest.approx(float(np.median(values)), abs=most / 4000)
+    dispatch = next(row for row in shown["panel"] if row["stack"] == DISPATCH)
+    assert dispatch["maxRow"] == planted.outlier
+    set_options(opened, tab="ranks")
+    assert debug(opened)["panel"] == [str(rank) for rank in range(48, 56)]
+    cells = page.locator("#job-ranks-row-0 [role=gridcell]").all_inner_texts()
+    within = planted.allocated[48, 10:21].max() / 2**30
+    assert cells[3] == f"{within:.1f} GiB"
+    set_options(opened, tab="findings")
+    assert "on 1 of 64 ranks" in page.locator(".job-findings").inner_text()
+    set_options(opened, tab="categories")
+    assert [bar["name"] for bar in debug(opened)["panel"]] == [f"Rank {rank}" for rank in range(48, 56)]
+    page.keyboard.press("Escape")
+    assert "job.ranks" not in opened.view()["options"]
+    assert len(debug(opened)["rows"]) == RANKS
+    opened.check()
+
+
+def test_keys_move_a_cell_pick_it_and_brush(open_report: Callable[..., Any], job_path: Path) -> None:
+    opened = open_report(job_path)
+    page = opened.page
+    page.locator(".job-map").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert debug(opened)["map"]["cursor"] == {"place": 2, "column": 1}
+    assert "Rank 2 · node000 · cuda:2, step 2" in page.locator("#app > [aria-live=polite]").inner_text()
+    page.keyboard.press("Enter")
+    options = opened.view()["options"]
+    assert (options["job.rank"], options["job.column"]) == ("2", "1")
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowDown")
+    assert opened.view()["options"]["job.ranks"] == "2..4"
+    page.keyboard.press("Escape")
+    page.keyboard.press("End")
+    assert debug(opened)["map"]["cursor"]["column"] == STEPS - 1
+    page.keyboard.press("+")
+    window = debug(opened)["map"]["window"]
+    opened.until("() => { const { y0, y1 } = snapreport.debug.view().map.window; return y1 - y0 < 67 }")
+    page.keyboard.press("0")
+    opened.until("() => { const { y0, y1 } = snapreport.debug.view().map.window; return y1 - y0 === 67 }")
+    assert window["x0"] == 0
+    page.keyboard.press("2")
+    assert opened.view()["view"] == "summary"
+    page.keyboard.press("1")
+    assert opened.view()["view"] == "job"
+    opened.check()
+
+
+def test_the_address_holds_it_all(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = open_report(job_path)
+    set_options(opened, metric="reserved", sort="above", against="group", stack=str(DISPATCH), ranks="0..9,52")
+    opened.until("location.hash.includes('job.ranks')")
+    again = open_report(job_path, opened.js("location.hash"))
+    assert debug(again)["order"] == debug(opened)["order"]
+    assert debug(again)["rows"] == debug(opened)["rows"]
+    assert debug(again)["map"]["scale"] == debug(opened)["map"]["scale"]
+    assert debug(again)["shown"] == "dispatch moe/dispatch.py:88"
+    assert debug(again)["order"][0] == str(planted.outlier)
+    again.check()
+
+
+def test_without_webgl_the_map_is_the_same_picture(open_report: Callable[..., Any], job_path: Path) -> None:
+    from PIL import Image, ImageChops
+
+    pictures = []
+    for before in ("", NO_WEBGL):
+        opened = open_report(job_path, "#view=job&job.against=group&job.ranks=0..20", before=before)
+        assert debug(opened)["map"]["isWebGl"] is (before == "")
+        map_ = opened.page.locator(".job-map").screenshot()
+        pictures.append(Image.open(io.BytesIO(map_)).convert("RGB"))
+        opened.check()
+    difference = np.asarray(ImageChops.difference(*pictures))
+    assert np.asarray(pictures[0]).std() > 5, "there is a picture"
+    # Rounding of dimmed colours, and of borders of cells where 32-bit floats differ from 64-bit ones.
+    assert (difference.max(axis=2) > 2).mean() < 0.005
+
+
+def test_a_lost_context_comes_back(open_report: Callable[..., Any], job_path: Path) -> None:
+    opened = open_report(job_path)
+    before = opened.page.locator(".job-map").screenshot()
+    opened.js("snapreport.testContextLoss()")
+    opened.page.wait_for_timeout(400)
+    assert opened.page.locator(".job-map").screenshot() == before
+
+
+@pytest.mark.parametrize("width", [360, 800, 1300, 3840])
+def test_nothing_is_wider_than_the_window(open_report: Callable[..., Any], job_path: Path, width: int) -> None:
+    for tab in ("groups", "stacks", "categories", "findings", "ranks"):
+        opened = open_report(job_path, f"#view=job&job.tab={tab}", viewport={"width": width, "height": 800})
+        assert opened.js("document.documentElement.scrollWidth <= innerWidth")
+        opened.check()
+
+
+def test_a_job_of_digests_alone_has_no_views_of_devices(open_report: Callable[..., Any], job_path: Path) -> None:
+    opened = open_report(job_path)
+    assert opened.page.locator(".tabs").first.locator("button").all_inner_texts() == ["Job", "Summary"]
+    assert opened.js("snapreport.devices()") == []
+    with pytest.raises(Exception, match="no view"):
+        opened.set_view(view="timeline")
+
+
+def test_a_thousand_ranks_open_small(open_report: Callable[..., Any], tmp_path: Path) -> None:
+    planted = planted_job(1024, columns=256)
+    path = tmp_path / "large.html"
+    path.write_bytes(planted.document)
+    assert len(planted.document) < 3_000_000
+    opened = open_report(path, "#view=job&job.sort=group")
+    shown = debug(opened)
+    assert sorted(int(key) for key in shown["order"]) == list(range(1024 + 3))
+    opened.page.mouse.move(*cell(opened, shown["order"].index(str(planted.outlier)), planted.oom_step))
+    assert f"Rank {planted.outlier} " in tip(opened)
+    opened.check()

@@ -118,7 +118,7 @@ def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
             parts = parts_at(timeline, position)
             at = position + 1
             assert parts.rounding == curves.rounding[at]
-            assert parts.wholly_free == curves.wholly_free[at]
+            assert parts.unused_segments == curves.unused_segments[at]
             assert parts.inactive_split == curves.inactive_split[at]
             live = live_ids(timeline, position)
             few, every = timeline.blocks_at(position), whole.blocks

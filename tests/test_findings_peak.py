@@ -109,7 +109,7 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
         parts = loaded.timeline(f.device).fragmentation
         timeline = loaded.timeline(f.device)
         assert (
-            parts.rounding + parts.inactive_split + parts.wholly_free == timeline.reserved - timeline.allocated
+            parts.rounding + parts.inactive_split + parts.unused_segments == timeline.reserved - timeline.allocated
         ).all()
 
 

@@ -14,6 +14,8 @@ findings
 recording
         what recording costs a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
+soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
+fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers unlike the tests' oracle
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
         22,000 and 920,183 events; with --torch the model against PyTorch's compiled allocator on a fake CUDA runtime
 
@@ -32,9 +34,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import categories, findings, growth, peers, recording, sizes, switches, torch_allocator, whatif
+from benchmarks import (
+    categories,
+    findings,
+    fuzz,
+    growth,
+    peers,
+    recording,
+    sizes,
+    soak,
+    switches,
+    torch_allocator,
+    whatif,
+)
 from benchmarks.inputs import ROOT, generated, real
-from benchmarks.measure import empty_report
+from benchmarks.measure import command, empty_report
 
 
 @contextlib.contextmanager
@@ -74,7 +88,18 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("sizes", "peers", "switches", "growth", "findings", "recording", "categories", "whatif"),
+        choices=(
+            "sizes",
+            "peers",
+            "switches",
+            "growth",
+            "findings",
+            "recording",
+            "categories",
+            "whatif",
+            "fuzz",
+            "soak",
+        ),
         default="sizes",
     )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
@@ -93,18 +118,42 @@ def main() -> None:
         metavar="FOLDER",
         help="whatif: compare with the torch in FOLDER (site-packages); without FOLDER its CUDA wheel is fetched",
     )
+    parser.add_argument("--cases", type=int, default=20_000, help="fuzz: files to read; default 20,000")
+    parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; default 1")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault")
+    parser.add_argument("--minutes", type=float, default=30, help="soak: how long one report is driven; default 30")
     parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        chromium(not options.no_browser and options.what in ("sizes", "peers", "switches")) as browser,
+        chromium(not options.no_browser and options.what in ("sizes", "peers", "switches", "soak")) as browser,
     ):
         folder = Path(scratch)
-        empty = empty_report(folder) if options.what not in ("findings", "recording", "categories", "whatif") else 0
+        empty = (
+            empty_report(folder)
+            if options.what not in ("findings", "recording", "categories", "whatif", "fuzz", "soak")
+            else 0
+        )
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
-        if options.what == "findings":
+        if options.what == "fuzz":
+            found = fuzz.run(options.cases, folder, seed=options.seed, keep=options.keep)
+            document |= {"cases": options.cases, "faults": found.faults}
+            print(fuzz.table(found))
+        elif options.what == "soak":
+            if browser is None:
+                sys.exit("the soak runs in Chromium")
+            snapshot = generated(folder, ["training:22000"])[0]
+            report = folder / "driven.html"
+            command("-m", "snapreport", snapshot, "-o", report)
+            courses = [
+                soak.open_in_turn(browser, min(100, options.cases), folder, options.seed),
+                soak.drive(browser, report, 60 * options.minutes, options.seed),
+            ]
+            print(soak.table(courses))
+            document["courses"] = [vars(course) for course in courses]
+        elif options.what == "findings":
             document |= findings.measure(folder)
             print(findings.table(document))
         elif options.what == "categories":

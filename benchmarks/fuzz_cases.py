@@ -104,8 +104,8 @@ def packed(content: bytes, container: str) -> bytes:
 def _zip(content: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("archive/data.pkl", content)
-        archive.writestr("archive/version", b"3\n")
+        for name, text in (("archive/data.pkl", content), ("archive/version", b"3\n")):
+            archive.writestr(zipfile.ZipInfo(name), text)  # of 1980: equal cases are equal files
     return file.getvalue()
 
 

@@ -102,8 +102,14 @@ class _Plain(pickle.Unpickler):
 
 
 def numbers(device: Any) -> dict[str, list[Any]]:
+    """The oracle's columns. It has None for a stream that is absent, which snapreport reads as 0, and does not know
+    addresses and sizes that are there and None.
+    """
     rows = device.allocations
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    columns["stream"] = [stream or 0 for stream in columns["stream"]]
+    if None in columns["addr"] or None in columns["size"]:
+        raise ValueError("an address or a size is None")
     return columns | {
         "allocated": list(device.allocated),
         "reserved": list(device.reserved),

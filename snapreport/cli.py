@@ -22,6 +22,8 @@ from snapreport.commands.shared import (
     max_memory_option,
     pipe_safe,
     quiet_stdout,
+    redact_options,
+    redaction_of,
     report_unlinked,
 )
 from snapreport.errors import SnapshotError, one_line
@@ -171,6 +173,8 @@ def main() -> None:
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@redact_options
+@click.option("--dry-run", is_flag=True, help="Write no report; list the strings of the snapshots that it would hold.")
 @force_option
 @max_memory_option
 @click.option(
@@ -188,12 +192,16 @@ def report(
     strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
+    dry_run: bool,
     force: bool,
     separate: bool,
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
     # What only the reports of single snapshots have asks for these.
-    may_be_job = len(snaps) > 1 and "-" not in snaps and not (separate or max_size or source or link)
+    is_single = separate or max_size or source or link or redact or redact_pattern or dry_run
+    may_be_job = len(snaps) > 1 and "-" not in snaps and not is_single
     if may_be_job and _are_ranks(snaps):
         from snapreport.commands.job import run_job
 
@@ -203,16 +211,28 @@ def report(
         return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
-    check_output(output, snaps, force=force)
+    if not dry_run:
+        check_output(output, snaps, force=force)
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    if redaction and source:
+        raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     from snapreport.report.source_links import SourceLinks
 
-    links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
+    # A bad template is reported before the files are read. Redaction has made the names relative already.
+    links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference)
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import write_loaded_job
 
             write_loaded_job(snapshots, output, title)
+            return
+        if dry_run:
+            from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text
+
+            names = ", ".join(snapshot.recording.name for snapshot in snapshots)
+            text = outgoing_text(outgoing_strings(snapshots, title or names, source, links))
+            pipe_safe(lambda: echo(text))
             return
         from snapreport.report.build import write_fitting
 

@@ -20,7 +20,7 @@ PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
     {"terminal"},
     {"supervision"},
-    {"errors", "number_format", "once", "ordering", "progress", "scalars"},
+    {"errors", "memoize", "number_format", "ordering", "progress", "scalars"},
     {"output_file"},
     {"reading", "packing", "recorder"},
     {"timeline"},

@@ -16,6 +16,8 @@ from snapreport.commands.shared import (
     load_all,
     max_memory_option,
     pipe_safe,
+    redact_options,
+    redaction_of,
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
@@ -46,6 +48,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=DevicesType(),
     help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
 )
+@redact_options
 @force_option
 @max_memory_option
 def diff(
@@ -54,6 +57,8 @@ def diff(
     title: str | None,
     as_json: bool,
     devices: tuple[int, ...] | None,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
     force: bool,
 ) -> None:
     """Compare two snapshots: what appeared, vanished, grew and shrank, at their peaks, at their ends and step by step.
@@ -67,7 +72,7 @@ def diff(
         check_inputs(snaps)
         check_output(output, snaps, force=force)
     with progress.shown():
-        loaded = load_all(snaps)
+        loaded = load_all(snaps, redaction=redaction_of(redact, redact_pattern))
         from snapreport.findings.comparable import in_order, paired_devices
         from snapreport.findings.diff import diff as compare
         from snapreport.findings.diff import diff_json

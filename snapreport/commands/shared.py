@@ -20,6 +20,7 @@ from snapreport.supervision import name_file, set_memory_limit
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
     from snapreport.report.source_links import SourceLinks
     from snapreport.search.snapshot import Snapshot
 
@@ -95,6 +96,30 @@ def link_options(command: Command) -> Command:
     return template(prefix(command))
 
 
+def redact_options(command: Command) -> Command:
+    """The options --redact and --redact-pattern, as ``redact`` and ``redact_pattern``; see ``reading/redaction.py``."""
+    patterns = click.option(
+        "--redact-pattern",
+        metavar="REGEX",
+        multiple=True,
+        help="Replace what matches in any string by *** (may be given several times). Implies --redact.",
+    )
+    switch = click.option(
+        "--redact",
+        is_flag=True,
+        help="Replace home directories by ~, and user names, host names and mail addresses by ***. --strip-prefix "
+        "makes the names of files relative to a directory.",
+    )
+    return switch(patterns(command))
+
+
+def redaction_of(redact: bool, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> Redaction | None:
+    """What these options ask for. A bad pattern is reported before the files are read."""
+    from snapreport.reading.redaction import Redaction
+
+    return Redaction(tuple(patterns), tuple(prefixes)) if redact or patterns else None
+
+
 def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:
     """Say on standard error where a template links no line, with a file that no prefix fits."""
     from snapreport.report.source_links import first_own_file
@@ -106,8 +131,12 @@ def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:
     echo(lines([f"snapreport: --link: no line is linked: {reason}"]), err=True)
 
 
-def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool = True) -> list[Snapshot]:
-    """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`."""
+def load_all(
+    snaps: Sequence[str], rules: str | None = None, *, inference: bool = True, redaction: Redaction | None = None
+) -> list[Snapshot]:
+    """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`; ``redaction``:
+    what to take out of them.
+    """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
@@ -118,6 +147,9 @@ def load_all(snaps: Sequence[str], rules: str | None = None, *, inference: bool 
     from snapreport import load
 
     loaded = [load(snap, rules, inference=inference) for snap in snaps]
+    if redaction:
+        for snapshot, recording in zip(loaded, redaction.of([s.recording for s in loaded]), strict=True):
+            snapshot.recording = recording
     names = ", ".join(shown_path(snap) if snap != "-" else "standard input" for snap in snaps[:3])
     name_file(names if len(snaps) <= 3 else f"{names}, … ({len(snaps)} snapshots)")
     return loaded

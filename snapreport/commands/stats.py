@@ -14,6 +14,8 @@ from snapreport.commands.shared import (
     load_all,
     max_memory_option,
     pipe_safe,
+    redact_options,
+    redaction_of,
     report_unlinked,
 )
 from snapreport.terminal import echo
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     help="Category rules of your own (TOML), applied before the built-in ones.",
 )
 @click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@redact_options
 @max_memory_option
 def stats(
     snaps: tuple[str, ...],
@@ -50,6 +53,8 @@ def stats(
     strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
 ) -> None:
     """Print a snapshot's findings and numbers, as text, as JSON or as Markdown."""
     if markdown and (as_json or query is not None):
@@ -62,8 +67,9 @@ def stats(
         raise click.UsageError("--link goes with --markdown")
     from snapreport.report.source_links import SourceLinks
 
-    links = SourceLinks(link, strip_prefix)
-    snapshots = load_all(snaps, rules, inference=not no_inference)
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    links = SourceLinks(link, () if redaction else strip_prefix)
+    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
     text = _text(snapshots, as_json, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:

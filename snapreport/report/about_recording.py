@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from snapreport.number_format import bytes_text, plural, share_text
+import polars as pl
+
+from snapreport.number_format import bytes_text, count_text, plural, share_text
+from snapreport.reading.recording import ACTIONS
 from snapreport.report.activity_text import activity_text
 from snapreport.report.recorder_facts import device_use
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history
 
 LEAST_SHARE = 0.01
@@ -38,6 +42,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     if before.any():
         size = bytes_text(int(timeline.allocated[0]))
         lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed before recording started.")
+    lines += _readings(timeline)
     if use := device_use(timeline.recording.recorder, timeline):
         lines.append(use)
     if broken := broken_sentence(timeline.annotated.broken):
@@ -62,6 +67,30 @@ def _profile_lines(timeline: DeviceTimeline) -> list[str]:
         lines.append("Only tensors of PyTorch are counted: no memory of NumPy, of Python, or of libraries.")
     if broken := broken_sentence(timeline.annotated.broken):
         lines.append(broken)
+    return lines
+
+
+def _readings(timeline: DeviceTimeline) -> list[str]:
+    """How entries are read that PyTorch's documentation leaves open, where the trace has such entries."""
+    rows = timeline.allocations
+    codes = action_codes(timeline.events)
+    lines = []
+    orphans = rows.filter(pl.col("origin") == "freed")
+    if len(orphans):
+        size = bytes_text(int(orphans["size"].sum()))
+        lines.append(
+            f"Frees without an allocation in the trace: {count_text(len(orphans))}, {size} in all. "
+            "These blocks count as allocated from its beginning."
+        )
+    if (codes == ACTIONS.index("free_requested")).any() and not (codes == ACTIONS.index("free_completed")).any():
+        lines.append("The trace has no free_completed entries: an allocation ends when its free is requested.")
+    waiting = rows.filter((pl.col("free_requested_event") >= 0) & (pl.col("free_event") < 0))
+    if len(waiting):
+        size = bytes_text(int(waiting["size"].sum()))
+        lines.append(
+            f"Frees that were requested and never completed: {count_text(len(waiting))}, {size} in all. "
+            "These blocks count as allocated to the end (pending free)."
+        )
     return lines
 
 

@@ -20,7 +20,7 @@ from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
 from snapreport.report.leave_out import LeftOut
 from snapreport.report.source_lines import SourceLines
-from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
+from snapreport.report.source_links import REPOSITORY_LINKS, Rule, SourceLinks
 from snapreport.report.stack_columns import stack_columns
 from snapreport.timeline.build import Snapshot
 
@@ -108,7 +108,8 @@ def build_sections(
         def add(name: str, columns: list[Column]) -> None:
             coming.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
 
-        numbering = stack_columns(snapshots, links.rules([snapshot.recording.recorder for snapshot in snapshots]))
+        rules = links.rules([snapshot.recording.recorder for snapshot in snapshots])
+        numbering = stack_columns(snapshots, [rule for rule in rules if _is_named(rule, snapshots)])
         add("stacks", numbering.columns)
         if source and source.files:
             add("source", [Column("files", source.files, "json")])
@@ -126,6 +127,12 @@ def build_sections(
     first = start.index if start else 0
     place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in columns}
     return Sections(title, snapshots, tables, columns, place, comparison)
+
+
+def _is_named(rule: Rule, snapshots: Sequence[Snapshot]) -> bool:
+    """Whether stack traces name the rule's directory anyway: a report holds no other of the machine."""
+    files = (snapshot.recording.frames["filename"].str.replace_all("\\", "/", literal=True) for snapshot in snapshots)
+    return not rule.root or any(names.str.starts_with(f"{rule.root}/").any() for names in files)
 
 
 def _workers() -> ThreadPoolExecutor:

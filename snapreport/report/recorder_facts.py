@@ -36,7 +36,7 @@ class Fact:
 def recorder_facts(metadata: RecorderMetadata) -> list[Fact]:
     """The rows for one snapshot; nothing that is not known."""
     facts = [Fact("Written", _written(metadata)), Fact("Process", _process(metadata))]
-    command = " ".join(metadata.command)
+    command = " ".join(_without_folders(part, metadata.process.get("directory", "")) for part in metadata.command)
     facts.append(Fact("Command", command if len(command) <= _LONGEST else f"{command[: _LONGEST - 1]}…"))
     facts.append(Fact("Versions", _versions(metadata.versions)))
     if metadata.git:
@@ -84,6 +84,19 @@ def repository_url(git: Git) -> str:
     """``https://host/owner/project`` of the remote, or nothing. Never another scheme: the remote is a file's word."""
     found = _REMOTE.match(git.remote or "")
     return f"https://{found[1]}/{found[2]}" if found and _COMMIT.match(git.commit) else ""
+
+
+def _without_folders(argument: str, directory: str) -> str:
+    """An argument without directories of the machine: relative to where the program ran, else the last name alone."""
+    option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    if not re.match(r"/|[A-Za-z]:[\\/]", value):
+        return argument
+    root = directory.rstrip("/\\")
+    if root and value.startswith((f"{root}/", f"{root}\\")):
+        short = value[len(root) + 1 :]
+    else:
+        short = f"…/{value.replace(chr(92), '/').rstrip('/').rpartition('/')[2]}"
+    return f"{option}{equals}{short}"
 
 
 def _written(metadata: RecorderMetadata) -> str:

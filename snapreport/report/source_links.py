@@ -64,7 +64,7 @@ class SourceLinks:
         if self.template:
             _check(self.template)
         elif self.prefixes:
-            raise SnapshotError("--strip-prefix needs --link")
+            raise SnapshotError("--strip-prefix needs --link or --redact")
 
     def rules(self, recorders: Iterable[RecorderMetadata | None]) -> list[Rule]:
         """The longest root that fits a file counts. A root with several addresses, of different commits, has none.

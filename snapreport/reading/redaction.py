@@ -1,0 +1,187 @@
+"""Takes out of a recording what says whose machine it was made on, before anything is made of it.
+
+Home directories become ``~``; the user names in them, names of hosts that the recorder wrote down, those of this
+machine, mail addresses, and whatever patterns of the user match become ``***``. Nothing else changes: numbers, and
+which stack allocated what, stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.reading.recorder_metadata import RecorderMetadata
+from snapreport.reading.recording import Recording
+
+HIDDEN = "***"
+# /home/NAME, also mounted below other directories, /Users/NAME, C:\\Users\\NAME, and root's.
+_HOME = re.compile(
+    r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[/\\][\w.-]+){0,4}?[/\\](?:home|homes|Users)[/\\]([\w.@-]+)|(?<![\w./~-])/root\b"
+)
+_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+# Accounts and hosts of images and services: they name nobody, and words such as "user" stand for other things too.
+_NOBODY = {
+    "", "root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "docker", "vscode", "nobody",
+    "shared", "default", "localhost", "ec2-user", "conda", "python", "torch", "data", "model", "train", "home",
+}  # fmt: skip
+_SEPARATORS = re.compile(r"([/\\])")
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """``patterns``: regular expressions; ``prefixes``: directories that file names are to be relative to.
+
+    Raises :class:`SnapshotError` for a pattern that is none.
+    """
+
+    patterns: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            try:
+                re.compile(pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise SnapshotError(f"--redact-pattern: {pattern}: {error}") from None
+
+    def of(self, recordings: Sequence[Recording]) -> list[Recording]:
+        """Copies of ``recordings`` without what is to be hidden: a name found in one of them is hidden in all."""
+        names = {name for recording in recordings for name in _names_in(recording)} | _names_here()
+        hide = _Hide(self, sorted(names - _NOBODY, key=lambda name: (-len(name), name)))
+        return [_redacted(recording, hide) for recording in recordings]
+
+
+class _Hide:
+    def __init__(self, redaction: Redaction, names: list[str]) -> None:
+        self._names = set(names)
+        words = "|".join(map(re.escape, names))
+        self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])") if names else None
+        self._patterns = [re.compile(pattern) for pattern in redaction.patterns]
+        self._prefixes = sorted(
+            (p.replace("\\", "/").rstrip("/") + "/" for p in redaction.prefixes), key=len, reverse=True
+        )
+        self._here = str(Path.home()) if len(Path.home().parts) > 1 else ""
+
+    def text(self, text: str) -> str:
+        """Words of a sentence, a command, a setting."""
+        text = _HOME.sub("~", self._without_home(text))
+        text = _MAIL.sub(HIDDEN, text)
+        if self._words:
+            text = self._words.sub(HIDDEN, text)
+        return self.matches(text)
+
+    def path(self, path: str) -> str:
+        """A file's name: names count as whole parts only, since a module may be called as somebody is."""
+        slashes = path.replace("\\", "/")
+        for prefix in self._prefixes:
+            if slashes.startswith(prefix):
+                path = path[len(prefix) :]
+                break
+        path = _HOME.sub("~", self._without_home(path), count=1)
+        parts = (HIDDEN if part in self._names else part for part in _SEPARATORS.split(path))
+        return self.matches("".join(parts))
+
+    def matches(self, text: str) -> str:
+        for pattern in self._patterns:
+            text = pattern.sub(HIDDEN, text)
+        return text
+
+    def _without_home(self, text: str) -> str:
+        return re.sub(rf"{re.escape(self._here)}(?![\w.-])", "~", text) if self._here else text
+
+
+def _names_in(recording: Recording) -> Iterable[str]:
+    """Names of users and hosts that a recording says are such."""
+    for name in recording.frames["filename"].unique().to_list():
+        yield from (found[1] for found in _HOME.finditer(name) if found[1])
+    if recording.recorder is None:
+        return
+    host = recording.recorder.process.get("host", "")
+    yield from (host, host.partition(".")[0])
+    for text in (recording.recorder.process.get("directory", ""), *recording.recorder.command):
+        yield from (found[1] for found in _HOME.finditer(text) if found[1])
+
+
+def _names_here() -> set[str]:
+    host = socket.gethostname()
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # an identity without a name, as containers have
+        user = ""
+    return {host, host.partition(".")[0], user}
+
+
+def _redacted(recording: Recording, hide: _Hide) -> Recording:
+    frames = recording.frames.with_columns(
+        _mapped(recording.frames["filename"], hide.path),
+        _mapped(recording.frames["name"], hide.matches),
+        *(_mapped(recording.frames[name], hide.text) for name in recording.frames.columns if name.startswith("fx_")),
+    )
+    devices = {
+        number: dataclasses.replace(
+            record,
+            events=record.events.with_columns(
+                _mapped(record.events[name], hide.text) for name in ("compile_context", "user_metadata")
+            ),
+        )
+        for number, record in recording.devices.items()
+    }
+    return dataclasses.replace(
+        recording,
+        name=hide.text(recording.name),
+        path=hide.text(recording.name),
+        settings=_deep(recording.settings, hide.text),
+        notes=_deep(recording.notes, hide.text),
+        frames=frames,
+        annotations=recording.annotations.with_columns(
+            _mapped(recording.annotations[name], hide.text) for name in ("name", "stage")
+        ),
+        devices=devices,
+        recorder=_recorder(recording.recorder, hide) if recording.recorder else None,
+    )
+
+
+def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
+    process = {key: value for key, value in metadata.process.items() if key != "host"}
+    git = metadata.git and dataclasses.replace(
+        metadata.git, remote=None, root=hide.path(metadata.git.root) if metadata.git.root else None
+    )
+    return dataclasses.replace(
+        metadata,
+        process=_deep(process, hide.text),
+        command=[hide.text(part) for part in metadata.command],
+        distributed=_deep(metadata.distributed, hide.text),
+        versions=_deep(metadata.versions, hide.text),
+        allocator=_deep(metadata.allocator, hide.text),
+        options=_deep(metadata.options, hide.text),
+        git=git,
+        devices={number: dataclasses.replace(device, uuid="") for number, device in metadata.devices.items()},
+        tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.matches)),
+    )
+
+
+def _mapped(column: pl.Series, change: Callable[[str], str]) -> pl.Series:
+    """``column`` with ``change`` applied once to each distinct text; nulls stay."""
+    distinct = column.unique().drop_nulls().to_list()
+    changed = [change(text) for text in distinct]
+    different = [(old, new) for old, new in zip(distinct, changed, strict=True) if old != new]
+    if not different:
+        return column
+    return column.replace(*map(list, zip(*different, strict=True)))
+
+
+def _deep(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_deep(key, change): _deep(item, change) for key, item in value.items()}
+    return [_deep(item, change) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,73 @@
+"""Which strings of some snapshots a report would hold: for ``--dry-run``, to be read before a report is passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from snapreport import terminal
+from snapreport.number_format import plural
+from snapreport.report.recorder_facts import recorder_facts
+from snapreport.report.source_lines import source_lines
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
+from snapreport.timeline.build import Snapshot
+
+
+def outgoing_strings(
+    snapshots: Sequence[Snapshot], title: str, source: Sequence[str] = (), links: SourceLinks = REPOSITORY_LINKS
+) -> dict[str, list[str]]:
+    """Distinct strings by where they come from, sorted. Sentences of the report are made of these and of numbers."""
+    recordings = [snapshot.recording for snapshot in snapshots]
+    found: dict[str, set[str]] = {
+        "titles and names of snapshots": {title, *(recording.name for recording in recordings)},
+        "files of stack traces": set(),
+        "functions of stack traces": set(),
+        "FX nodes": set(),
+        "compile contexts and metadata": set(),
+        "annotations": set(),
+        "allocator settings": set(),
+        "notes": set(),
+        "recorder": set(),
+        "tensors": set(),
+        "addresses of source": set(),
+        "files quoted (--source)": set(source_lines([r.frames for r in recordings], source).files),
+    }
+    for recording in recordings:
+        frames = recording.frames
+        found["files of stack traces"].update(frames["filename"].to_list())
+        found["functions of stack traces"].update(frames["name"].to_list())
+        for name in (name for name in frames.columns if name.startswith("fx_")):
+            found["FX nodes"].update(frames[name].drop_nulls().to_list())
+        for record in recording.devices.values():
+            for name in ("compile_context", "user_metadata"):
+                found["compile contexts and metadata"].update(record.events[name].unique().drop_nulls().to_list())
+        found["annotations"].update(recording.annotations["name"].to_list())
+        found["allocator settings"].update(_texts(recording.settings))
+        found["notes"].update(_texts(recording.notes))
+        if recording.recorder:
+            facts = recorder_facts(recording.recorder)
+            found["recorder"].update(text for fact in facts for text in (fact.text, fact.url))
+            found["tensors"].update(recording.recorder.tensors["name"].to_list())
+    rules = links.rules([recording.recorder for recording in recordings])
+    found["addresses of source"].update(text for rule in rules for text in (rule.root, rule.url))
+    return {kind: sorted(texts - {""}) for kind, texts in found.items() if texts - {""}}
+
+
+def outgoing_text(strings: dict[str, list[str]]) -> str:
+    """A heading for each kind, and a line for each string."""
+    blocks = [
+        terminal.lines([f"{kind}: {plural(len(texts), 'string')}", *(f"  {text}" for text in texts)])
+        for kind, texts in strings.items()
+    ]
+    return "\n\n".join(blocks)
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from (*_texts(key), *_texts(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value

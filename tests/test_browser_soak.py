@@ -1,0 +1,34 @@
+"""Many reports in one page, and one view moved for a while: no error, no memory that stays. ``python -m benchmarks
+soak`` opens a hundred and drives half an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+
+from benchmarks import soak
+
+
+def test_reports_in_turn(chromium: Any, tmp_path: Path) -> None:
+    course = soak.open_in_turn(chromium, 10, tmp_path)
+    assert course.steps == 10 and not course.errors, course.errors
+    assert len(course.heap) == 10 and not course.grows(course.heap), course.line()
+
+
+def test_one_report_driven(chromium: Any, report_of: Callable[..., Path]) -> None:
+    course = soak.drive(chromium, report_of(corpus.path_of("small")), 8)
+    assert course.steps > 20 and not course.errors, course.errors
+    assert len(course.heap) >= 8 and not course.grows(course.heap), course.line()
+
+
+def test_growth_is_seen() -> None:
+    steady, growing = soak.Course("x"), soak.Course("y")
+    for n in range(20):
+        steady.heap.append((30 + n % 3) << 20)
+        growing.heap.append((30 + 2 * n) << 20)
+    assert not steady.grows(steady.heap) and growing.grows(growing.heap)
+    assert "GROWS" in growing.line() and "GROWS" not in steady.line()

@@ -1,0 +1,149 @@
+"""What a report says of machines and people: what it must, and with --redact less."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import decoder
+import numpy as np
+import pytest
+from cli import assert_refused, in_process
+from test_bad_input import ALLOC, BLOCK, GOOD, SEGMENT
+
+FILES = [
+    "/home/alice/project/train.py",
+    "/nfs/fast/home/alice/lib/model.py",
+    "/Users/bob.smith/code/data.py",
+    "C:\\Users\\Carol\\work\\run.py",
+    "/scratch/alice/job/main.py",
+    "/root/proj/eval.py",
+    "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py",
+]
+PROGRAM = ["/home/alice/env/bin/python", "/home/alice/project/train.py", "--data=/mnt/vault/set1", "--user", "alice"]
+RECORDER = {
+    "schema": "snapreport-recording/1",
+    "reason": "exit",
+    "process": {"host": "node17.secret.example", "pid": 4711, "directory": "/home/alice/project", "command": PROGRAM},
+    "distributed": {"RANK": "0", "TORCHELASTIC_RUN_ID": "run-of-alice"},
+    "versions": {"torch": "2.9.1", "platform": "Linux-node17"},
+    "allocator": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "options": {"directory": "/home/alice/project/memory"},
+    "git": {
+        "commit": "a" * 40,
+        "root": "/home/alice/project",
+        "remote": "git@git.corp.example:alice/project.git",
+        "dirty": False,
+    },
+    "devices": {0: {"name": "H200", "uuid": "GPU-1234", "total_bytes": 1 << 37, "memory_stats": {}}},
+}
+CODE = ("application", "views", "prime")
+SECRETS = ("alice", "bob.smith", "Carol", "node17", "secret.example", "git.corp", "GPU-1234", "/root/")
+
+
+def frames(files: list[str]) -> list[dict[str, Any]]:
+    return [{"filename": name, "line": n + 3, "name": f"function{n}"} for n, name in enumerate(files)]
+
+
+@pytest.fixture
+def snap(tmp_path: Path) -> Path:
+    path = tmp_path / "rank0_node17.pickle"
+    entry = ALLOC | {
+        "frames": frames(FILES),
+        "user_metadata": "run by alice on node17, mail alice@corp.example",
+        "compile_context": "/home/alice/cache/0",
+    }
+    snapshot = GOOD | {
+        "segments": [SEGMENT | {"blocks": [BLOCK | {"frames": frames(FILES)}]}],
+        "device_traces": [[entry]],
+        "allocator_settings": {"path": "/home/alice/x"},
+        "external_annotations": [{"name": "step of alice", "stage": "START", "device": 0, "time_us": 1}],
+        "snapreport": RECORDER,
+    }
+    path.write_bytes(pickle.dumps(snapshot))
+    return path
+
+
+def text_of(report: Path) -> str:
+    """The document and everything packed into it, as one text."""
+    read = decoder.Report(report.read_text())
+    return report.read_text() + "".join(
+        json.dumps([read._blob(name)[0], _plain(read._blob(name)[1])]) for name in read.blobs if name not in CODE
+    )
+
+
+def _plain(columns: dict[str, Any]) -> list[Any]:
+    """Columns of text; numbers hold no names."""
+    return [value for value in columns.values() if not isinstance(value, np.ndarray)]
+
+
+def test_nothing_of_a_person_or_host_is_left(snap: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.html"
+    assert in_process(snap, "--redact", "-o", out).code == 0
+    assert in_process("diff", snap, snap, "--redact", "-o", tmp_path / "diff.html").code == 0
+    texts = [text_of(out), text_of(tmp_path / "diff.html")]
+    stats = ["stats", snap]
+    printed = ([snap, "--dry-run"], stats, [*stats, "--markdown"], [*stats, "--json"], ["diff", snap, snap, "--json"])
+    texts += [in_process(*arguments, "--redact").out for arguments in printed]
+    for text in texts:
+        assert text
+        for secret in SECRETS:
+            assert secret not in text, (secret, text[max(0, text.find(secret) - 80) : text.find(secret) + 80])
+    shown = [line.strip() for line in texts[2].splitlines()]
+    for name in (
+        "~/project/train.py",
+        "~/lib/model.py",
+        "~/code/data.py",
+        "~\\work\\run.py",
+        "/scratch/***/job/main.py",
+        "~/proj/eval.py",
+        FILES[-1],
+    ):
+        assert name in shown and json.dumps(name)[1:-1] in texts[0], name
+
+
+def test_numbers_do_not_change(snap: Path) -> None:
+    plain, redacted = (in_process("stats", snap, "--json", *more).json for more in ([], ["--redact"]))
+    for a, b in zip(plain["snapshots"][0]["devices"], redacted["snapshots"][0]["devices"], strict=True):
+        assert {k: v for k, v in a.items() if isinstance(v, int)} == {k: v for k, v in b.items() if isinstance(v, int)}
+
+
+def test_patterns_and_prefixes(snap: Path) -> None:
+    run = in_process(snap, "--dry-run", "--redact-pattern", "function[0-3]", "--strip-prefix", "/opt/venv/")
+    shown = run.out.splitlines()
+    assert run.code == 0 and "  ***" in shown and "  function4" in shown and "  function2" not in shown
+    assert "  lib/python3.11/site-packages/torch/nn/modules/linear.py" in shown
+    assert_refused(in_process(snap, "--redact-pattern", "("), "--redact-pattern")
+    assert in_process(snap, "--redact", "--source", ".").code == 2
+    assert in_process(snap, "--strip-prefix", "/opt").code == 2
+
+
+def test_a_dry_run_writes_nothing_and_lists_what_goes_out(
+    snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = in_process(snap, "--dry-run")
+    assert run.code == 0 and [p.name for p in tmp_path.iterdir()] == [snap.name]
+    shown = run.out.splitlines()
+    texts = ["function0", "step of alice", "run by alice on node17, mail alice@corp.example", snap.name]
+    for text in (*FILES, *texts, "/home/alice/x", "/home/alice/cache/0"):
+        assert f"  {text}" in shown, text
+
+
+def test_a_report_says_nothing_of_the_machine_that_made_it(
+    snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder-of-the-machine"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("A_SECRET_VARIABLE", "value-of-a-secret")
+    (folder / snap.name).write_bytes(snap.read_bytes())
+    assert in_process(folder / snap.name, "-o", folder / "out.html").code == 0
+    text = text_of(folder / "out.html")
+    # The recorder's machine neither: no directory that is not in a stack trace anyway.
+    for secret in ("folder-of-the-machine", "A_SECRET_VARIABLE", "value-of-a-secret", str(tmp_path), "/mnt/vault",
+                   "/home/alice/env", "/home/alice/project/memory"):  # fmt: skip
+        assert secret not in text, secret
+    assert "…/python train.py --data=…/set1 --user alice" in text

@@ -88,6 +88,7 @@ def build(site: Path, folder: Path) -> Path:
         ["gcc", "-w", "-O1", "-shared", "-fPIC", linking, "-o", fake,
          SOURCES / "cudart.c", folder / "stubs.c", "-ldl"], check=True,
     )  # fmt: skip
+    (folder / "libcuda.so.1").symlink_to(fake.name)  # PyTorch 2.6 opens the driver's library by its name
     program = folder / "drive"
     include = [part for header in headers for part in ("-I", str(header))]
     subprocess.run(
@@ -150,6 +151,7 @@ def _compiled(program: Path, folder: Path, rows: list[Any], conf: str, capacity:
     np.array([1000, *(value for row in rows for value in row)], np.int64).tofile(inputs)
     parts = [part for part in re.split(r",(?![^\[]*\])", conf) if part and not part.startswith("per_process")]
     environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ",".join(parts), "FAKE_CAPACITY": str(capacity)}
+    environment["LD_LIBRARY_PATH"] = str(program.parent)
     fraction = re.search(r"per_process_memory_fraction:([\d.]+)", conf)
     if fraction:
         environment["FRACTION"] = fraction[1]

@@ -75,10 +75,12 @@ class SlowAllocator:
         threshold: float,
         limit: int | None,
         oldest_first: bool,
+        large_segment: int = 20 * MIB,
     ) -> None:
         self.addresses, self.capacity, self.total = addresses, capacity, total
         self.expandable, self.max_split, self.rounding = expandable, max_split, rounding
         self.divisions, self.threshold, self.limit, self.oldest_first = divisions, threshold, limit, oldest_first
+        self.large_segment = large_segment
         self.segments: list[Segment] = []
         self.events: list[tuple[str, int]] = []
         self.count = self.peak = self.retries = 0
@@ -172,7 +174,7 @@ class SlowAllocator:
         if need <= MIB:
             length = 2 * MIB
         elif need < 10 * MIB:
-            length = 20 * MIB
+            length = self.large_segment
         else:
             length = math.ceil(need / (2 * MIB)) * 2 * MIB
         if self.limit is not None and self.reserved + length > self.limit:
@@ -190,7 +192,7 @@ class SlowAllocator:
         return segment, block
 
     def grow(self, need: int, stream: int, pool: Any, small: bool) -> tuple[Segment, Range] | None:
-        granule = (2 if small else 20) * MIB
+        granule = 2 * MIB if small else self.large_segment
         own = [s for s in self.segments if s.growing and (s.pool, s.stream, s.small) == (pool, stream, small)]
         for segment in sorted(own, key=lambda s: s.start):
             for at, block in enumerate(segment.ranges):
@@ -266,7 +268,7 @@ class SlowAllocator:
                         self.segments.remove(segment)
 
     def unmap(self, segment: Segment, block: Range) -> bool:
-        granule = (2 if segment.small else 20) * MIB
+        granule = 2 * MIB if segment.small else self.large_segment
         start = segment.start + math.ceil((block.start - segment.start) / granule) * granule
         end = segment.start + (block.start + block.size - segment.start) // granule * granule
         if start >= end:

@@ -60,6 +60,7 @@ SETTINGS = st.fixed_dictionaries({
     "threshold": st.sampled_from([0.0, 0.3, 0.8]),
     "limit": st.sampled_from([None, 150 * MIB, 300 * MIB]),
     "oldest_first": st.booleans(),
+    "large_segment": st.sampled_from([20 * MIB, 20 * MIB, 33 * MIB, 64 * MIB]),
 })  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_equals_the_slow_allocator(steps: list[Any], chosen: dict[str, Any], cap
     memory = Ascending(capacity)
     own = AllocatorSettings(
         chosen["expandable"], chosen["max_split"], chosen["rounding"], tuple(chosen["divisions"]),
-        chosen["threshold"], None, chosen["oldest_first"],
+        chosen["threshold"], None, chosen["oldest_first"], chosen["large_segment"],
     )  # fmt: skip
     model = Noting(memory, own, None, chosen["limit"])
     same_addresses = Ascending(capacity)
@@ -179,6 +180,13 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
     assert both.text() == "expandable_segments:True,max_split_size_mb:128"
     assert parse_settings([both.text()], AllocatorSettings()) == both
     assert AllocatorSettings().text() == "default"
+    newer = parse_settings(
+        ["large_segment_size_mb:64,pinned_free_catch_all:True,expandable_segments_reserve:0.5"], AllocatorSettings()
+    )
+    assert newer.large_segment == 64 * MIB and newer.text() == "large_segment_size_mb:64"
+    conf = {"PYTORCH_CUDA_ALLOC_CONF": "max_non_split_rounding_mb:40, large_segment_size_mb:64"}
+    assert recorded_settings(conf).large_segment == 64 * MIB
+    assert recorded_settings(conf).max_non_split_rounding == 40 * MIB
 
 
 @pytest.mark.parametrize(
@@ -189,6 +197,7 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
         "roundup_power2_divisions:3", "roundup_power2_divisions:[1:2", "roundup_power2_divisions:[12]",
         "garbage_collection_threshold:1.5", "garbage_collection_threshold:0", "backend:cudaMallocAsync",
         "max_split_size_mb:9999999999", "max_non_split_rounding_mb:20", "garbage_collection_threshold:1e-3",
+        "large_segment_size_mb:10",
     ],
 )  # fmt: skip
 def test_bad_settings_are_refused_in_one_line(text: str) -> None:

@@ -7,30 +7,53 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import numpy as np
 import pytest
+import recorded
 
 import snapreport
+from snapreport.allocator.document import Question, answer
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import WhatIf
+from snapreport.allocator.whatif import STANDARD, Run, WhatIf
 
-SETTINGS = ["", "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:[256:1,512:2,>:4]"]
+SETTINGS = [
+    "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:[256:1,512:2,>:4]",
+    "garbage_collection_threshold:0.8", "large_segment_size_mb:64",
+]  # fmt: skip
 GENERATED = ["fragmentation", "oom", "expandable", "pools", "multi-gpu", "layout-2.1"]
+SEARCHED = 6_000
+"""Events up to which the least memory is searched in both: some 70 replays."""
+# Pairs of runs under several settings, and what is hardest to replay.
+PAIRS = [
+    name for name in recorded.names()
+    if any(word in name for word in ("varlen", "oom_fra", "streams", "mempool", "graphs", "empty_cache"))
+]  # fmt: skip
 ASK = """async ([device, settings, start, memory]) => {
     const answer = await snapreport.whatIf(device, { settings, start, memory })
     const { exact, allocations, sameAllocations, segmentEvents, settings: own } = answer.check
     return {
         check: [exact, allocations, sameAllocations, segmentEvents, own.oldestFirst],
-        runs: answer.runs.map(run => [
-            run.peakReserved, run.retries, run.oomEvent, run.avoided, Array.from(run.events), Array.from(run.reserved),
-        ]),
+        placements: answer.placements,
+        runs: answer.runs.map(run => ({
+            peak: run.peakReserved, low: run.low, high: run.high, retries: run.retries, oom: run.oomEvent,
+            avoided: run.avoided, hasNote: run.note !== '', events: Array.from(run.events),
+            reserved: Array.from(run.reserved),
+        })),
     }
 }"""
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *corpus.real_names()])
-def test_page_and_library_agree(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
-    path = corpus.path_of(name)
-    opened = borrow_report(report_of(path))
+def expected(run: Run) -> dict[str, Any]:
+    done = run.replayed
+    return {
+        "peak": run.peak_reserved, "low": run.low, "high": run.high, "retries": run.retries, "oom": run.oom_event,
+        "avoided": list(run.avoided), "hasNote": run.note != "", "events": [] if done is None else done.events.tolist(),
+        "reserved": [] if done is None else done.reserved.tolist(),
+    }  # fmt: skip
+
+
+def agree(opened: Any, path: Path) -> None:
+    """Self-check, every run with its curve and error bar, least memory and cards: the page's and the library's."""
     snapshot = snapreport.load(path)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
@@ -47,20 +70,50 @@ def test_page_and_library_agree(report_of: Callable[..., Path], borrow_report: C
                 continue
             same = [check.allocations, check.same_allocations, check.segment_events, check.settings.oldest_first]
             assert got["check"][1:] == same
-            for text, run in zip(SETTINGS, got["runs"], strict=True):
-                done = whatif.replay(parse_settings([text] if text else [], whatif.own))
-                known = done.oom_event is None
-                oom = done.oom_event if not known else done.failed[0] if done.failed else None
-                curve = [done.events.tolist(), done.reserved.tolist()]
-                assert run == [done.peak_reserved if known else None, done.retries, oom, done.avoided, *curve], text
+            assert got["placements"] == whatif.placements
+            wanted = [(text, parse_settings([text], whatif.own)) for text in SETTINGS]
+            runs = [whatif.baseline]
+            runs += [whatif.run(s, None, text) for text, s in wanted if s != whatif.own or text not in STANDARD]
+            for want, run in zip(runs, got["runs"], strict=True):
+                assert run == expected(want), want.name
+        if WhatIf(timeline).check.exact and len(timeline.events) <= SEARCHED:
+            question = Question(settings=["roundup_power2_divisions:8"])
+            least = answer(timeline, question, lambda device, query: np.zeros(0, bool))
+            got = opened.page.evaluate(
+                "device => snapreport.leastMemory(device, { settings: 'roundup_power2_divisions:8' })", device
+            )
+            fits = {found.settings.text(): [] for found in least.least}
+            for card in least.cards:
+                fits[card["settings"]].append(card["fits"])
+            for one, found in zip(got, least.least, strict=True):
+                assert (one["memory"], one["retries"], one["monotone"], one["unlimited"]) == (
+                    found.memory, found.retries if found.memory is not None else 0, found.monotone, found.unlimited,
+                )  # fmt: skip
+                assert one["fits"] == fits[found.settings.text()]
+
+
+@pytest.mark.parametrize("name", [*GENERATED, *corpus.real_names()])
+def test_page_and_library_agree(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
+    path = corpus.path_of(name)
+    agree(borrow_report(report_of(path)), path)
+
+
+@pytest.mark.parametrize("name", PAIRS or [pytest.param("none", marks=pytest.mark.skip(reason=recorded.NONE))])
+def test_page_and_library_agree_on_recordings(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
+) -> None:
+    path = recorded.ROOT / f"{name}.pickle"
+    agree(borrow_report(report_of(path)), path)
 
 
 def test_without_a_query(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("fragmentation")
     opened = borrow_report(report_of(path))
     runs = snapreport.load(path).whatif(without=["size>64MiB"], cards=False)["devices"][0]["runs"]
-    peak = opened.js("snapreport.whatIf(0, {without: 'size>64MiB'}).then(answer => answer.runs[0].peakReserved)")
-    assert peak == runs[1]["peak_reserved_bytes"]
+    peak = opened.js(
+        "snapreport.whatIf(0, {without: 'size>64MiB'}).then(answer => answer.runs.map(run => run.peakReserved))"
+    )
+    assert peak == [runs[0]["peak_reserved_bytes"], runs[1]["peak_reserved_bytes"]]
 
 
 def test_bad_settings_are_refused(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
@@ -82,7 +135,7 @@ def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
     cured = runs["expandable_segments:True"]
     assert shown["curvePeak"] == cured["peak_reserved_bytes"]
     rows = {row[0]: row for row in shown["rows"]}
-    assert rows["expandable_segments:True"][4] == "no" and rows["recorded settings"][4] == "event 7,593"
+    assert rows["expandable_segments:True"][5] == "no" and rows["recorded settings"][5] == "event 7,593"
     assert "is exact" in shown["words"]
     opened.page.get_by_role("textbox", name="Settings").fill("max_split_size_mb:2")
     opened.page.get_by_role("button", name="Replay").click()
@@ -108,4 +161,74 @@ def test_without_this_stack_leads_from_the_details_to_the_replay(
     opened.until("(snapreport.debug.view().whatIf?.words ?? '').includes('Peak allocated without them')")
     runs = snapreport.load(path).whatif(without=[f"stack:{stack}"], cards=False)["devices"][0]["runs"]
     rows = opened.js("snapreport.debug.view().whatIf.rows")
-    assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[0][1]
+    assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[1][1]
+
+
+CANCEL = """async () => {
+    const button = [...document.querySelectorAll('.what-if button')].find(one => one.textContent === 'Cancel')
+    while (button.hidden) await new Promise(requestAnimationFrame)
+    button.click()
+    return [document.querySelector('.what-if [role=status]').textContent, button.hidden]
+}"""
+
+
+def test_a_replay_is_cancelled_and_another_begins(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    opened = borrow_report(report_of(corpus.path_of("fragmentation")))
+    opened.set_view(view="reserved")
+    opened.page.get_by_role("button", name="What if").click()
+    assert opened.page.evaluate(CANCEL) == ["Cancelled.", True]
+    opened.page.wait_for_timeout(300)
+    assert opened.js("snapreport.debug.view().whatIf.rows.length") == 0, "nothing arrives after it"
+    opened.page.get_by_role("button", name="Replay").click()
+    opened.until("snapreport.debug.view().whatIf.rows.length === 6")
+    opened.until("snapreport.debug.view().whatIf.minimums.length === 2", seconds=60)
+    opened.page.get_by_role("button", name="What if").click()
+
+
+WHILE_REPLAYING = """async () => {
+    const settings = Array.from({ length: 40 }, (_, n) => `max_split_size_mb:${21 + 8 * n}`)
+    let done = false
+    const answer = snapreport.whatIf(0, { settings }).then(() => (done = true))
+    const seen = []
+    for (const x of [[0, 400], [1000, 1200], [3000, 5000]]) {
+        await snapreport.setView({ view: 'timeline', x })
+        seen.push(done)
+    }
+    await answer
+    return seen
+}"""
+
+
+def test_tiles_are_drawn_while_replays_run(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    """Views settle before some 200 replays end, which they would not where one worker did both in turn."""
+    opened = borrow_report(report_of(corpus.path_of("fragmentation")))
+    opened.js("snapreport.whatIf(0, {}).then(() => null)")
+    assert opened.page.evaluate(WHILE_REPLAYING) == [False, False, False]
+
+
+def test_the_flame_graph_and_the_table_lead_to_the_replay(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """Each says the new peak at once, of all below the focused frame or of the row, and replays without them."""
+    path = corpus.path_of("fragmentation")
+    opened = borrow_report(report_of(path))
+    snapshot = snapreport.load(path)
+    top = opened.js("snapreport.stats(0).top_stacks_at_peak[0].stack")
+    query = f"stack:{top}"
+    runs = snapshot.whatif(without=[query], cards=False)["devices"][0]["runs"]
+    allocated = opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_allocated_bytes']})")
+    reserved = opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})")
+    shown = "document.querySelector('.without:not([hidden])')"
+    for hash_text in (f"#view=table&query={query}&table.group=stack", f"#view=flame&flame.focus={top}.0"):
+        opened.page.evaluate("hash => { location.hash = hash }", hash_text)
+        opened.until(f"{shown}?.textContent.includes('peak allocated')")
+        assert allocated in opened.js(f"{shown}.textContent")
+        opened.page.locator(".without:not([hidden]) button").first.click()
+        opened.until("snapreport.getView().view === 'reserved'")
+        opened.until("(snapreport.debug.view().whatIf?.rows ?? []).length === 7")
+        assert opened.js("snapreport.debug.view().whatIf.rows[1][1]") == reserved
+        assert allocated in opened.js("snapreport.debug.view().whatIf.words")
+        opened.page.get_by_role("button", name="What if").click()
+        opened.until("snapreport.debug.view().whatIf === null")

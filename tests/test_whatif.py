@@ -12,6 +12,7 @@ from typing import Any
 import corpus
 import fake_torch
 import numpy as np
+import planted_trace
 import pytest
 from cli import in_process
 
@@ -21,6 +22,7 @@ from snapreport.allocator.minimum import STEP, least_memory
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import Change, WhatIf
+from snapreport.findings.run import findings
 
 MIB = 1 << 20
 RECORDED = corpus.REAL.parent / "recorded"
@@ -296,3 +298,105 @@ def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path)
         done = whatif.replay(parse_settings([text], whatif.own))
         assert done.failed or done.oom_event is not None
     assert memory_needed(snapreport.load(fragmented).timeline(0)) is None
+
+
+PLANTED = {
+    "expandable_segments:True": planted_trace.growing_alone,
+    "max_split_size_mb:128": planted_trace.split_large_blocks,
+    "roundup_power2_divisions:4": planted_trace.growing_sizes,
+}
+
+
+def planted_file(name: str, raw: dict[str, Any]) -> Path:
+    path = corpus.scratch() / f"planted-{name}.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    return path
+
+
+@pytest.mark.parametrize("cure", PLANTED)
+def test_planted_waste_is_cured_by_exactly_the_setting_that_cures_it(cure: str) -> None:
+    path = planted_file(cure.partition(":")[0], PLANTED[cure]())
+    (device,) = snapreport.load(path).whatif(cards=False)["devices"]
+    assert device["check"]["exact"]
+    peaks = {run["name"]: run["peak_reserved_bytes"] for run in device["runs"]}
+    own = peaks.pop("recorded settings")
+    assert own == device["recorded_peak_reserved_bytes"]
+    assert peaks.pop(cure) < 0.8 * own
+    assert all(peak is None or peak >= 0.95 * own for peak in peaks.values()), peaks
+
+
+def test_retries_are_cured_by_garbage_collection() -> None:
+    path = planted_file("retries", planted_trace.full_device())
+    (device,) = snapreport.load(path).whatif(cards=False)["devices"]
+    runs = {run["name"]: run for run in device["runs"]}
+    collected = runs["garbage_collection_threshold:0.8,per_process_memory_fraction:1"]
+    assert runs["recorded settings"]["retries"] > 3 and collected["retries"] == 0
+
+
+def test_advice_that_the_replay_refutes_is_not_given() -> None:
+    """Fragmentation that neither expandable segments nor a limit on splitting cures is reported without that advice;
+    where both help, each says its own replayed peak.
+    """
+    helped = snapreport.load(planted_file("both-help", planted_trace.split_large_blocks(5, times=4)))
+    refuted = snapreport.load(planted_file("none-helps", planted_trace.growing_sizes(4)))
+    settings = {"expandable-segments": "expandable_segments:True", "max-split-size": "max_split_size_mb:128"}
+    for snapshot, is_helped in ((helped, True), (refuted, False)):
+        every = findings(snapshot)
+        assert any(finding.kind == "fragmentation" for finding in every)
+        advice = {finding.evidence["rule"]: finding for finding in every if finding.kind == "advice"}
+        (device,) = snapshot.whatif(cards=False)["devices"]
+        peaks = {run["name"]: run["peak_reserved_bytes"] for run in device["runs"]}
+        for rule, name in settings.items():
+            assert (rule in advice) == is_helped
+            if is_helped:
+                assert advice[rule].evidence["replayed_bytes"] == peaks[name] < peaks["recorded settings"]
+            else:
+                assert peaks[name] >= 0.99 * peaks["recorded settings"]
+
+
+SHAPES = Path(__file__).resolve().parent / "fakecuda" / "programs" / "shapes.py"
+
+
+def shapes(out: Path, program: str, conf: str = "", mib: int = 40 << 10, *options: str) -> tuple[str, int, int]:
+    """(RESULT or OOM, peak reserved, retries) of a program by PyTorch's CUDA build."""
+    assert CUDA_PYTHON
+    environment = {
+        **os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "FAKE_GPU_GIB": repr(mib / 1024), "FAKE_GPU_CONTEXT_MIB": "0",
+    }  # fmt: skip
+    environment.pop("PYTHONPATH", None)
+    command = [CUDA_PYTHON, str(SHAPES), str(out), program, *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(("RESULT", "OOM"))]
+    outcome, peak, retries, _ = line.split()
+    return outcome, int(peak), int(retries)
+
+
+@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+@pytest.mark.parametrize("program", ["varlen", "conv", "inference", "streams"])
+def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp_path: Path) -> None:
+    """Under other settings, on the least memory and 2 MiB less, with garbage collection, and without a function."""
+    own = shapes(tmp_path / "own.pickle", program)
+    snapshot = snapreport.load(tmp_path / "own.pickle")
+    whatif = WhatIf(snapshot.timeline(0))
+    assert whatif.check.exact
+
+    def predicted(conf: str, mib: int = 40 << 10) -> tuple[str, int, int]:
+        settings = parse_settings([conf] if conf else [], whatif.own)
+        done = whatif.replay(settings, memory=Ascending(mib * MIB))
+        return "RESULT" if done.oom_event is None else "OOM", done.peak_reserved, done.retries
+
+    assert own == predicted("")
+    other = tmp_path / "other.pickle"
+    for conf in ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4"):
+        assert shapes(other, program, conf) == predicted(conf), conf
+    least = (least_memory(whatif, whatif.own).memory or 0) // MIB
+    assert shapes(other, program, "", least) == predicted("", least)
+    outcome, _, retries = shapes(other, program, "", least - 2)
+    assert outcome == "OOM" and retries == predicted("", least - 2)[2]
+    middle = (least + own[1] // MIB) // 2
+    collected = f"garbage_collection_threshold:0.5,per_process_memory_fraction:{0.95}"
+    real = shapes(other, program, "garbage_collection_threshold:0.5", middle, "--fraction", "0.95")
+    assert real == predicted(collected, middle)
+    (_, without) = snapshot.whatif(without=["func:extra"], cards=False)["devices"][0]["runs"][:2]
+    _, peak, retries = shapes(other, program, "", 40 << 10, "--without")
+    assert (without["peak_reserved_bytes"], without["retries"]) == (peak, retries)

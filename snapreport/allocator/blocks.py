@@ -34,12 +34,12 @@ def rounded_size(size: int) -> int:
     return MIN_BLOCK if size < MIN_BLOCK else -(-size // MIN_BLOCK) * MIN_BLOCK
 
 
-def segment_size(size: int) -> int:
+def segment_size(size: int, large_segment: int = LARGE_BUFFER) -> int:
     """`get_allocation_size`: the bytes of the cudaMalloc for a rounded size that no free block fits."""
     if size <= SMALL_SIZE:
         return SMALL_BUFFER
     if size < MIN_LARGE_ALLOC:
-        return LARGE_BUFFER
+        return large_segment
     return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 

@@ -1,7 +1,8 @@
 """Expandable segments: address space reserved once, memory mapped into it in granules as needed.
 
 Follows `ExpandableSegment`, `get_free_block`, `find_expandable_block`, `map_block`, `try_allocate_expandable_block` and
-`unmap_block` of c10/cuda/CUDACachingAllocator.cpp. A granule is 2 MiB in the small pool and 20 MiB in the large one.
+`unmap_block` of c10/cuda/CUDACachingAllocator.cpp. A granule is 2 MiB in the small pool and 20 MiB
+(large_segment_size_mb) in the large one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from snapreport.allocator.blocks import (
     ADDRESS_MASK,
-    LARGE_BUFFER,
     SMALL_BUFFER,
     Block,
     BlockPool,
@@ -76,7 +76,7 @@ def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: in
             block = block.next
         if room >= size:
             return candidate
-    granule = SMALL_BUFFER if pool.small else LARGE_BUFFER
+    granule = SMALL_BUFFER if pool.small else allocator.large_segment
     total = allocator.memory.total
     length = -(-(total + total // 8) // granule) * granule  # 1 1/8 of the device's memory, as in PyTorch
     segment = ExpandableSegment(allocator.memory.reserve(length, False), length, granule)

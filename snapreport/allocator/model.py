@@ -67,6 +67,7 @@ class CachingAllocator:
         self.expandable = settings.expandable_segments
         self.max_split_size = settings.max_split_size
         self.max_non_split_rounding = settings.max_non_split_rounding
+        self.large_segment = settings.large_segment
         self.limit = limit
         self.collects = limit is not None and settings.garbage_collection_threshold > 0
         self._threshold = int(settings.garbage_collection_threshold * (limit or 0))
@@ -199,7 +200,7 @@ class CachingAllocator:
         return block
 
     def _new_segment(self, pool: BlockPool, stream: int, size: int) -> Block | None:
-        length = segment_size(size)
+        length = segment_size(size, self.large_segment)
         if self.limit is not None and self.reserved + length > self.limit:
             return None
         if self.expandable:

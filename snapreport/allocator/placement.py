@@ -6,7 +6,6 @@ replay under other settings is repeated with several placements, and their sprea
 
 from __future__ import annotations
 
-import random
 from collections import deque
 
 from snapreport.allocator.blocks import ROUND_LARGE
@@ -63,24 +62,47 @@ class Descending(Ascending):
 
 
 class Shuffled(Ascending):
-    """New segments lie in a random order, above and below the recorded ones."""
+    """New segments lie in a random order, above and below the recorded ones: the same order in the page for one seed.
+
+    Two regions on either side of the recorded addresses: one of slots of 64 GiB, one of slots of 2 TiB. Where most are
+    in use, new segments lie above all others.
+    """
 
     def __init__(self, capacity: int | None, seed: int) -> None:
         super().__init__(capacity)
-        self._random = random.Random(seed)
+        self._next = SHIFT + (3 << 49)
+        self._random = (seed + 1) * 0x9E3779B1 & 0xFFFFFFFF
         self._taken: set[int] = set()
+        self._slots = [0, 0]
 
     def reserve(self, size: int, mapped: bool) -> int:
-        # Two regions on either side of the recorded addresses: one for slots of 64 GiB, one for slots of 2 TiB.
         wide = size > 1 << _SLOT_BITS
         bits = _WIDE_SLOT_BITS if wide else _SLOT_BITS
+        count = 1 << (49 - bits)
+        if size > 1 << _WIDE_SLOT_BITS or self._slots[wide] > count:  # half of both sides
+            return super().reserve(size, mapped)
         while True:
-            slot = self._random.randrange(1 << (49 - bits))
-            side = self._random.randrange(2)
-            start = (SHIFT - (1 << 50) if not side else SHIFT + (1 << 49)) + (slot << bits) + (wide << 49)
+            draw = self._draw()
+            side = SHIFT - (1 << 50) if not draw & 1 else SHIFT + (1 << 49)
+            start = side + ((draw >> 1) % count << bits) + (wide << 49)
             if start not in self._taken:
                 self._taken.add(start)
+                self._slots[wide] += 1
                 return start
+
+    def release(self, address: int, size: int) -> None:
+        if address in self._taken:
+            self._taken.remove(address)
+            self._slots[size > 1 << _SLOT_BITS] -= 1
+
+    def _draw(self) -> int:
+        """The next number of xorshift32 (Marsaglia 2003), which 32-bit integers of JavaScript compute as well."""
+        value = self._random
+        value ^= value << 13 & 0xFFFFFFFF
+        value ^= value >> 17
+        value ^= value << 5 & 0xFFFFFFFF
+        self._random = value
+        return value
 
 
 class Recorded(Ascending):

@@ -7,22 +7,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from snapreport.allocator.blocks import LARGE_BUFFER
+from snapreport.allocator.blocks import LARGE_BUFFER, MIN_LARGE_ALLOC
 from snapreport.errors import SettingsError
 
 MIB = 1 << 20
 INTERVALS = 16
 """Requests from 2**n MiB to 2**(n + 1) MiB have divisions of their own; the last interval includes all beyond."""
 _LARGE_BUFFER_MIB = LARGE_BUFFER // MIB
+_MIN_LARGE_ALLOC_MIB = MIN_LARGE_ALLOC // MIB
 NO_EFFECT = (
     "release_lock_on_cudamalloc", "pinned_use_cuda_host_register", "pinned_num_register_threads",
     "pinned_use_background_threads", "graph_capture_record_stream_reuse", "throw_on_cudamalloc_oom",
-    "pinned_reserve_segment_size_mb",
+    "pinned_reserve_segment_size_mb", "pinned_max_round_threshold_mb", "pinned_max_cached_size_mb",
+    "pinned_free_catch_all", "release_lock_on_hipmalloc", "pinned_use_hip_host_register",
+    "expandable_segments_reserve", "expandable_segments_reserve_by_class",
 )  # fmt: skip
-"""Keys that PyTorch knows and that do not change where device memory is placed."""
+"""Keys that PyTorch (2.6 to 2.15) knows and that do not change how much device memory is reserved: host memory, locks,
+and the address space, not memory, of expandable segments.
+"""
 KEYS = (
     "expandable_segments", "max_split_size_mb", "max_non_split_rounding_mb", "roundup_power2_divisions",
-    "garbage_collection_threshold", "per_process_memory_fraction",
+    "garbage_collection_threshold", "per_process_memory_fraction", "large_segment_size_mb",
 )  # fmt: skip
 
 
@@ -35,7 +40,8 @@ class AllocatorSettings:
     two is divided (0: sizes are rounded to 512 bytes only). memory_fraction: of the device's memory, as in
     ``torch.cuda.set_per_process_memory_fraction``; garbage collection works only with it. oldest_first: no setting, but
     how the PyTorch version chooses between free blocks of equal size: by the age of their segments (2.15), else by
-    address (2.9 and older); the self-check finds out which.
+    address (2.9 and older); the self-check finds out which. large_segment: bytes of a segment for requests of 1 to
+    10 MiB, and of a granule of expandable segments in the large pool (large_segment_size_mb, newer than 2.9).
     """
 
     expandable_segments: bool = False
@@ -45,6 +51,7 @@ class AllocatorSettings:
     garbage_collection_threshold: float = 0.0
     memory_fraction: float | None = None
     oldest_first: bool = False
+    large_segment: int = LARGE_BUFFER
 
     def text(self) -> str:
         """As PYTORCH_CUDA_ALLOC_CONF writes them: what differs from the defaults; ``default`` where nothing does."""
@@ -55,6 +62,8 @@ class AllocatorSettings:
             parts.append(f"max_split_size_mb:{self.max_split_size // MIB}")
         if self.max_non_split_rounding != LARGE_BUFFER:
             parts.append(f"max_non_split_rounding_mb:{self.max_non_split_rounding // MIB}")
+        if self.large_segment != LARGE_BUFFER:
+            parts.append(f"large_segment_size_mb:{self.large_segment // MIB}")
         if any(self.divisions):
             parts.append(f"roundup_power2_divisions:{_divisions_text(self.divisions)}")
         if self.garbage_collection_threshold:
@@ -81,10 +90,15 @@ def recorded_settings(recorded: Mapping[str, Any], expandable_seen: bool = False
         garbage_collection_threshold=float(threshold) if isinstance(threshold, float) and 0 < threshold < 1 else 0.0,
     )
     conf = recorded.get("PYTORCH_CUDA_ALLOC_CONF")
-    if isinstance(conf, str) and "max_non_split_rounding_mb" in conf:
-        found = re.search(r"max_non_split_rounding_mb\s*:\s*(\d{1,9})", conf)
-        if found:
-            settings = replace(settings, max_non_split_rounding=int(found[1]) * MIB)
+    if not isinstance(conf, str):
+        return settings
+    # These two are recorded only in the text.
+    rounding = re.search(r"max_non_split_rounding_mb\s*:\s*(\d{1,9})", conf)
+    if rounding:
+        settings = replace(settings, max_non_split_rounding=int(rounding[1]) * MIB)
+    large = re.search(r"large_segment_size_mb\s*:\s*(\d{1,9})", conf)
+    if large and int(large[1]) > _MIN_LARGE_ALLOC_MIB:
+        settings = replace(settings, large_segment=int(large[1]) * MIB)
     return settings
 
 
@@ -122,6 +136,11 @@ def _with(base: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
         if key == "max_split_size_mb":
             return replace(base, max_split_size=size * MIB)
         return replace(base, max_non_split_rounding=size * MIB)
+    if key == "large_segment_size_mb":
+        size = _number(key, value)
+        if size <= _MIN_LARGE_ALLOC_MIB:
+            raise SettingsError(f"{key} must be greater than {_MIN_LARGE_ALLOC_MIB}, not {value}")
+        return replace(base, large_segment=size * MIB)
     if key == "roundup_power2_divisions":
         return replace(base, divisions=_parse_divisions(value))
     if key in ("garbage_collection_threshold", "per_process_memory_fraction"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from snapreport.allocator.blocks import LARGE_BUFFER, SMALL_BUFFER, Block, ExpandableSegment
+from snapreport.allocator.blocks import SMALL_BUFFER, Block, ExpandableSegment
 from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import SHIFT
 from snapreport.allocator.trace import Trace
@@ -95,7 +95,7 @@ class _Restoring:
 
     def _reserve(self, address: int, small: bool) -> ExpandableSegment:
         """Address space whose first mapped memory is at `address`; what is reserved before it is not known."""
-        granule = SMALL_BUFFER if small else LARGE_BUFFER
+        granule = SMALL_BUFFER if small else self.allocator.large_segment
         total = self.allocator.memory.total
         return ExpandableSegment(address, -(-(total + total // 8) // granule) * granule, granule)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from snapreport.allocator.blocks import LARGE_BUFFER, segment_size
+from snapreport.allocator.blocks import segment_size
 from snapreport.allocator.settings import AllocatorSettings, recorded_settings
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
@@ -122,7 +122,7 @@ def trace_of(timeline: DeviceTimeline) -> Trace:
         pool,
         names,
         alloc >= 0,
-        _capacity(timeline, action, releases[is_retry], last[is_retry], settings.expandable_segments),
+        _capacity(timeline, action, releases[is_retry], last[is_retry], settings),
     )
 
 
@@ -168,7 +168,7 @@ def _releases(action: np.ndarray, stack: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _capacity(
-    timeline: DeviceTimeline, action: np.ndarray, first: np.ndarray, last: np.ndarray, expandable: bool
+    timeline: DeviceTimeline, action: np.ndarray, first: np.ndarray, last: np.ndarray, settings: AllocatorSettings
 ) -> Capacity:
     events, reserved = timeline.events, timeline.reserved
     least = int(reserved.max())
@@ -188,7 +188,8 @@ def _capacity(
             continue
         at_failure = int(reserved[event + 1])
         # A request that the device had room for failed at the process's own limit (set_per_process_memory_fraction).
-        needed = segment_size(row["size"]) + (2 * LARGE_BUFFER if expandable else 0)
+        granules = 2 * settings.large_segment if settings.expandable_segments else 0
+        needed = segment_size(row["size"], settings.large_segment) + granules
         if left >= needed:
             bounds.append(at_failure + needed)
         else:

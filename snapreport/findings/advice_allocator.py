@@ -93,7 +93,8 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
     if replayed.before - replayed.after < LEAST_SHARE * replayed.before:
         return [], ""
-    return [], f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
+    why = ["Both replays start with what was live when recording began, in order of address."] if replayed.fresh else []
+    return why, f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
 
 
 def _numbers(replayed: SettingReplay | None) -> dict[str, int]:
@@ -106,9 +107,15 @@ def _collect(context: AdviceContext) -> Advice | None:
         return None
     if (context.snapshot.recording.settings.get("garbage_collection_threshold") or 0) > 0:
         return None
+    replayed = context.settings.replay(garbage_collection_threshold=0.8, memory_fraction=0.95)
+    if replayed is not None and not replayed.retries_before:
+        replayed = None  # the recording does not say how much memory there was
+    if replayed is not None and replayed.retries_after >= replayed.retries_before:
+        return None
+    fewer = "" if replayed is None else f": retries {replayed.retries_before} → {replayed.retries_after} (replayed)"
     return Advice(
         "garbage-collection-threshold",
-        "Set garbage_collection_threshold together with a memory fraction",
+        f"Set garbage_collection_threshold together with a memory fraction{fewer}",
         [
             f"{plural(finding.evidence['retries'], 'request')} found no memory, released everything cached and "
             f"tried again.",

@@ -9,8 +9,8 @@ from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import STANDARD, WhatIf
 from snapreport.timeline.build import DeviceTimeline
 
-MOST_EVENTS = 10_000
-"""Longer traces are not searched for a finding: the search takes some 25 replays, 0.4 s for so many events."""
+MOST_EVENTS = 60_000
+"""Longer traces are not searched for a finding: the search takes some 25 replays, 2 s of CPU for so many events."""
 _TRIED = tuple(text for text in STANDARD if not text.startswith("garbage"))
 
 

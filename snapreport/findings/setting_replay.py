@@ -7,24 +7,32 @@ from functools import cached_property
 from typing import Any
 
 from snapreport.allocator.check import self_check
-from snapreport.allocator.placement import Ascending
-from snapreport.allocator.replay import replay
+from snapreport.allocator.placement import placements
+from snapreport.allocator.replay import Replayed, replay
 from snapreport.allocator.settings import AllocatorSettings
 from snapreport.allocator.start import start_state
 from snapreport.allocator.trace import Trace, trace_of
 from snapreport.timeline.build import DeviceTimeline
 
-MOST_EVENTS = 60_000
-"""Longer traces are not replayed for a finding: 20,000 events take half a second."""
+MOST_EVENTS = 300_000
+"""Longer traces are not replayed for a finding: so many events take 0.4 s of CPU a replay, up to 14 are made."""
+PLACEMENTS = 2
+"""What is said holds with new segments above all others and below them: PyTorch breaks ties by address."""
 
 
 @dataclass(frozen=True)
 class SettingReplay:
-    """Peak reserved bytes as recorded and with the setting, and the ``oom`` events that would not have happened."""
+    """Peak reserved bytes under the recorded settings and with the setting, likewise retries, and the ``oom`` events
+    that would not have happened: of several placements of new segments the worst for the setting. fresh: the trace did
+    not start empty, and both start with what was live then, allocated in order of address.
+    """
 
     before: int
     after: int
     avoided: tuple[int, ...]
+    retries_before: int
+    retries_after: int
+    fresh: bool
 
 
 class SettingReplays:
@@ -34,26 +42,40 @@ class SettingReplays:
         self.timeline = timeline
 
     def replay(self, **changes: Any) -> SettingReplay | None:
-        """``changes``: of ``AllocatorSettings``. None where the trace's own settings do not replay it exactly.
-
-        A trace that starts with memory reserved is not replayed: what its blocks would have been is not known.
+        """``changes``: of ``AllocatorSettings``. None where the trace's own settings do not replay it exactly, where a
+        fresh start does not fail where the recording did, and where a request fails that did not.
         """
         if self._prepared is None:
             return None
-        trace, settings = self._prepared
-        done = replay(trace, replace(settings, **changes), Ascending(trace.capacity.bytes), start=None)
-        if done.oom_event is not None:
+        trace, settings, own = self._prepared
+        done = _replays(trace, replace(settings, **changes))
+        if any(one.oom_event is not None for one in done):
             return None
-        return SettingReplay(trace.peak_reserved, done.peak_reserved, tuple(done.avoided))
+        avoided = [event for event in trace.timeline.oom_events if all(event in one.avoided for one in done)]
+        return SettingReplay(
+            own.peak_reserved,
+            max(one.peak_reserved for one in done),
+            tuple(avoided),
+            own.retries,
+            max(one.retries for one in done),
+            not trace.starts_empty,
+        )
 
     @cached_property
-    def _prepared(self) -> tuple[Trace, AllocatorSettings] | None:
-        """The trace's operations and its own settings."""
+    def _prepared(self) -> tuple[Trace, AllocatorSettings, Replayed] | None:
+        """The trace's operations, its own settings, and what they do from where replays start."""
         timeline = self.timeline
         if not len(timeline.events) or len(timeline.events) > MOST_EVENTS or timeline.kind == "host":
             return None
         trace = trace_of(timeline)
-        if not trace.starts_empty:
-            return None
         check = self_check(trace, start_state(trace))
-        return (trace, check.settings) if check.exact else None
+        if not check.exact:
+            return None
+        own = _replays(trace, check.settings)[0]
+        if own.oom_event is not None or own.avoided:
+            return None
+        return trace, check.settings, own
+
+
+def _replays(trace: Trace, settings: AllocatorSettings) -> list[Replayed]:
+    return [replay(trace, settings, memory, start=None) for memory in placements(trace.capacity.bytes, PLACEMENTS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from snapreport import terminal
 from snapreport.allocator.cards import CARDS
@@ -64,11 +65,7 @@ def _table(answer: Answer) -> list[str]:
     rows: list[tuple[str, ...]] = [_HEADER, first]
     base = runs[0].peak_reserved
     rows += [_row(run, base, index > 0) for index, run in enumerate(runs)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADER))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
+    lines = _aligned(rows)
     notes = [f"{run.name}: {run.note}." for run in runs if run.note]
     return lines + (["", *notes] if notes else [])
 
@@ -88,6 +85,37 @@ def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
     assert run.high is not None
     bar = "exact" if run.low == run.high else f"{bytes_text(run.low)} to {bytes_text(run.high)}"
     return (name, bytes_text(run.peak_reserved), change, bar, allocated, count_text(run.retries), oom)
+
+
+def _card_table(answer: Answer, found: Sequence[Minimum]) -> list[str]:
+    """A row per card: what the allocator can use of it, and what the searched settings leave of that."""
+    names = [least.settings.text() for least in found]
+    header = ("card", "for the allocator", *("recorded settings" if name == "default" else name for name in names))
+    rows: list[tuple[str, ...]] = [header]
+    for card in CARDS:
+        same = [next(c for c in answer.cards if (c["card"], c["settings"]) == (card.name, name)) for name in names]
+        rows.append((f"{card.name} ({card.example})", bytes_text(card.usable), *(_spare(one) for one in same)))
+    return _aligned(rows)
+
+
+def _spare(card: dict[str, Any]) -> str:
+    spare = card["spare_bytes"]
+    if spare is None:
+        return "fails"
+    if spare < 0:
+        return f"{bytes_text(-spare)} too small"
+    return f"{bytes_text(spare)} to spare" if card["fits"] else "fails: the limit is not sharp"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns side by side: the first to the left, the others to the right."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join([
+            row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]).rstrip()
+        for row in rows
+    ]  # fmt: skip
 
 
 def _change(value: int, base: int) -> str:
@@ -129,4 +157,4 @@ def _cards(answer: Answer, found: Minimum) -> list[str]:
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
         text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"
-    return [f"{text}."]
+    return [f"{text}.", "", *_card_table(answer, answer.least)]

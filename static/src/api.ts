@@ -11,7 +11,10 @@ import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
 import { tileSpans } from './layout/spans'
 import { asksForTimes, parse } from './search/grammar'
+import { peakWithout } from './data/peak-without'
 import type { WhatIfAnswer } from './whatif/job'
+import type { Minimum } from './whatif/minimum'
+import { maskOf } from './whatif/query'
 import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
@@ -27,8 +30,10 @@ export interface PublicApi {
   frames(device: number, stack: number): FrameJson[]
   /** The allocations that match, in birth order. Rejects with QueryError, which says where a query is bad. */
   search(device: number, query: string): Promise<{ count: number; bytes: number; ids: number[] }>
-  /** A device's trace replayed under settings in PYTORCH_CUDA_ALLOC_CONF's syntax ('': as recorded), without what a query matches. */
+  /** A device's trace replayed as recorded and under settings in PYTORCH_CUDA_ALLOC_CONF's syntax, without what a query matches. */
   whatIf(device: number, question?: WhatIfOptions): Promise<WhatIfAnswer>
+  /** The least memory on which a trace runs that `whatIf` found to replay exactly. */
+  leastMemory(device: number, question?: { settings?: string; without?: string }): Promise<Minimum[]>
   drawn(): Drawn
   testContextLoss(): void
   /** For the tests: both layouts, what a view shows, and numbers as they are written are compared with an oracle. */
@@ -115,17 +120,19 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
       return { count, bytes, ids }
     },
-    async whatIf(device, { settings = [''], without, memory, start = 'fresh' } = {}) {
+    async whatIf(device, { settings = [], without, memory, start = 'fresh' } = {}) {
       const { client } = await opened
       const index = indexOf(client, device)
-      let mask: Uint8Array | null = null
-      if (without) {
-        parse(without)
-        const [data, stacks] = await Promise.all([client.device(index), client.stacks()])
-        mask = Uint8Array.from(evaluateQuery(data, stacks, client.devices[index], without).mask, Number)
-      }
+      const mask = without ? await maskOf(client, index, without) : null
       const question = { settings, without: mask, memory: memory ?? null, fromRecorded: start === 'recorded' }
       return client.whatIf(index, question).answer
+    },
+    async leastMemory(device, { settings = '', without } = {}) {
+      const { client } = await opened
+      const index = indexOf(client, device)
+      const mask = without ? await maskOf(client, index, without) : null
+      const peakAllocated = mask ? peakWithout(await client.device(index), mask) : client.devices[index].peakBytes
+      return client.leastMemory(index, { settings, without: mask, peakAllocated }).answer
     },
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),

@@ -1,8 +1,8 @@
 // The parts of the details panel that show a stack: alone, with what it allocated, or as the stack of something else.
 
+import { positionOf } from '../data/live'
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
-import { positionOf } from '../data/live'
 import { formatBytes, formatCount } from '../layout/format'
 import { copyButton, h } from '../ui/dom'
 import { foldedStack } from '../ui/folded-stack'
@@ -10,6 +10,7 @@ import { formatShare, plural } from '../ui/format'
 import { stackText } from '../ui/stack-list'
 import type { Store } from '../ui/state'
 import type { Scene } from '../views/shared/scene'
+import { WithoutButton } from '../views/shared/without-button'
 import { type Siblings, siblingsOf } from './details-facts'
 import { allocationLink, type Links } from './details-rows'
 
@@ -56,18 +57,11 @@ export function stackDetails(parts: DetailsParts, scene: Scene, data: DeviceData
     },
     isFilter ? 'Clear the query' : 'Search for this stack',
   )
-  const without = h(
-    'button',
-    {
-      type: 'button',
-      title: 'Replay the trace without the allocations of this stack',
-      onclick: () => store.set({ view: 'reserved', options: { ...store.state.options, 'reserved.whatif': query } }),
-    },
-    'Without this stack',
-  )
+  const without = new WithoutButton(store)
+  without.render(query, 'Without this stack', data.info, data, stacks)
   return [
     ...stackPart(parts, stacks, stack, 'Stack trace'),
-    h('p', { class: 'details-actions' }, filter, data.n > 0 && without),
+    h('p', { class: 'details-actions' }, filter, ' ', without.element),
     ...allocationsPart(parts, scene, data, stack, null),
   ]
 }

@@ -1,7 +1,7 @@
 // PyTorch's CUDACachingAllocator for one device. The twin of snapreport/allocator/model.py: both give the same addresses,
 // segments and retries for the same requests.
 
-import { Block, type BlockPool, firstNotBelow, merge, MIN_BLOCK, segmentSize, SMALL_SIZE } from './blocks'
+import { Block, type BlockPool, firstNotBelow, MIN_BLOCK, merge, SMALL_SIZE, segmentSize } from './blocks'
 import { bestExpandable, grow, unmap } from './expandable'
 import type { DeviceMemory } from './placement'
 import type { AllocatorSettings } from './settings'
@@ -19,6 +19,8 @@ export class CachingAllocator {
   peakReserved = 0
   retries = 0
   readonly expandable: boolean
+  /** Bytes of a granule of expandable segments in the large pool. */
+  readonly largeSegment: number
   private readonly collects: boolean
   private readonly threshold: number
   private segments = 0
@@ -32,6 +34,7 @@ export class CachingAllocator {
     readonly onSegment: (action: number, size: number) => void,
   ) {
     this.expandable = settings.expandable
+    this.largeSegment = settings.largeSegment
     this.collects = limit !== null && settings.threshold > 0
     this.threshold = Math.floor(settings.threshold * (limit ?? 0))
   }
@@ -116,7 +119,7 @@ export class CachingAllocator {
   }
 
   private newSegment(pool: BlockPool, stream: number, size: number): Block | null {
-    const length = segmentSize(size)
+    const length = segmentSize(size, this.largeSegment)
     if (this.limit !== null && this.reserved + length > this.limit) return null
     if (this.expandable) return grow(this, pool, stream, size)
     if (!this.memory.take(length)) return null
@@ -131,6 +134,7 @@ export class CachingAllocator {
     this.onSegment(SEGMENT_FREE, block.size)
     block.pool.remove(block)
     this.memory.give(block.size)
+    this.memory.release(block.address, block.size)
     this.reserved -= block.size
   }
 

@@ -4,13 +4,13 @@ export const MIN_BLOCK = 512
 export const SMALL_SIZE = 2 ** 20
 export const SMALL_BUFFER = 2 * 2 ** 20
 export const LARGE_BUFFER = 20 * 2 ** 20
-const MIN_LARGE_ALLOC = 10 * 2 ** 20
+export const MIN_LARGE_ALLOC = 10 * 2 ** 20
 export const ROUND_LARGE = 2 * 2 ** 20
 
 /** Bytes of the cudaMalloc for a rounded size that no free block fits. */
-export function segmentSize(size: number): number {
+export function segmentSize(size: number, largeSegment = LARGE_BUFFER): number {
   if (size <= SMALL_SIZE) return SMALL_BUFFER
-  return size < MIN_LARGE_ALLOC ? LARGE_BUFFER : Math.ceil(size / ROUND_LARGE) * ROUND_LARGE
+  return size < MIN_LARGE_ALLOC ? largeSegment : Math.ceil(size / ROUND_LARGE) * ROUND_LARGE
 }
 
 export interface ExpandableSegment {

@@ -2,7 +2,7 @@
 // snapreport/allocator/expandable.py.
 
 import { type CachingAllocator, SEGMENT_MAP, SEGMENT_UNMAP } from './allocator'
-import { Block, type BlockPool, LARGE_BUFFER, merge, SMALL_BUFFER } from './blocks'
+import { Block, type BlockPool, merge, SMALL_BUFFER } from './blocks'
 
 /** The index of the free block to use, from `at` on, where the one there is expandable; the length: none serves. */
 export function bestExpandable(blocks: readonly Block[], at: number, expandable: boolean): number {
@@ -38,7 +38,7 @@ function findAddressSpace(allocator: CachingAllocator, pool: BlockPool, stream: 
     for (let block: Block | null = first; room < size && block?.free; block = block.next) room += block.size
     if (room >= size) return first
   }
-  const granule = pool.small ? SMALL_BUFFER : LARGE_BUFFER
+  const granule = pool.small ? SMALL_BUFFER : allocator.largeSegment
   const { total } = allocator.memory
   const length = Math.ceil((total + Math.floor(total / 8)) / granule) * granule
   const address = allocator.memory.reserve(length, false)
@@ -102,7 +102,10 @@ export function unmap(allocator: CachingAllocator, block: Block): void {
   allocator.memory.give(end - start)
   allocator.reserved -= end - start
   allocator.onSegment(SEGMENT_UNMAP, end - start)
-  if (!block.previous && !block.next) pool.removeUnmapped(block)
+  if (!block.previous && !block.next) {
+    pool.removeUnmapped(block)
+    allocator.memory.release(expandable!.address, expandable!.size)
+  }
 }
 
 function partOf(block: Block, address: number, size: number): Block {

@@ -1,14 +1,30 @@
-// What the page asks of the worker: several replays of one trace, after its self-check.
+// What the page asks of the worker: several replays of one trace, after its self-check. The twin of
+// snapreport/allocator/whatif.py.
 
 import { type Check, selfCheck } from './check'
-import { DeviceMemory } from './placement'
+import { leastMemory, type Minimum } from './minimum'
+import { type DeviceMemory, placements } from './placement'
 import { type Outcome, replayTrace } from './replay'
-import { type AllocatorSettings, parseSettings } from './settings'
+import { type AllocatorSettings, parseSettings, sameSettings } from './settings'
 import type { Trace } from './trace'
 
+/** The settings that everybody tries. */
+export const STANDARD: readonly string[] = [
+  'expandable_segments:True',
+  'max_split_size_mb:128',
+  'max_split_size_mb:512',
+  'roundup_power2_divisions:4',
+  'garbage_collection_threshold:0.8',
+]
+/** The name of the run that all others are compared with. */
+export const OWN = 'recorded settings'
+const PLACEMENTS = 5
+/** From so many operations on, three placements of new segments are tried: each takes a second. */
+const MANY_OPERATIONS = 300_000
+
 export interface WhatIfQuestion {
-  /** In PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones; '' are the recorded ones. */
-  settings: string[]
+  /** In PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones. */
+  settings: readonly string[]
   /** 1 per allocation that never happens; null: all happen. */
   without: Uint8Array | null
   /** Bytes for the allocator; null: what the trace says. */
@@ -18,8 +34,10 @@ export interface WhatIfQuestion {
 }
 
 export interface WhatIfRun {
-  /** As it was asked for. */
+  /** The settings as they were asked for; OWN for the recorded ones. */
   settings: string
+  /** Whether the allocations of the question are left out. */
+  without: boolean
   /** Bytes; null where a request failed that did not fail in the recording. `low` and `high` are the error bar. */
   peakReserved: number | null
   low: number | null
@@ -27,7 +45,7 @@ export interface WhatIfRun {
   retries: number
   oomEvent: number | null
   avoided: number[]
-  /** Why there is no result; empty where there is one. */
+  /** Why there is no result, or only part of one; empty where there is one. */
   note: string
   /** The curve: a row per change, the first at event -1. */
   events: Int32Array
@@ -39,8 +57,18 @@ export interface WhatIfAnswer {
   /** Bytes for the allocator; Infinity: unlimited. */
   capacity: number
   startsEmpty: boolean
-  /** Of each settings of the question; none where the check is not exact. */
+  /** How many placements of new segments were tried. */
+  placements: number
+  /** The recorded settings, the same without what is left out, then the others; none where the check is not exact. */
   runs: WhatIfRun[]
+}
+
+export interface LeastQuestion {
+  /** On top of the recorded ones; '' are the recorded ones. Expandable segments are searched as well. */
+  settings: string
+  without: Uint8Array | null
+  /** Bytes of the allocations that happen, at most. */
+  peakAllocated: number
 }
 
 /** Yields the share that is done. */
@@ -49,7 +77,9 @@ export function* answerWhatIf(
   known: Check | null,
   question: WhatIfQuestion,
 ): Generator<number, WhatIfAnswer> {
-  const total = question.settings.length * 2 + 2
+  const { settings: texts, fromRecorded } = question
+  const count = trace.kind.length <= MANY_OPERATIONS ? PLACEMENTS : 3
+  const total = (texts.length + (question.without ? 2 : 1)) * count + (known ? 0 : 1)
   let done = 0
   function* part<T>(work: Generator<number, T>): Generator<number, T> {
     let step = work.next()
@@ -60,60 +90,92 @@ export function* answerWhatIf(
     done++
     return step.value
   }
+  function* spread(settings: AllocatorSettings, without: Uint8Array | null): Generator<number, Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (const memory of placements(capacity, count)) outcomes.push(yield* part(replayOn(settings, memory, without)))
+    return outcomes
+  }
+  const replayOn = (settings: AllocatorSettings, memory: DeviceMemory, without: Uint8Array | null) =>
+    replayTrace(trace, settings, memory, { fromRecorded, without: without ?? undefined })
   const check = known ?? (yield* part(selfCheck(trace)))
   const capacity = question.memory ?? trace.capacity
   const startsEmpty = trace.reserved[0] === 0
   const runs: WhatIfRun[] = []
-  if (!check.exact) return { check, capacity, startsEmpty, runs }
-  const options = { fromRecorded: question.fromRecorded, without: question.without ?? undefined }
+  const answer = { check, capacity, startsEmpty, placements: count, runs }
+  if (!check.exact) return answer
+  const baseline = runOf(OWN, false, yield* spread(check.settings, null), 0)
+  runs.push(baseline)
   let residual = 0
-  if (startsEmpty || question.fromRecorded) {
-    const own = yield* part(
-      replayTrace(trace, check.settings, new DeviceMemory(trace.capacity), { ...options, without: undefined }),
-    )
-    residual = Math.abs(own.peakReserved - trace.reserved.reduce((most, bytes) => Math.max(most, bytes), 0))
+  if (startsEmpty || fromRecorded) {
+    const peak = trace.reserved.reduce((most, bytes) => Math.max(most, bytes), 0)
+    const own =
+      question.memory === null
+        ? (baseline.peakReserved ?? 0)
+        : (yield* replayOn(check.settings, placements(trace.capacity, 1)[0], null)).peakReserved
+    residual = Math.abs(own - peak)
   }
-  for (const text of question.settings) {
+  const isChanged = question.without !== null
+  if (isChanged) runs.push(runOf(OWN, true, yield* spread(check.settings, question.without), residual))
+  for (const text of texts) {
     let settings = parseSettings(text, check.settings)
+    if (STANDARD.includes(text) && sameSettings(settings, check.settings)) continue
+    let name = text
     if (settings.threshold && settings.fraction === null) {
       if (capacity === Infinity) {
-        runs.push(unknown(text, 'does nothing without a memory fraction, whose size needs the memory of the device'))
+        runs.push(
+          unknown(text, isChanged, 'does nothing without a memory fraction; give a memory to replay it with one'),
+        )
         continue
       }
       settings = { ...settings, fraction: 1 }
+      name += ',per_process_memory_fraction:1'
     }
-    const first = yield* part(replayTrace(trace, settings, new DeviceMemory(capacity), options))
-    const second = yield* part(replayTrace(trace, settings, new DeviceMemory(capacity, true), options))
-    runs.push(runOf(text, settings, first, second, residual))
+    runs.push(runOf(name, isChanged, yield* spread(settings, question.without), residual))
   }
-  return { check, capacity, startsEmpty, runs }
+  return answer
 }
 
-function unknown(settings: string, note: string): WhatIfRun {
+/** The least memory under the settings, and under expandable segments where they are others. */
+export function* answerLeast(trace: Trace, check: Check, question: LeastQuestion): Generator<number, Minimum[]> {
+  const chosen = parseSettings(question.settings, check.settings)
+  const grown = { ...chosen, expandable: true }
+  const searched: [AllocatorSettings, string][] = [[chosen, question.settings || OWN]]
+  if (!chosen.expandable) {
+    const text = [question.settings, 'expandable_segments:True'].filter(Boolean).join(',')
+    searched.push([grown, text])
+  }
+  const found: Minimum[] = []
+  for (const [settings, text] of searched) {
+    const work = leastMemory(trace, settings, text, question.without ?? undefined, question.peakAllocated)
+    let step = work.next()
+    for (; !step.done; step = work.next()) yield (found.length + step.value) / searched.length
+    found.push(step.value)
+  }
+  return found
+}
+
+function unknown(settings: string, without: boolean, note: string): WhatIfRun {
   const nothing = { peakReserved: null, low: null, high: null, retries: 0, oomEvent: null, avoided: [] }
-  return { settings, ...nothing, note, events: new Int32Array(0), reserved: new Float64Array(0) }
+  return { settings, without, ...nothing, note, events: new Int32Array(0), reserved: new Float64Array(0) }
 }
 
-function runOf(
-  text: string,
-  _settings: AllocatorSettings,
-  first: Outcome,
-  second: Outcome,
-  residual: number,
-): WhatIfRun {
+function runOf(settings: string, without: boolean, outcomes: readonly Outcome[], residual: number): WhatIfRun {
+  const [first] = outcomes
   const { peakReserved: peak, retries, avoided, events, reserved } = first
-  const failed = first.oomEvent ?? first.failed[0] ?? null
-  const known = first.oomEvent === null
-  const other = second.oomEvent === null ? second.peakReserved : peak
+  const isKnown = first.oomEvent === null
+  const ran = outcomes.filter((outcome) => outcome.oomEvent === null)
+  const peaks = ran.map((outcome) => outcome.peakReserved)
+  const failed = outcomes.length - ran.length
   return {
-    settings: text,
-    peakReserved: known ? peak : null,
-    low: known ? Math.min(peak - residual, other) : null,
-    high: known ? Math.max(peak + residual, other) : null,
+    settings,
+    without,
+    peakReserved: isKnown ? peak : null,
+    low: isKnown ? Math.min(...peaks, peak - residual) : null,
+    high: isKnown ? Math.max(...peaks, peak + residual) : null,
     retries,
-    oomEvent: failed,
+    oomEvent: first.oomEvent ?? first.failed[0] ?? null,
     avoided,
-    note: '',
+    note: isKnown && failed ? `out of memory in ${failed} of ${outcomes.length} placements of new segments` : '',
     events,
     reserved,
   }

@@ -1,7 +1,7 @@
 // The recorded state at a trace's start, as blocks of the model. The twin of snapreport/allocator/start.py.
 
 import type { CachingAllocator, Pools } from './allocator'
-import { Block, type ExpandableSegment, LARGE_BUFFER, SMALL_BUFFER } from './blocks'
+import { Block, type ExpandableSegment, SMALL_BUFFER } from './blocks'
 import type { StartSegment, Trace } from './trace'
 
 /** Put the state into an allocator that has nothing: the number of contradictory blocks. `live`: blocks by id. */
@@ -35,7 +35,7 @@ function restoreSegment(
     previous = growing.get(key) ?? null
     expandable = previous?.expandable ?? null
     if (!previous || !expandable || address + size > expandable.address + expandable.size) {
-      const granule = small ? SMALL_BUFFER : LARGE_BUFFER
+      const granule = small ? SMALL_BUFFER : allocator.largeSegment
       const { total } = allocator.memory
       expandable = { address, size: Math.ceil((total + Math.floor(total / 8)) / granule) * granule, granule }
       if (previous) close(previous)

@@ -1,10 +1,28 @@
 // Settings of the caching allocator, in PYTORCH_CUDA_ALLOC_CONF's syntax. The twin of snapreport/allocator/settings.py.
 
 import { rulesOf } from '../allocator/rounding'
+import { LARGE_BUFFER, MIN_LARGE_ALLOC } from './blocks'
 
 const MIB = 2 ** 20
 const INTERVALS = 16
-export const DEFAULT_ROUNDING = 20 * MIB
+const DEFAULT_ROUNDING = LARGE_BUFFER
+/** Keys that PyTorch knows and that do not change how much device memory is reserved. */
+const NO_EFFECT = new Set([
+  'release_lock_on_cudamalloc',
+  'release_lock_on_hipmalloc',
+  'pinned_use_cuda_host_register',
+  'pinned_use_hip_host_register',
+  'pinned_num_register_threads',
+  'pinned_use_background_threads',
+  'pinned_reserve_segment_size_mb',
+  'pinned_max_round_threshold_mb',
+  'pinned_max_cached_size_mb',
+  'pinned_free_catch_all',
+  'graph_capture_record_stream_reuse',
+  'throw_on_cudamalloc_oom',
+  'expandable_segments_reserve',
+  'expandable_segments_reserve_by_class',
+])
 
 export interface AllocatorSettings {
   expandable: boolean
@@ -12,6 +30,8 @@ export interface AllocatorSettings {
   maxSplit: number
   maxNonSplitRounding: number
   divisions: readonly number[]
+  /** Bytes of a segment for requests of 1 to 10 MiB, and of a granule of expandable segments. */
+  largeSegment: number
   /** 0: no garbage collection. */
   threshold: number
   /** Of the device's memory; null: no memory fraction was set, and garbage collection does nothing. */
@@ -30,11 +50,13 @@ export function recordedSettings(
   const threshold = settings?.garbage_collection_threshold
   const conf = settings?.PYTORCH_CUDA_ALLOC_CONF
   const rounding = typeof conf === 'string' ? /max_non_split_rounding_mb\s*:\s*(\d{1,9})/.exec(conf) : null
+  const large = typeof conf === 'string' ? /large_segment_size_mb\s*:\s*(\d{1,9})/.exec(conf) : null
   return {
     expandable: typeof given === 'boolean' ? given : expandableSeen,
     maxSplit,
     maxNonSplitRounding: rounding ? Number(rounding[1]) * MIB : DEFAULT_ROUNDING,
     divisions,
+    largeSegment: large && Number(large[1]) * MIB > MIN_LARGE_ALLOC ? Number(large[1]) * MIB : LARGE_BUFFER,
     threshold: typeof threshold === 'number' && threshold > 0 && threshold < 1 ? threshold : 0,
     fraction: null,
     oldestFirst: false,
@@ -64,13 +86,22 @@ function parsed(key: string, value: string): Partial<AllocatorSettings> {
       return { maxSplit: mebibytes(key, value) }
     case 'max_non_split_rounding_mb':
       return { maxNonSplitRounding: mebibytes(key, value) }
+    case 'large_segment_size_mb': {
+      const size = whole(key, value) * MIB
+      if (size <= MIN_LARGE_ALLOC) throw new Error(`${key} must be greater than 10, not ${value}`)
+      return { largeSegment: size }
+    }
     case 'roundup_power2_divisions':
       return { divisions: parseDivisions(value) }
     case 'garbage_collection_threshold':
       return { threshold: share(key, value) }
     case 'per_process_memory_fraction':
       return { fraction: share(key, value) }
+    case 'backend':
+      if (value !== 'native') throw new Error(`backend:${value}: only PyTorch's native allocator can be replayed`)
+      return {}
     default:
+      if (NO_EFFECT.has(key)) return {}
       throw new Error(`${key} is no setting that can be replayed`)
   }
 }
@@ -121,4 +152,13 @@ function power(key: string, value: string): number {
   const number = whole(key, value)
   if (number < 1 || !Number.isInteger(Math.log2(number))) throw new Error(`${key} takes powers of two, not ${value}`)
   return number
+}
+
+/** Whether two settings place alike. */
+export function sameSettings(one: AllocatorSettings, two: AllocatorSettings): boolean {
+  const { divisions, ...rest } = one
+  return (
+    divisions.every((steps, at) => steps === two.divisions[at]) &&
+    Object.entries(rest).every(([key, value]) => two[key as keyof AllocatorSettings] === value)
+  )
 }

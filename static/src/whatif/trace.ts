@@ -5,7 +5,7 @@ import { addressSpaceOf } from '../allocator/address'
 import type { Replay } from '../allocator/replay'
 import { stateAt } from '../allocator/state'
 import type { DeviceData } from '../data/model'
-import { LARGE_BUFFER, segmentSize } from './blocks'
+import { segmentSize } from './blocks'
 import { type AllocatorSettings, recordedSettings } from './settings'
 
 export const FREE = 0
@@ -112,7 +112,8 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
       add(OOM, e, e)
       failed.push({ event: e, size: other.size[row], stream: streamOf(info.streams, other.stream[row]) })
       const left = other.free[row]
-      const needed = segmentSize(other.size[row]) + (settings.expandable ? 2 * LARGE_BUFFER : 0)
+      const needed =
+        segmentSize(other.size[row], settings.largeSegment) + (settings.expandable ? 2 * settings.largeSegment : 0)
       if (left >= needed) bounds.push(data.reserved[e + 1] + needed)
       else if (!Number.isNaN(left)) exact = data.reserved[e + 1] + left
     }

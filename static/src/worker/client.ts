@@ -1,21 +1,22 @@
 // How the page gets at its data: promises over a link, and the same at once for window.snapreport.
 
 import { completeReplay, placesOf, type Replay } from '../allocator/replay'
-import { tileName } from '../layout/grid'
 import { BlobStore } from '../data/blobs'
 import { DecodedBlob } from '../data/columns'
 import { type DeviceColumns, readDevice, readTimes } from '../data/device'
-import { MAIN } from './engine'
-import { type Link, openLink } from './link'
-import type { DataClient, WhatIfRequest } from './data-client'
-import type { Check } from '../whatif/check'
-import type { WhatIfQuestion } from '../whatif/job'
-import { type Trace, traceOf } from '../whatif/trace'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh, Times } from '../data/model'
 import { complete, setTimes } from '../data/on-demand'
-import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
 import { readSource, type SourceLines } from '../data/source'
 import { readStacks } from '../data/stacks'
+import { tileName } from '../layout/grid'
+import type { Check } from '../whatif/check'
+import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { Minimum } from '../whatif/minimum'
+import { type Trace, traceOf } from '../whatif/trace'
+import type { DataClient, OnProgress, ReplayRequest } from './data-client'
+import { MAIN } from './engine'
+import { type Link, openLink } from './link'
+import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
 
 /** Where the blobs lie: their names, and the text of each. */
 export interface BlobTexts {
@@ -29,7 +30,9 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   for (const name of texts.names()) all[name] = texts.text(name)!
   const requests = new RequestTable(openLink(script, all, (name) => texts.text(name)))
   const manifest = await requests.ask('manifest', null).reply
-  const client = new LinkedClient(requests, manifest, texts, requests.isRefused)
+  // Replays have a worker of their own, which needs none of the blobs: tiles are laid out while they run.
+  const openReplays = () => new RequestTable(openLink(script, {}, () => undefined))
+  const client = new LinkedClient(requests, openReplays, manifest, texts, requests.isRefused)
   // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
   const { opening, devices } = manifest
   const first = (opening && devices[opening.device]) ?? devices.find((info) => info.allocations > 0)
@@ -104,10 +107,12 @@ class LinkedClient implements DataClient {
   private stacksHere: Stacks | undefined
   private stacksComing: Promise<Stacks> | undefined
   private sourceComing: Promise<SourceLines | null> | undefined
+  private replays: RequestTable | undefined
   private readonly local: BlobStore
 
   constructor(
     private readonly requests: RequestTable,
+    private readonly openReplays: () => RequestTable,
     readonly manifest: Manifest,
     texts: BlobTexts,
     readonly hasNoWorker: boolean,
@@ -165,17 +170,44 @@ class LinkedClient implements DataClient {
     return this.requests.ask('largestFree', { device: index, places: placesOf(await this.device(index)) }).reply
   }
 
-  whatIf(index: number, question: WhatIfQuestion, onProgress: (share: number) => void = () => {}): WhatIfRequest {
+  whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer> {
+    return this.replayed(
+      'whatIf',
+      index,
+      ({ trace, check }) => ({ trace, check, question }),
+      onProgress,
+      (answer) => {
+        this.traces.get(index)!.check = answer.check
+      },
+    )
+  }
+
+  leastMemory(index: number, question: LeastQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]> {
+    const argument = ({ trace, check }: { trace: Trace; check: Check | null }) => {
+      if (!check?.exact) throw new Error('a trace is replayed under its own settings first')
+      return { trace, check, question }
+    }
+    return this.replayed('leastMemory', index, argument, onProgress)
+  }
+
+  private replayed<K extends 'whatIf' | 'leastMemory'>(
+    kind: K,
+    index: number,
+    argument: (known: { trace: Trace; check: Check | null }) => Requests[K]['argument'],
+    onProgress: OnProgress = () => {},
+    onReply: (reply: Requests[K]['reply']) => void = () => {},
+  ): ReplayRequest<Requests[K]['reply']> {
     let cancel = (): void => {}
     let isCancelled = false
     const answer = (async () => {
-      const { trace, check } = await this.traceOf(index)
+      const known = await this.traceOf(index)
       if (isCancelled) throw new TileCancelled()
-      const { id, reply } = this.requests.ask('whatIf', { trace, check, question })
-      this.requests.onProgress(id, onProgress)
-      cancel = () => this.requests.cancel(id)
+      const requests = (this.replays ??= this.openReplays())
+      const { id, reply } = requests.ask(kind, argument(known))
+      requests.onProgress(id, onProgress)
+      cancel = () => requests.cancel(id)
       const value = await reply
-      this.traces.get(index)!.check = value.check
+      onReply(value)
       return value
     })()
     return {

@@ -1,10 +1,11 @@
 // What the page asks data of, wherever that is worked out.
 
-import type { WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Replay } from '../allocator/replay'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
 import type { SourceLines } from '../data/source'
 import type { DecodedBlob } from '../data/columns'
+import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { Minimum } from '../whatif/minimum'
 
 /** How the page asks for data. Devices are named by DeviceInfo.index. */
 export interface DataClient {
@@ -27,7 +28,9 @@ export interface DataClient {
   /** Bytes of the largest contiguous free range at every position (length P), worked out in the worker anew. */
   largestFree(index: number): Promise<Float64Array>
   /** A device's trace under other settings of the allocator; `onProgress` hears the share that is done. */
-  whatIf(index: number, question: WhatIfQuestion, onProgress?: (share: number) => void): WhatIfRequest
+  whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer>
+  /** The least memory on which a device's trace runs, for a trace that `whatIf` found to replay exactly. */
+  leastMemory(index: number, question: LeastQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void
@@ -42,8 +45,10 @@ export interface DataClient {
   stacksNow(): Stacks
 }
 
+export type OnProgress = (share: number) => void
+
 /** `answer` rejects after `cancel`. */
-export interface WhatIfRequest {
-  answer: Promise<WhatIfAnswer>
+export interface ReplayRequest<T> {
+  answer: Promise<T>
   cancel(): void
 }

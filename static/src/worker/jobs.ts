@@ -3,9 +3,9 @@
 // reader looks at now. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
 // look at the mail between two.
 
-import type { Engine } from './engine'
 import type { TileKey } from '../data/model'
-import { answerWhatIf, type WhatIfAnswer } from '../whatif/job'
+import { answerLeast, answerWhatIf } from '../whatif/job'
+import type { Engine } from './engine'
 import {
   type FromWorker,
   outgoingDevice,
@@ -86,14 +86,14 @@ export class JobList {
     return at >= 0 ? this.jobs.splice(at, 1)[0] : undefined
   }
 
-  /** In parts, with a look at the mail between two: a million events take seconds. */
-  private async whatIf(job: Job): Promise<WhatIfAnswer> {
-    const { trace, check, question } = job.argument as Requests['whatIf']['argument']
-    const work = answerWhatIf(trace, check, question)
+  /** Replays in slices, with a look at the mail between two: a million events take seconds. */
+  private async inSlices<T>(job: Job, work: Generator<number, T>): Promise<T> {
+    let reported = -1
     for (;;) {
       const step = work.next()
       if (step.done) return step.value
-      this.send({ type: 'progress', id: job.id, share: step.value }, [])
+      const share = Math.floor(step.value * 200) / 200
+      if (share !== reported) this.send({ type: 'progress', id: job.id, share: (reported = share) }, [])
       await turn()
       if (this.isCancelled) throw new Error('cancelled')
     }
@@ -115,8 +115,14 @@ export class JobList {
         const value = await this.engine.largestFree(job.argument as Requests['largestFree']['argument'])
         return { value, transfer: [value.buffer as ArrayBuffer] }
       }
-      case 'whatIf':
-        return { value: await this.whatIf(job), transfer: [] }
+      case 'whatIf': {
+        const { trace, check, question } = job.argument as Requests['whatIf']['argument']
+        return { value: await this.inSlices(job, answerWhatIf(trace, check, question)), transfer: [] }
+      }
+      case 'leastMemory': {
+        const { trace, check, question } = job.argument as Requests['leastMemory']['argument']
+        return { value: await this.inSlices(job, answerLeast(trace, check, question)), transfer: [] }
+      }
       case 'code':
         return { value: this.engine.code(job.argument as string), transfer: [] }
       case 'bytes':

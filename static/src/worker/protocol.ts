@@ -2,10 +2,11 @@
 
 import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
-import type { Check } from '../whatif/check'
-import type { WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
-import type { Trace } from '../whatif/trace'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
+import type { Check } from '../whatif/check'
+import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { Minimum } from '../whatif/minimum'
+import type { Trace } from '../whatif/trace'
 
 export interface Requests {
   manifest: { argument: null; reply: Manifest }
@@ -19,6 +20,8 @@ export interface Requests {
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
   /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
   whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
+  /** The least memory on which the trace runs. It reports progress and can be cancelled, too. */
+  leastMemory: { argument: { trace: Trace; check: Check; question: LeastQuestion }; reply: Minimum[] }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */

@@ -1,8 +1,7 @@
 // The way from the whole tree to the focused frame, as buttons that lead back.
 
-import type { Node } from '../../flame/tree'
-import type { FlameTree } from '../../flame/tree'
 import type { Frame } from '../../data/model'
+import type { FlameTree, Node } from '../../flame/tree'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
 
@@ -16,6 +15,7 @@ export function renderCrumbs(
   focus: { node: Node; stack: number } | null,
   frame: (id: number) => Frame,
   goTo: (depth: number) => void,
+  after: HTMLElement,
 ): void {
   element.hidden = !focus
   if (!focus) return
@@ -42,5 +42,5 @@ export function renderCrumbs(
     list.append(h('li', {}, h('button', { type: 'button', class: 'link', onclick: () => goTo(at) }, name(at))))
   }
   list.append(h('li', { 'aria-current': 'true' }, name(depth)))
-  fill(element, list)
+  fill(element, list, after)
 }

@@ -10,14 +10,16 @@ import { formatShare } from '../../ui/format'
 import { MomentBar } from '../moment'
 import type { Line } from '../shared/describe'
 import { Tooltip } from '../shared/tooltip'
+import { WithoutButton } from '../shared/without-button'
 import type { View, ViewContext, ViewParts } from '../view'
-import { isOfTrace, readChoices, writePlace } from './choices'
 import { CellLooks, readLook } from './cell-looks'
+import { isOfTrace, readChoices, writePlace } from './choices'
 import { renderCrumbs } from './crumbs'
 import { moved, sameCell } from './cursor'
 import { describeCell, describeTotal, explainEmpty, formatAmount, frameOf, MEASURE_NAMES } from './describe'
 import { type FlameModel, FlameModels, placeOfNode } from './model'
 import { paint, ROW } from './painter'
+import { queryBelow } from './query-below'
 import { SinceField } from './since'
 import { FlameTools } from './tools'
 
@@ -42,6 +44,7 @@ export class FlameView implements View {
     this.space,
     this.item,
   )
+  private readonly without: WithoutButton
   private readonly tooltip = new Tooltip()
   private readonly controls: FlameTools
   private readonly models = new FlameModels()
@@ -55,6 +58,7 @@ export class FlameView implements View {
   constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.moment = new MomentBar(store)
+    this.without = new WithoutButton(store)
     this.momentBox = h('div', { class: 'flame-moment' }, this.moment.element)
     this.since = new SinceField(store)
     this.controls = new FlameTools(store, { folded: () => this.folded(), saveSpeedscope: () => this.saveSpeedscope() })
@@ -98,7 +102,10 @@ export class FlameView implements View {
       this.empty.textContent = explainEmpty(choices.measure, context)
       return
     }
-    renderCrumbs(this.crumbs, model.tree, model.focus, model.frame, (depth) => this.focusOn(model.focus!.stack, depth))
+    const goTo = (depth: number) => this.focusOn(model.focus!.stack, depth)
+    renderCrumbs(this.crumbs, model.tree, model.focus, model.frame, goTo, this.without.element)
+    const query = model.focus && queryBelow(model.tree, model.focus.stack, model.focus.node.depth)
+    this.without.render(query, 'Without this stack', context.info, context.data, context.stacks)
     const empty = model.scale === 0 ? '. The focused frame holds nothing at this moment' : ''
     this.words.textContent = describeTotal(model.tree, model.all, choices.from, context) + empty
     if (before && before.layout !== model.layout) {

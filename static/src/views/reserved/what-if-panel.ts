@@ -2,24 +2,19 @@
 // chosen is drawn over the recorded curve.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
-import { maskOf } from '../../whatif/query'
-import { CARDS } from '../../whatif/cards'
-import type { WhatIfAnswer, WhatIfRun } from '../../whatif/job'
-import { formatBytes, formatCount, formatShare } from '../../layout/format'
+import { peakWithout } from '../../data/peak-without'
+import { formatBytes } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
-import type { WhatIfRequest } from '../../worker/data-client'
+import { OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '../../whatif/job'
+import type { Minimum } from '../../whatif/minimum'
+import { maskOf } from '../../whatif/query'
+import type { ReplayRequest } from '../../worker/data-client'
 import type { ViewParts } from '../view'
+import { HEADS, leastParts, nameOf, runRow } from './what-if-table'
 
-/** The settings that everybody tries; '' are the recorded ones. */
-const STANDARD = [
-  '',
-  'expandable_segments:True',
-  'max_split_size_mb:128',
-  'max_split_size_mb:512',
-  'roundup_power2_divisions:4',
-  'garbage_collection_threshold:0.8',
-]
+/** The least memory takes some 50 replays: of traces with so many events it is searched only on demand. */
+const MANY_EVENTS = 200_000
 
 export class WhatIfPanel {
   readonly element: HTMLElement
@@ -52,18 +47,22 @@ export class WhatIfPanel {
   private readonly words = h('p', { class: 'soft', role: 'status' })
   private readonly rows = h('tbody', {})
   private readonly table: HTMLElement
-  private readonly card = h('p', { class: 'soft' })
+  private readonly least = h('div', { class: 'what-if-least' })
   private device: { data: DeviceData; info: DeviceInfo } | null = null
-  private request: WhatIfRequest | null = null
+  private request: ReplayRequest<unknown> | null = null
+  /** Counts what was begun: what ends later than its successor began is dropped. */
+  private turn = 0
   private answer: WhatIfAnswer | null = null
+  private minimums: readonly Minimum[] = []
+  private mask: Uint8Array | null = null
+  private peak: number | null = null
   private chosen = ''
 
   constructor(private readonly parts: ViewParts) {
-    const heads = ['Settings', 'Peak reserved', 'Change', 'Retries', 'Out of memory']
     this.table = h(
       'table',
       { hidden: true },
-      h('thead', {}, h('tr', {}, ...heads.map((head) => h('th', { scope: 'col' }, head)))),
+      h('thead', {}, h('tr', {}, ...HEADS.map((head) => h('th', { scope: 'col' }, head)))),
       this.rows,
     )
     const form = h(
@@ -87,7 +86,7 @@ export class WhatIfPanel {
       form,
       this.words,
       this.table,
-      this.card,
+      this.least,
     )
   }
 
@@ -104,55 +103,103 @@ export class WhatIfPanel {
 
   hide(): void {
     this.element.hidden = true
-    if (this.curve) {
-      this.curve = null
-      this.onChange()
-    }
+    this.choose(null)
   }
 
   /** For tests. */
   debug(): unknown {
     return {
       words: this.words.textContent,
-      card: this.card.textContent,
+      least: this.least.textContent,
+      minimums: this.minimums,
       chosen: this.chosen,
+      busy: !this.stop.hidden,
       rows: [...this.rows.children].map((row) => [...row.children].map((cell) => cell.textContent)),
       curvePeak: this.curve?.reduce((most, bytes) => Math.max(most, bytes), 0),
     }
   }
 
   private cancel(): void {
+    this.turn++
     this.request?.cancel()
+    this.request = null
+    this.busy(false)
+    this.words.textContent = 'Cancelled.'
   }
 
   private async replay(): Promise<void> {
     const { device, parts } = this
     if (!device) return
     this.cancel()
+    const { turn } = this
     const own = this.settings.value.trim()
     const settings = own && !STANDARD.includes(own) ? [...STANDARD, own] : STANDARD
     const gib = Number(this.memory.value)
     this.busy(true)
     this.words.textContent = 'Replaying the trace…'
-    let request: WhatIfRequest | null = null
+    fill(this.least)
     try {
       const query = this.without.value.trim()
       const mask = query ? await maskOf(parts.client, device.info.index, query) : null
+      if (turn !== this.turn) return
+      this.mask = mask
+      this.peak = mask && peakWithout(device.data, mask)
+      if (mask) this.words.textContent = `${this.peakWords()}Replaying the trace…`
       const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded: false }
-      request = parts.client.whatIf(device.info.index, question, (share) => {
-        this.progress.value = share
-      })
+      const request = parts.client.whatIf(device.info.index, question, this.onProgress)
       this.request = request
       const answer = await request.answer
-      if (this.request !== request) return
+      if (turn !== this.turn) return
       this.answer = answer
-      this.chosen = own || 'expandable_segments:True'
-      this.render(query ? withoutPeak(device.data, mask!) : null)
+      const first = own || (answer.check.settings.expandable ? OWN : STANDARD[0])
+      this.chosen = nameOf({ settings: first, without: mask !== null })
+      this.render()
+      this.busy(false)
+      if (!answer.check.exact) return
+      if (device.info.events <= MANY_EVENTS) await this.searchLeast()
+      else fill(this.least, this.searchButton())
     } catch (error) {
-      if (request && this.request !== request) return
-      const message = error instanceof Error ? error.message : String(error)
-      this.words.textContent = /cancelled|wanted/.test(message) ? 'Cancelled.' : `${message}.`
+      this.failed(turn, error)
     }
+  }
+
+  private readonly onProgress = (share: number): void => {
+    this.progress.value = share
+  }
+
+  private searchButton(): HTMLElement {
+    const search = () => void this.searchLeast()
+    return h('button', { type: 'button', onclick: search }, 'Search the least memory')
+  }
+
+  /** The least memory for the settings in the field, on devices of any size. */
+  private async searchLeast(): Promise<void> {
+    const { device, parts, turn } = this
+    if (!device) return
+    this.busy(true)
+    fill(this.least, 'Searching the least memory…')
+    try {
+      const question = {
+        settings: this.settings.value.trim(),
+        without: this.mask,
+        peakAllocated: this.peak ?? device.info.peakBytes,
+      }
+      const request = parts.client.leastMemory(device.info.index, question, this.onProgress)
+      this.request = request
+      const found = await request.answer
+      if (turn !== this.turn) return
+      this.minimums = found
+      fill(this.least, ...leastParts(found))
+      this.busy(false)
+    } catch (error) {
+      if (turn === this.turn) fill(this.least)
+      this.failed(turn, error)
+    }
+  }
+
+  private failed(turn: number, error: unknown): void {
+    if (turn !== this.turn) return
+    this.words.textContent = `${error instanceof Error ? error.message : String(error)}.`
     this.busy(false)
   }
 
@@ -162,77 +209,47 @@ export class WhatIfPanel {
     if (is) this.progress.value = 0
   }
 
-  private render(allocated: number | null): void {
+  private peakWords(): string {
+    return this.peak === null ? '' : `Peak allocated without them: ${formatBytes(this.peak)}. `
+  }
+
+  private render(): void {
     const { answer, device } = this
     if (!answer || !device) return
     const { check, runs, startsEmpty, capacity } = answer
-    this.table.hidden = this.card.hidden = !check.exact
+    this.table.hidden = !check.exact
     if (!check.exact) {
       this.words.textContent = `Not replayed: the replay under the recorded settings is not exact: ${check.reason}.`
       this.choose(null)
       return
     }
     const room = capacity === Infinity ? 'unlimited memory' : `${formatBytes(capacity)} for the allocator`
-    const start = startsEmpty ? '' : ' What was live at the start is allocated first.'
-    const peak = allocated === null ? '' : `Peak allocated without them: ${formatBytes(allocated)}. `
-    this.words.textContent = `${peak}The same requests and frees in the same order, ${room}.${start} The replay under the recorded settings is exact: ${plural(check.allocations, 'allocation')}.`
-    const base = runs[0]?.peakReserved ?? null
-    fill(this.rows, ...runs.map((run) => this.row(run, base)))
-    this.card.textContent = cardText(runs[0])
-    this.choose(runs.find((run) => run.settings === this.chosen) ?? null)
+    const start = startsEmpty ? '' : ' What was live at the start is allocated first, in order of address.'
+    const counts = `${plural(check.allocations, 'allocation')}, ${plural(check.segmentEvents, 'segment event')}`
+    this.words.textContent = `${this.peakWords()}The same requests and frees in the same order, ${room}.${start} The replay under the recorded settings is exact: ${counts}.`
+    this.renderRows()
+    this.choose(runs.find((run) => nameOf(run) === this.chosen) ?? null)
   }
 
-  private row(run: WhatIfRun, base: number | null): HTMLElement {
-    const { peakReserved: peak, low, high, oomEvent, retries, note } = run
-    const bar = low !== null && high !== null && low !== high ? `${formatBytes(low)} to ${formatBytes(high)}` : 'exact'
-    const row = h(
-      'tr',
-      { 'aria-selected': String(run.settings === this.chosen) },
-      h(
-        'th',
-        { scope: 'row' },
-        h(
-          'button',
-          { type: 'button', title: 'Draw this run over the recorded curve', onclick: () => this.pick(run) },
-          run.settings || 'recorded settings',
-        ),
-      ),
-      h('td', { title: peak === null ? note : bar }, peak === null ? note || '–' : formatBytes(peak)),
-      h('td', {}, changeText(peak, base, run.settings === '')),
-      h('td', {}, note ? '' : formatCount(retries)),
-      h('td', {}, note ? '' : oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`),
-    )
-    return row
+  private renderRows(): void {
+    const runs = this.answer?.runs ?? []
+    const base = runs[0]?.peakReserved ?? null
+    fill(this.rows, ...runs.map((run) => runRow(run, base, nameOf(run) === this.chosen, () => this.pick(run))))
   }
 
   private pick(run: WhatIfRun): void {
-    this.chosen = this.chosen === run.settings && this.curve ? 'none' : run.settings
-    this.render(null)
+    const name = nameOf(run)
+    const isDrawn = this.chosen === name && this.curve !== null
+    this.chosen = isDrawn ? '' : name
+    this.renderRows()
+    this.choose(isDrawn ? null : run)
   }
 
   private choose(run: WhatIfRun | null): void {
-    const { device } = this
+    const { device, curve } = this
     this.curve = run && device && run.reserved.length ? byPosition(run, device.data.P) : null
-    this.onChange()
+    if (curve || this.curve) this.onChange()
   }
-}
-
-function changeText(peak: number | null, base: number | null, isBase: boolean): string {
-  if (peak === null || base === null || isBase) return ''
-  if (peak === base) return 'none'
-  const sign = peak < base ? '−' : '+'
-  const bytes = Math.abs(peak - base)
-  return `${sign}${formatBytes(bytes)} (${sign}${formatShare(bytes, base)})`
-}
-
-/** The smallest card that has more than the run reserves, on which it fits without a retry. */
-function cardText(run: WhatIfRun | undefined): string {
-  // A run that failed says how much memory there was, not how much it needs.
-  if (!run || run.peakReserved === null || run.oomEvent !== null) return ''
-  const peak = run.high ?? run.peakReserved
-  const card = CARDS.find(({ usable }) => usable >= peak)
-  if (!card) return 'No card in the table has that much memory.'
-  return `Fits on a ${card.name} card (${card.example}) with ${formatBytes(card.usable - peak)} to spare.`
 }
 
 /** The curve of a run by position: after its last known event it stays as it is. */
@@ -244,21 +261,4 @@ function byPosition({ events, reserved }: WhatIfRun, P: number): Float64Array {
     curve[position] = reserved[row]
   }
   return curve
-}
-
-/** Peak allocated bytes without the allocations that match. */
-function withoutPeak({ start, end, size, P }: DeviceData, mask: Uint8Array): number {
-  const change = new Float64Array(P + 1)
-  for (let id = 0; id < size.length; id++) {
-    if (mask[id]) continue
-    change[start[id]] += size[id]
-    change[end[id]] -= size[id]
-  }
-  let now = 0
-  let most = 0
-  for (let position = 0; position < P; position++) {
-    now += change[position]
-    if (now > most) most = now
-  }
-  return most
 }

@@ -1,23 +1,24 @@
 // The view "table": allocations, or groups of them, sorted, filtered, opened, and taken away as files.
 
-import { copyText, fill, h } from '../../ui/dom'
+import { formatBytes, formatCount } from '../../layout/format'
 import { deviceName, explain } from '../../ui/devices'
+import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
 import { plural } from '../../ui/format'
-import { MomentBar } from '../moment'
 import { VirtualList } from '../../ui/virtual-list'
-import { formatBytes, formatCount } from '../../layout/format'
 import { cssOf } from '../colouring'
 import { Memo } from '../memo'
+import { MomentBar } from '../moment'
+import { fitting, templateOf, widthOf } from '../shared/column-fit'
+import { WithoutButton } from '../shared/without-button'
 import type { View, ViewContext, ViewParts } from '../view'
 import { childText } from './allocation-table'
 import type { Column } from './columns'
 import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from './exports'
 import { GROUPINGS, type Grouping, whyNot } from './grouping'
-import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import { headRow } from './header'
-import { type Model, openOf, TableModel } from './table-model'
 import { total } from './sums'
+import { type Model, openOf, TableModel } from './table-model'
 
 const ROW_HEIGHT = 26
 const LEFT_OUT: Record<string, string> = {
@@ -46,6 +47,7 @@ export class TableView implements View {
   )
   private readonly words = h('p', { class: 'table-words', role: 'status' })
   private readonly named = h('p', { class: 'table-query', hidden: true })
+  private readonly without: WithoutButton
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
   private context: ViewContext | null = null
   private now: Model | null = null
@@ -56,6 +58,7 @@ export class TableView implements View {
     this.parts = parts
     const { store } = parts
     this.moment = new MomentBar(store)
+    this.without = new WithoutButton(store)
     this.list = new VirtualList({
       name: 'table',
       label: 'Allocations',
@@ -209,7 +212,11 @@ export class TableView implements View {
         ),
         ' ',
         h('button', { type: 'button', class: 'link', onclick: () => this.parts.store.set({ query: '' }) }, 'Clear'),
+        ' ',
+        this.without.element,
       )
+      const label = /^stack:\d+$/.test(state.query) ? 'Without this stack' : 'Without these'
+      this.without.render(matches?.count ? state.query : null, label, info, data, this.context!.stacks)
     }
   }
 

@@ -1,0 +1,106 @@
+// The runs of a what-if as rows, and the least memory with the cards that have it, in words. The twin of
+// snapreport/report/whatif_text.py.
+
+import { formatBytes, formatCount, formatShare } from '../../layout/format'
+import { h } from '../../ui/dom'
+import { CARDS } from '../../whatif/cards'
+import { OWN, type WhatIfRun } from '../../whatif/job'
+import type { Minimum } from '../../whatif/minimum'
+
+export const HEADS = ['Settings', 'Peak reserved', 'Change', 'Error bar', 'Retries', 'Out of memory']
+
+/** `pick`: draw the run over the recorded curve. */
+export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, pick: () => void): HTMLElement {
+  const { peakReserved: peak, low, high, oomEvent, retries, note } = run
+  const isUnknown = peak === null && note !== ''
+  const bar =
+    low === null || high === null ? '' : low === high ? 'exact' : `${formatBytes(low)} to ${formatBytes(high)}`
+  const isBase = run.settings === OWN && !run.without
+  return h(
+    'tr',
+    { 'aria-selected': String(isChosen) },
+    h(
+      'th',
+      { scope: 'row' },
+      h('button', { type: 'button', title: 'Draw this run over the recorded curve', onclick: pick }, nameOf(run)),
+      note && h('div', { class: 'soft' }, note),
+    ),
+    h('td', {}, peak === null ? '–' : formatBytes(peak)),
+    h('td', {}, isBase ? '' : changeText(peak, base)),
+    h('td', {}, bar),
+    h('td', {}, isUnknown ? '–' : formatCount(retries)),
+    h('td', {}, isUnknown ? '–' : oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`),
+  )
+}
+
+export function nameOf({ settings, without }: Pick<WhatIfRun, 'settings' | 'without'>): string {
+  return without ? `${settings}, without` : settings
+}
+
+function changeText(peak: number | null, base: number | null): string {
+  if (peak === null || base === null) return ''
+  if (peak === base) return 'none'
+  const sign = peak < base ? '−' : '+'
+  const bytes = Math.abs(peak - base)
+  return `${sign}${formatBytes(bytes)} (${sign}${formatShare(bytes, base)})`
+}
+
+/** A sentence per search, then the cards. */
+export function leastParts(found: readonly Minimum[]): Node[] {
+  if (!found.length) return []
+  const lines = found.map((least) => h('p', {}, leastText(least)))
+  return [...lines, h('p', {}, cardText(found[0])), cardsTable(found)]
+}
+
+function leastText({ settings, memory, retries, monotone }: Minimum): string {
+  const under = settings === OWN ? 'the recorded settings' : settings
+  if (memory === null) return `Under ${under} the trace fails on any device.`
+  const cost = retries === 0 ? 'no retry' : retries === 1 ? '1 retry' : `${formatCount(retries)} retries`
+  const tail = monotone ? '' : ' More memory than that may fail again: the limit is not sharp.'
+  return `Least memory under ${under}: ${exact(memory)} for the allocator, with ${cost}.${tail}`
+}
+
+/** A multiple of 2 MiB, which three digits of GiB would hide. */
+function exact(memory: number): string {
+  const mib = `${formatCount(memory / 2 ** 20)} MiB`
+  return memory < 2 ** 30 ? mib : `${formatBytes(memory)} (${mib})`
+}
+
+/** The smallest card that is large enough, and the one below. */
+function cardText({ memory, fits }: Minimum): string {
+  const at = fits.indexOf(true)
+  if (memory === null || at < 0)
+    return `It fits on none of the cards known, the largest of which has ${CARDS.at(-1)!.name}.`
+  const { name, example, usable } = CARDS[at]
+  const text = `It fits on a ${name} card (${example}) with ${formatBytes(usable - memory)} to spare`
+  if (at === 0) return `${text}.`
+  return `${text}; a ${CARDS[at - 1].name} card is ${formatBytes(memory - CARDS[at - 1].usable)} too small.`
+}
+
+function cardsTable(found: readonly Minimum[]): HTMLElement {
+  const heads = ['Card', 'For the allocator', ...found.map(({ settings }) => settings)]
+  return h(
+    'table',
+    { class: 'cards' },
+    h('thead', {}, h('tr', {}, ...heads.map((head) => h('th', { scope: 'col' }, head)))),
+    h(
+      'tbody',
+      {},
+      ...CARDS.map(({ name, example, usable }, at) =>
+        h(
+          'tr',
+          {},
+          h('th', { scope: 'row' }, `${name} (${example})`),
+          h('td', {}, formatBytes(usable)),
+          ...found.map(({ memory, fits }) => h('td', {}, spareText(memory, fits[at], usable))),
+        ),
+      ),
+    ),
+  )
+}
+
+function spareText(memory: number | null, fits: boolean, usable: number): string {
+  if (memory === null) return 'fails'
+  if (usable < memory) return `${formatBytes(memory - usable)} too small`
+  return fits ? `${formatBytes(usable - memory)} to spare` : 'fails: the limit is not sharp'
+}

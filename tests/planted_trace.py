@@ -1,0 +1,122 @@
+"""Traces whose waste has one cause, recorded by the tests' own slow allocator under PyTorch's default settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slow_allocator import MIB, Segment, SlowAllocator
+
+
+class Recording(SlowAllocator):
+    """A device with `capacity` bytes, and every event in a snapshot's words."""
+
+    def __init__(self, capacity: int = 1 << 40) -> None:
+        self.trace: list[dict[str, Any]] = []
+        self.at = 1 << 40
+        super().__init__(
+            self.place, capacity, 1 << 40, expandable=False, max_split=None, rounding=20 * MIB, divisions=[0] * 16,
+            threshold=0.0, limit=None, oldest_first=False,
+        )  # fmt: skip
+        self.sizes: dict[int, int] = {}
+
+    def place(self, size: int) -> int:
+        self.at += 1 << 36
+        return self.at
+
+    def event(self, action: str, address: int, size: int, line: int) -> None:
+        frames = [{"filename": "/w/train.py", "line": line, "name": "step"}]
+        self.trace.append({"action": action, "addr": address, "size": size, "stream": 0, "frames": frames})
+
+    def note(self, action: str, size: int) -> None:
+        if action == "segment_alloc":
+            self.event(action, self.at, size, 1)
+        super().note(action, size)
+
+    def release(self, segment: Segment) -> None:
+        self.event("segment_free", segment.start, segment.ranges[0].size, 1)
+        super().release(segment)
+
+    def request(self, mib: int, line: int = 1) -> int:
+        address = self.malloc(mib * MIB, 0, None)
+        assert address is not None
+        self.event("alloc", address, mib * MIB, line)
+        self.sizes[address] = mib * MIB
+        return address
+
+    def drop(self, address: int) -> None:
+        for action in ("free_requested", "free_completed"):
+            self.event(action, address, self.sizes[address], 1)
+        del self.sizes[address]
+        self.free(address)
+
+    def snapshot(self) -> dict[str, Any]:
+        segments = []
+        for one in self.segments:
+            blocks = [
+                {
+                    "address": r.start, "size": r.size, "requested_size": self.sizes.get(r.start, 0),
+                    "state": "active_allocated" if r.start in self.sizes else "inactive", "frames": [],
+                }
+                for r in one.ranges
+            ]  # fmt: skip
+            total = sum(r.size for r in one.ranges)
+            live = sum(block["size"] for block in blocks if block["state"] != "inactive")
+            segments.append({
+                "device": 0, "address": one.start, "total_size": total, "stream": 0, "allocated_size": live,
+                "active_size": live, "segment_type": "small" if one.small else "large", "blocks": blocks,
+            })  # fmt: skip
+        return {"segments": segments, "device_traces": [self.trace], "allocator_settings": {}}
+
+
+def split_large_blocks(rounds: int = 5, times: int = 1) -> dict[str, Any]:
+    """Long-lived tensors of 113 MiB split cached blocks of 220 MiB, which lie between other long-lived ones: only a
+    limit on splitting between the two sizes leaves the large blocks whole.
+    """
+    record = Recording()
+    for _ in range(times):
+        large = []
+        for _ in range(rounds):
+            large.append(record.request(220))
+            record.request(2)
+        for address in large:
+            record.drop(address)
+        for _ in range(rounds):
+            record.request(113)
+    for _ in range(rounds):
+        record.request(220)
+    return record.snapshot()
+
+
+def growing_sizes(factor: int = 1) -> dict[str, Any]:
+    """Requests of 67 to 80 MiB after blocks of 65 MiB between small long-lived tensors: only sizes rounded up to 80 MiB
+    are used again.
+    """
+    record = Recording()
+    cached = []
+    for _ in range(14):
+        cached.append(record.request(65 * factor))
+        record.request(2)
+    for address in cached:
+        record.drop(address)
+    for mib in range(67, 81):
+        record.request(mib * factor)
+    return record.snapshot()
+
+
+def growing_alone() -> dict[str, Any]:
+    """Each request is twice as large as all before, with nothing between: a segment that grows serves all."""
+    record = Recording()
+    for mib in (24, 50, 102, 206, 414, 830):
+        record.drop(record.request(mib))
+    return record.snapshot()
+
+
+def full_device() -> dict[str, Any]:
+    """Each request is larger than all that is cached, which fills a device of 4 GiB again and again: where old blocks
+    are collected early, nothing is retried.
+    """
+    record = Recording(4096 * MIB)
+    for number in range(60):
+        record.drop(record.request(100 + 10 * number))
+    assert record.retries > 3
+    return record.snapshot()

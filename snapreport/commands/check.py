@@ -17,6 +17,7 @@ from snapreport.commands.shared import (
     check_inputs,
     expanded_paths,
     force_option,
+    is_job_path,
     link_options,
     load_all,
     max_memory_option,
@@ -29,6 +30,7 @@ from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
     from snapreport.findings.gate import Growth
+    from snapreport.search.snapshot import Snapshot
 
 FAILED, UNKNOWN = 1, 2
 # As findings/gate.py has them; loading that module for --help would cost half a second.
@@ -72,6 +74,20 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         return kinds
 
 
+class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A percentage as a share: ``10%``."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        percent = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*", value)
+        if not percent:
+            self.fail(f"{value!r} is not a percentage; try 10%", param, ctx)
+        return float(percent[1]) / 100
+
+
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option(
@@ -90,6 +106,13 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     metavar="SIZE|%",
     type=GrowthType(),
     help="How much more than the baseline's a peak may be, e.g. 5%.",
+)
+@click.option(
+    "--max-imbalance",
+    metavar="%",
+    type=PercentType(),
+    help="Of the ranks of a job: how far the highest peak may be above the median, e.g. 10%. Other limits then hold "
+    "for the worst rank.",
 )
 @click.option(
     "--fail-on",
@@ -119,6 +142,7 @@ def check(
     fits: int | None,
     baseline: str | None,
     max_growth: Growth | None,
+    max_imbalance: float | None,
     fail_on: tuple[str, ...] | None,
     summary_md: str | None,
     link: str,
@@ -132,7 +156,8 @@ def check(
     """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
     one holds, and for bad usage or input.
 
-    Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file.
+    Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
+    --max-imbalance, and where folders or digests are given, they are the ranks of one job.
     """
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
@@ -141,20 +166,28 @@ def check(
     from snapreport.report.source_links import SourceLinks
 
     read = [*snaps, *([baseline] if baseline else [])]
-    check_inputs(read)
+    check_inputs([path for path in read if not path.startswith("@")])
     _refuse_outputs(summary_md, junit, as_json, read, force)
     if link and not summary_md:
         raise click.UsageError("--link goes with --summary-md")
     links = SourceLinks(link, strip_prefix)
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
-    if not limits:
-        raise click.UsageError("no rule given: --max-peak, --max-reserved, --fits, --max-growth or --fail-on")
+    if not limits and max_imbalance is None:
+        rules_text = "--max-peak, --max-reserved, --fits, --max-growth, --max-imbalance or --fail-on"
+        raise click.UsageError(f"no rule given: {rules_text}")
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
     infer = not no_inference
     compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
-    snapshots = load_all(snaps, rules, inference=infer)
-    checks = check_all(snapshots, limits, compared)
+    snapshots: list[Snapshot] = []
+    if max_imbalance is not None or any(is_job_path(snap) for snap in snaps):
+        from snapreport import job
+        from snapreport.jobs.gate import check_job
+
+        checks = check_job(job(snaps, rules=rules, inference=infer), limits, max_imbalance)
+    else:
+        snapshots = load_all(snaps, rules, inference=infer)
+        checks = check_all(snapshots, limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.
     if summary_md:
         _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))

@@ -13,6 +13,7 @@ from snapreport.commands.shared import (
     check_inputs,
     expanded_paths,
     force_option,
+    is_job_path,
     load_all,
     max_memory_option,
     pipe_safe,
@@ -65,9 +66,14 @@ def diff(
 
     More than two are a series, ordered by the times that they recorded, else by name with 2 before 10. Every stack is
     followed through all of them to find leaks; the first and the last are compared.
+
+    Two folders, or two lists of paths (@FILE), are two jobs: their ranks are paired by number.
     """
     if len(snaps) < 2:
         raise click.UsageError("two snapshots are needed: BEFORE and AFTER")
+    if any(is_job_path(snap) for snap in snaps):
+        _diff_jobs(snaps, output, as_json)
+        return
     if output:
         check_inputs(snaps)
         check_output(output, snaps, force=force)
@@ -101,3 +107,17 @@ def diff(
         if series:
             text = f"{series_text(series)}\n\nThe first and the last: {text}"
         pipe_safe(lambda: echo(text))
+
+
+def _diff_jobs(snaps: tuple[str, ...], output: str | None, as_json: bool) -> None:
+    if len(snaps) != 2:
+        raise click.UsageError("two jobs are needed: a folder, or a list of paths, for each")
+    if output:
+        raise click.UsageError("two jobs are compared as text or with --json; -o is for snapshots")
+    with progress.shown():
+        from snapreport import job
+        from snapreport.jobs.job_diff import diff_jobs, job_diff_json, job_diff_text
+
+        result = diff_jobs(job(snaps[0]), job(snaps[1]))
+    text = json.dumps(job_diff_json(result), indent=1) if as_json else job_diff_text(result)
+    pipe_safe(lambda: echo(text))

@@ -155,6 +155,11 @@ def load_all(
     return loaded
 
 
+def is_job_path(path: str) -> bool:
+    """Whether an argument stands for the ranks of a job: a folder, a list of paths, or a digest."""
+    return path.lower().endswith((".digest", ".txt", ".list")) or path.startswith("@") or Path(path).is_dir()
+
+
 def check_inputs(snaps: Sequence[str]) -> None:
     """Refuse snapshots that are not there before anything is said of the output, which may be named after one."""
     for snap in snaps:

@@ -238,7 +238,7 @@ def _on_dask(
     with client:
         futures = client.map(make_digest, list(paths), options=options, pure=False, retries=2)
         number = {future.key: index for index, future in enumerate(futures)}
-        for future in completed(futures):
+        for future in completed(futures, loop=client.loop):
             index = number[future.key]
             if future.status == "finished":
                 done(index, future.result())

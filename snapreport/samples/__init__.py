@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snapreport.samples.build import make, make_snapshot, write, write_snapshot
-    from snapreport.samples.job import JobOptions, make_job, write_job, write_rank
+    from snapreport.samples.job import KINDS, JobOptions, make_job, write_job, write_rank
     from snapreport.samples.options import PRESETS, Options, make_options
 
 __all__ = [
+    "KINDS",
     "PRESETS", "JobOptions", "Options", "make", "make_job", "make_options", "make_snapshot", "write", "write_job",
     "write_rank", "write_snapshot",
 ]  # fmt: skip
 
 _HOMES = {
     "make": "build", "make_snapshot": "build", "write": "build", "write_snapshot": "build",
-    "JobOptions": "job", "make_job": "job", "write_job": "job", "write_rank": "job",
+    "KINDS": "job", "JobOptions": "job", "make_job": "job", "write_job": "job", "write_rank": "job",
     "Options": "options", "PRESETS": "options", "make_options": "options",
 }  # fmt: skip
 

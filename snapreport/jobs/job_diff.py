@@ -1,0 +1,147 @@
+"""Two jobs compared: ranks paired by number, and what changed in which group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from snapreport.errors import SnapshotError
+from snapreport.jobs.reduce import Job
+from snapreport.jobs.sentences import rank_ranges, ranks_text
+from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
+
+SCHEMA = "snapreport-job-diff/1"
+MOST_PLACES = 6
+LEAST_SHARE = 0.005
+"""Of the peak before: a change below this is none."""
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """A group of the job after. ranks: those of it that both jobs have. before, after: median peak bytes. places:
+    (function and file, median change in bytes), largest first; lines are left out, since edits move them.
+    """
+
+    ranks: list[int]
+    before: int
+    after: int
+    places: list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class JobDiff:
+    """worst: of each job, (rank, bytes). changes: of each rank in both jobs, (rank, bytes before, bytes after)."""
+
+    worst_before: tuple[int, int]
+    worst_after: tuple[int, int]
+    changes: list[tuple[int, int, int]]
+    groups: list[GroupChange]
+    only_before: list[int]
+    only_after: list[int]
+    new_outliers: list[int]
+    gone_outliers: list[int]
+
+
+def diff_jobs(before: Job, after: Job) -> JobDiff:
+    """Compare two jobs. Raises :class:`SnapshotError` where they have no rank in common."""
+    old = {row.rank: number for number, row in enumerate(before.rows)}
+    common = [row.rank for row in after.rows if row.rank in old]
+    if not common:
+        raise SnapshotError("the two jobs have no rank in common")
+    new = {row.rank: number for number, row in enumerate(after.rows)}
+    outliers = [{int(job.ranks[outlier.row]) for outlier in job.outliers} for job in (before, after)]
+    groups = []
+    for group in after.groups:
+        ranks = [int(rank) for rank in after.ranks[group.rows] if int(rank) in old]
+        if ranks:
+            was, now = [before.peaks[old[r]] for r in ranks], [after.peaks[new[r]] for r in ranks]
+            groups.append(
+                GroupChange(ranks, int(np.median(was)), int(np.median(now)), _places(before, after, ranks, old, new))
+            )
+    return JobDiff(
+        _worst(before),
+        _worst(after),
+        [(rank, int(before.peaks[old[rank]]), int(after.peaks[new[rank]])) for rank in common],
+        groups,
+        sorted(set(old) - set(new)),
+        sorted(set(new) - set(old)),
+        sorted(outliers[1] - outliers[0]),
+        sorted(outliers[0] - outliers[1]),
+    )
+
+
+def job_diff_json(diff: JobDiff) -> dict[str, Any]:
+    """The document of ``snapreport diff --json`` for two jobs; sizes in bytes."""
+    return {
+        "schema": SCHEMA,
+        "worst_before": {"rank": diff.worst_before[0], "peak_allocated_bytes": diff.worst_before[1]},
+        "worst_after": {"rank": diff.worst_after[0], "peak_allocated_bytes": diff.worst_after[1]},
+        "ranks": [{"rank": rank, "before_bytes": was, "after_bytes": now} for rank, was, now in diff.changes],
+        "groups": [
+            {
+                "ranks": group.ranks,
+                "before_bytes": group.before,
+                "after_bytes": group.after,
+                "places": [{"name": name, "change_bytes": change} for name, change in group.places],
+            }
+            for group in diff.groups
+        ],
+        "only_before": diff.only_before,
+        "only_after": diff.only_after,
+        "new_outliers": diff.new_outliers,
+        "gone_outliers": diff.gone_outliers,
+    }
+
+
+def job_diff_text(diff: JobDiff) -> str:
+    """What changed, a line each, the worst rank first."""
+    (rank_was, was), (rank_now, now) = diff.worst_before, diff.worst_after
+    who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was}, now rank {rank_now}"
+    lines = [f"Worst rank: {arrow_text(was, now)} allocated at the peak ({who})."]
+    for group in diff.groups:
+        name = upper_first(ranks_text(group.ranks))
+        if abs(group.after - group.before) < LEAST_SHARE * max(group.before, 1) and not group.places:
+            lines.append(f"{name}: no change, {bytes_text(group.after)}.")
+            continue
+        lines.append(f"{name}: {arrow_text(group.before, group.after)}.")
+        lines += [f"  {'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in group.places]
+    for ranks, words in (
+        (diff.new_outliers, "now above {}"),
+        (diff.gone_outliers, "no longer above {}"),
+        (diff.only_before, "in the first job only"),
+        (diff.only_after, "in the second job only"),
+    ):
+        if ranks:
+            whose = "its group" if len(ranks) == 1 else "their groups"
+            lines.append(f"{upper_first(ranks_text(ranks))}: {words.format(whose)}.")
+    lines.append(f"{plural(len(diff.changes), 'rank')} compared: {rank_ranges([rank for rank, *_ in diff.changes])}.")
+    return "\n".join(lines)
+
+
+def _worst(job: Job) -> tuple[int, int]:
+    row = int(np.argmax(job.peaks))
+    return int(job.ranks[row]), int(job.peaks[row])
+
+
+def _places(
+    before: Job, after: Job, ranks: list[int], old: dict[int, int], new: dict[int, int]
+) -> list[tuple[str, int]]:
+    """The largest median changes of the bytes by function and file."""
+    was = [_by_place(before, old[rank]) for rank in ranks]
+    now = [_by_place(after, new[rank]) for rank in ranks]
+    names = sorted({name for counts in (*was, *now) for name in counts})
+    changes = [(name, int(np.median([b[name] - a[name] for a, b in zip(was, now, strict=True)]))) for name in names]
+    least = LEAST_SHARE * float(np.median([before.peaks[old[rank]] for rank in ranks]))
+    changes = [(name, change) for name, change in changes if abs(change) > least]
+    return sorted(changes, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]
+
+
+def _by_place(job: Job, row: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for stack in job.rows[row].digest.stacks:
+        name = " ".join(filter(None, (stack.function, stack.file))) or "allocations without a stack trace"
+        found[name] += stack.bytes
+    return found

@@ -1,0 +1,92 @@
+"""check over the ranks of a job, and diff of two jobs."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli import in_process
+
+import snapreport
+from snapreport import samples
+
+SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight ranks, of which rank 3 leaks."""
+    made = tmp_path_factory.mktemp("job")
+    samples.write_job(made, "data", ranks=8, straggler=3, leak=16 << 20, **SMALL)
+    return made
+
+
+@pytest.fixture(scope="module")
+def peaks(folder: Path) -> list[int]:
+    loaded = [snapreport.load(path) for path in sorted(folder.iterdir())]
+    return [max(snapshot.timeline(device).peak_bytes for device in snapshot.devices) for snapshot in loaded]
+
+
+def checked(*arguments: object) -> tuple[int, dict[str, Any]]:
+    run = in_process("check", *arguments, "--json")
+    return run.code, run.json
+
+
+def test_imbalance_is_the_worst_rank_above_the_median(folder: Path, peaks: list[int]) -> None:
+    exact = max(peaks) / statistics.median(peaks) - 1
+    code, document = checked(folder, "--max-imbalance", f"{100 * exact - 0.1:.4f}%")
+    check = document["checks"][0]
+    assert code == 1 and check["rule"] == "max-imbalance" and check["value"] == max(peaks)
+    assert check["message"].startswith("rank 3:") and "metrics.py:31" in check["evidence"][0]
+    assert checked(folder, "--max-imbalance", f"{100 * exact + 0.1:.4f}%")[0] == 0
+
+
+def test_limits_hold_for_the_worst_rank(folder: Path, peaks: list[int]) -> None:
+    assert checked(folder, "--max-peak", f"{max(peaks)}B")[0] == 0
+    code, document = checked(folder, "--max-peak", f"{max(peaks) - 1}B")
+    assert code == 1 and len(document["checks"]) == 1
+    assert document["checks"][0]["file"].endswith("rank_00003_step_00000003_steps.pickle")
+
+
+def test_a_missing_rank_decides_nothing(folder: Path, tmp_path: Path) -> None:
+    for path in sorted(folder.iterdir())[:7]:
+        (tmp_path / path.name).symlink_to(path)
+    assert checked(tmp_path, "--max-peak", "40GiB")[0] == 2
+    assert checked(tmp_path, "--max-peak", "2MiB")[0] == 1, "what is broken is broken, whatever is missing"
+
+
+def test_bad_usage(folder: Path) -> None:
+    assert in_process("check", folder, "--max-imbalance", "10").code == 2
+    assert "one by one" in in_process("check", folder, "--fits", "2GiB", "--max-imbalance", "1%").err
+    assert in_process("check", folder).code == 2
+
+
+def test_two_jobs(folder: Path, tmp_path: Path) -> None:
+    samples.write_job(tmp_path / "after", "data", ranks=9, **{**SMALL, "micro_batches": 2, "hidden": 320})
+    run = in_process("diff", folder, tmp_path / "after", "--json")
+    assert run.code == 0, run.err
+    document = run.json
+    assert document["schema"] == "snapreport-job-diff/1"
+    before, after = snapreport.job(folder, jobs=1), snapreport.job(tmp_path / "after", jobs=1)
+    expected = [
+        {"rank": rank, "before_bytes": int(before.peaks[rank]), "after_bytes": int(after.peaks[rank])}
+        for rank in range(8)
+    ]
+    assert document["ranks"] == expected
+    assert (document["only_before"], document["only_after"]) == ([], [8])
+    assert (document["new_outliers"], document["gone_outliers"]) == ([], [3])
+    assert document["worst_before"]["rank"] == 3
+    group = document["groups"][0]
+    assert group["ranks"] == list(range(8)) and group["after_bytes"] > group["before_bytes"]
+    total = sum(place["change_bytes"] for place in group["places"])
+    assert total == pytest.approx(group["after_bytes"] - group["before_bytes"], rel=0.1)
+    text = in_process("diff", folder, tmp_path / "after").out
+    assert "Rank 3: no longer above its group." in text and "Rank 8: in the second job only." in text
+
+
+def test_a_job_against_itself_changed_nothing(folder: Path) -> None:
+    run = in_process("diff", folder, folder, "--json")
+    assert all(entry["before_bytes"] == entry["after_bytes"] for entry in run.json["ranks"])
+    assert all(not group["places"] for group in run.json["groups"])

@@ -45,7 +45,7 @@ _LAZY_COMMANDS = {
     "check": ("snapreport.commands.check", "check", "Fail when a snapshot breaks a rule, for continuous integration."),
     "job": ("snapreport.commands.job", "job", "Write one report over the ranks of a job."),
     "digest": ("snapreport.commands.digest", "digest", "Write the digest of a rank's snapshot, for job."),
-    "record": ("snapreport.commands.record", "record", "Run a command and record the CUDA memory of its processes."),
+    "record": ("snapreport.commands.record", "record", "Run a command and record the memory of its processes."),
     "whatif": (
         "snapreport.commands.whatif",
         "whatif",

@@ -122,7 +122,7 @@ def test_the_good_one_is_good(tmp_path: Path) -> None:
         b".",
         b"<!DOCTYPE html><p>x",
         b"\x89PNG\r\n\x1a\n" + bytes(64),
-        json.dumps(GOOD | {"device_traces": []}).encode(),
+        json.dumps({"model": GOOD}).encode(),
         bytes(range(256)) * 16,
         b"PK\x03\x04" + bytes(40),
         b"\x1f\x8b\x08" + bytes(20),

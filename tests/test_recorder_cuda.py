@@ -76,7 +76,7 @@ def test_no_snapshot_where_cuda_is_not_used(torch_cuda: FakeTorch, tmp_path: Pat
     """A process that only imports torch, as a launcher does, is left alone."""
     done = torch_cuda.record("-o", tmp_path, command=["-c", "import torch; print(torch.cuda.is_initialized())"])
     assert (done.code, done.out) == (0, "False\n") and not snapshots(tmp_path)
-    assert done.err.startswith("snapreport: no snapshot: no process of the command used CUDA")
+    assert done.err.startswith("snapreport: no snapshot: no process of the command allocated memory that is recorded")
 
 
 def test_signal(torch_cuda: FakeTorch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command ``snapreport record``: runs a command whose Python processes record their CUDA memory."""
+"""The command ``snapreport record``: runs a command whose Python processes record their memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from typing import Any
 import click
 
 from snapreport.errors import SnapshotError
-from snapreport.recorder.dump import zstd_available
+from snapreport.recorder.dump import SUFFIXES, zstd_available
 from snapreport.recorder.metadata import git_facts
 from snapreport.recorder.options import COMPRESSIONS, CONTEXTS, MAX_ENTRIES, STACKS, Options, parse_steps, signal_number
+from snapreport.recorder.profiler import SUFFIXES as PROFILE_SUFFIXES
 from snapreport.recorder.torch_import import OPTIONS
 from snapreport.terminal import echo, lines
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "recorder" / "bootstrap"
-_SNAPSHOTS = ("*.pickle", "*.pickle.gz", "*.pickle.zst")
+_SNAPSHOTS = tuple(f"rank_*{suffix}" for suffix in (*SUFFIXES.values(), *PROFILE_SUFFIXES.values()))
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
 
 
@@ -80,10 +81,11 @@ def _signal(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option("--report", is_flag=True, help="Make a report of each snapshot when the command ends.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGS]...")
 def record(command: tuple[str, ...], output: str, report: bool, **options: Any) -> None:
-    """Run a command and record the CUDA memory of its Python processes, without a change to the program.
+    """Run a command and record the memory of its Python processes, without a change to the program.
 
-    Recording begins before the first CUDA allocation. Child processes are recorded too, so torchrun and other launchers
-    work. Output and exit code of the command pass through.
+    CUDA or XPU memory is recorded from before the first allocation. Without such a device torch.profiler records the
+    tensors on the CPU, for the first ten steps or those of --steps. Child processes are recorded too, so torchrun and
+    other launchers work. Output and exit code of the command pass through.
     """
     try:
         chosen = Options(str(Path(output).resolve()), **options)
@@ -110,7 +112,13 @@ def _snapshots(folder: Path) -> list[Path]:
 def _run(command: Sequence[str], options: Options) -> int:
     """The command's exit code; 128 and its number for a signal, as shells count."""
     paths = [str(BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), OPTIONS: options.to_json()}
+    # Kineto, PyTorch's profiler library, logs each start and stop on stderr; 6 is silent.
+    environment = {
+        "KINETO_LOG_LEVEL": "6",
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        OPTIONS: options.to_json(),
+    }
     try:
         process = subprocess.Popen(command, env=environment)
     except FileNotFoundError:
@@ -163,7 +171,8 @@ def _is_alive(process: int) -> bool:
 
 def _conclude(written: Sequence[Path], output: str, report: bool) -> None:
     if not written:
-        _say("no snapshot: no process of the command used CUDA, or none lived until a dump was due")
+        reason = "no process of the command allocated memory that is recorded, or none lived until a dump was due"
+        _say(f"no snapshot: {reason}")
         return
     count = "1 snapshot" if len(written) == 1 else f"{len(written)} snapshots"
     _say(f"{count} in {output}: {written[0].name}{', …' if len(written) > 1 else ''}")
@@ -195,7 +204,7 @@ def _write_report(path: Path) -> None:
     from snapreport.commands.shared import load_all
     from snapreport.report.build import write_report
 
-    name = path.name[: path.name.index(".pickle")]
+    name = path.name[: path.name.index(".")]
     target = path.with_name(f"{name}.html")
     write_report(load_all([str(path)]), target)
     _say(f"{target}")

@@ -22,37 +22,45 @@ _HEAD = 4096
 class _Trace(msgspec.Struct):
     traceEvents: list[Event] | None = None  # noqa: N815  the format's own name
     baseTimeNanoseconds: int = 0  # noqa: N815
+    snapreport: Any = None
     segments: msgspec.Raw = msgspec.Raw()
     device_traces: msgspec.Raw = msgspec.Raw()
 
 
-def read_json(file: BinaryIO) -> tuple[list[Event], int] | Any:
-    """The events of a trace and what its times count from (ns), or the plain object of an exported snapshot.
+def read_json(file: BinaryIO) -> tuple[list[Event], int, Any] | Any:
+    """The events of a trace, what its times count from (ns) and what our recorder says of it, or the plain object of an
+    exported snapshot.
 
     Raises :class:`SnapshotError` that says what any other JSON looks like.
     """
     with _buffer(file) as data:
-        head = bytes(data[:_HEAD])
-        begins = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-        text: Any = memoryview(data)[3:] if head.startswith(b"\xef\xbb\xbf") else data
         try:
-            if begins == b"[" and (b'"ph"' in head or b'"traceEvents"' in head):
-                return msgspec.json.decode(text, type=list[Event]), 0
-            if begins == b"[":
-                return _checked_list(msgspec.json.decode(text))
-            trace = msgspec.json.decode(text, type=_Trace)
-            if trace.traceEvents is not None:
-                return trace.traceEvents, trace.baseTimeNanoseconds
-            raw = msgspec.json.decode(text)
-            if not len(bytes(trace.segments)) and not len(bytes(trace.device_traces)):
-                raise SnapshotError(f"{_looks_like(raw)}; {WANTED}")
-            return raw
-        except msgspec.ValidationError as error:
-            raise SnapshotError(f"JSON that is no profiler trace: {one_line(str(error), 200)}; {WANTED}") from None
-        except msgspec.DecodeError as error:
-            raise SnapshotError(f"damaged or cut short JSON: {one_line(str(error), 200)}") from None
+            return _decoded(data)
         except UnicodeDecodeError:
-            raise SnapshotError("damaged JSON: a text that is not UTF-8") from None
+            # The profiler names some C functions by memory that Python has freed: bytes that are no text.
+            return _decoded(bytes(data).decode("utf-8", "replace").encode())
+
+
+def _decoded(data: Any) -> Any:
+    head = bytes(data[:_HEAD])
+    begins = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    text: Any = memoryview(data)[3:] if head.startswith(b"\xef\xbb\xbf") else data
+    try:
+        if begins == b"[" and (b'"ph"' in head or b'"traceEvents"' in head):
+            return msgspec.json.decode(text, type=list[Event]), 0, None
+        if begins == b"[":
+            return _checked_list(msgspec.json.decode(text))
+        trace = msgspec.json.decode(text, type=_Trace)
+        if trace.traceEvents is not None:
+            return trace.traceEvents, trace.baseTimeNanoseconds, trace.snapreport
+        raw = msgspec.json.decode(text)
+        if not len(bytes(trace.segments)) and not len(bytes(trace.device_traces)):
+            raise SnapshotError(f"{_looks_like(raw)}; {WANTED}")
+        return raw
+    except msgspec.ValidationError as error:
+        raise SnapshotError(f"JSON that is no profiler trace: {one_line(str(error), 200)}; {WANTED}") from None
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"damaged or cut short JSON: {one_line(str(error), 200)}") from None
 
 
 def _checked_list(raw: Any) -> Any:

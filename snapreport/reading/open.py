@@ -82,8 +82,8 @@ def _from_json(file: BinaryIO, name: str, path: str, file_bytes: int, size: int)
     with progress.stage("reading", size, "B"):
         found = read_json(file)
     if type(found) is tuple:
-        events, base_ns = found
-        return profiler_recording(events, base_ns, name=name, path=path, file_bytes=file_bytes)
+        events, base_ns, own = found
+        return profiler_recording(events, base_ns, own, name=name, path=path, file_bytes=file_bytes)
     return decode(found, name=name, path=path, file_bytes=file_bytes, pickle_bytes=size)
 
 

@@ -15,6 +15,7 @@ from snapreport.reading.events import enum_series
 from snapreport.reading.fields import MAX_SIZE
 from snapreport.reading.profiler_columns import Event, Instants, ProfilerColumns, columns_of, frame_table
 from snapreport.reading.profiler_stacks import CallTree, call_tree, chains, forward_of
+from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.reading.recording import ACTIONS, PROFILER, DeviceRecord, Recording
 from snapreport.reading.segments import empty_tables
 from snapreport.reading.stacks import StackTable, stack_table
@@ -26,8 +27,12 @@ _ALLOC, _FREE = ACTIONS.index("alloc"), ACTIONS.index("free_completed")
 _UNKNOWN_STATE = "active_allocated"
 
 
-def profiler_recording(events: list[Event], base_ns: int, *, name: str, path: str, file_bytes: int) -> Recording:
-    """The recording in the events of a trace, of which ``events`` is emptied. Raises :class:`SnapshotError`."""
+def profiler_recording(
+    events: list[Event], base_ns: int, own: Any, *, name: str, path: str, file_bytes: int
+) -> Recording:
+    """The recording in the events of a trace, of which ``events`` is emptied. ``own``: what our recorder wrote into it,
+    if it did. Raises :class:`SnapshotError`.
+    """
     columns = columns_of(events, base_ns)
     events.clear()
     table, stack = _stacks(columns)
@@ -35,7 +40,7 @@ def profiler_recording(events: list[Event], base_ns: int, *, name: str, path: st
     return Recording(
         name=name, path=path, file_bytes=file_bytes, settings={}, frames=table.frames, stack_offsets=table.offsets,
         stack_frames=table.stack_frames, annotations=_annotations(columns, list(devices)), devices=devices,
-        source=PROFILER,
+        recorder=read_metadata(own), source=PROFILER,
     )  # fmt: skip
 
 

@@ -184,7 +184,7 @@ def _tensors(marks: list[Any]) -> pl.DataFrame:
         time = _int(_dict(mark).get("time_us"), INT64)
         for row in _list(_dict(mark).get("tensors"))[: MOST_TENSORS - len(rows)]:
             if time is not None and type(row) is list and len(row) == 4:
-                device, address = _int(row[0], (0, 65_535)), _int(row[1], UINT64)
+                device, address = _int(row[0], (-1, 65_535)), _int(row[1], UINT64)
                 category = row[2] if type(row[2]) is str and row[2] in TENSOR_CATEGORIES else None
                 if device is not None and address is not None and category is not None:
                     rows.append((time, device, address, category, _text(row[3], _NAME)))

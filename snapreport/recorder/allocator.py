@@ -1,47 +1,60 @@
-"""PyTorch's recorder of CUDA memory: switched on and off, its OOM observer, its snapshots."""
+"""PyTorch's recorder of CUDA memory, or of XPU memory, which has the same interface: switched on and off, its OOM
+observer, its snapshots.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from snapreport.number_format import bytes_text
+from snapreport.recorder.dump import SUFFIXES
 from snapreport.recorder.options import Options
 
 _observers: list[Callable[[int, int, int, int], None]] = []  # the one that is attached, as long as the process lives
 
 
 class CudaRecorder:
-    """``torch.cuda.memory._record_memory_history`` as ``options`` want it."""
+    """``torch.cuda.memory._record_memory_history`` as ``options`` want it; ``kind`` "xpu": that of ``torch.xpu``."""
 
-    def __init__(self, options: Options) -> None:
+    suffixes = SUFFIXES
+
+    def __init__(self, options: Options, kind: str = "cuda") -> None:
         self._options = options
+        self.kind = kind
         self.recording = False
         self._mode: str | None = None
         self._on_oom: Callable[[int, int, int, int], None] | None = None
 
     @property
-    def supported(self) -> bool:
-        return not self.unsupported_reason
+    def steps(self) -> tuple[int, int] | None:
+        """The steps to record, and to dump after."""
+        return self._options.steps
 
     @property
-    def unsupported_reason(self) -> str:
-        """Why this PyTorch records nothing, in half a sentence; empty where it does."""
-        torch = sys.modules["torch"]
-        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-            return f"PyTorch {torch.__version__} was built without CUDA, and snapreport records CUDA memory only"
-        return ""
+    def module(self) -> Any:
+        """``torch.cuda`` or ``torch.xpu``."""
+        return getattr(sys.modules["torch"], self.kind)
+
+    def when_ready(self, begin: Callable[[], None]) -> None:
+        """Calls ``begin`` once the program has initialised the device. It is not touched here: a launcher never needs
+        it, and programs choose their device first.
+        """
+        self.module._lazy_call(begin)
 
     def begin(self, on_oom: Callable[[int, int, int, int], None]) -> None:
         """Switches recording on and attaches the OOM observer. CUDA must be initialised."""
         self.recording = True
-        _attach(on_oom)
+        if self.kind == "cuda":  # XPU has no observer
+            _attach(on_oom)
 
     def step(self, number: int) -> None:
         """Records what step ``number`` needs: events inside the chosen steps, live blocks' stack traces outside."""
@@ -57,10 +70,10 @@ class CudaRecorder:
             self.recording = False
             _observers.clear()
             with contextlib.suppress(RuntimeError):
-                sys.modules["torch"].cuda.memory._record_memory_history(enabled=None)
+                self.module.memory._record_memory_history(enabled=None)
 
     def _record(self, mode: str) -> None:
-        record = sys.modules["torch"].cuda.memory._record_memory_history
+        record = self.module.memory._record_memory_history
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be thrown away.
         arguments["context"] = self._options.context if mode == "all" else "state"
@@ -76,7 +89,7 @@ class CudaRecorder:
         gc.disable()
         try:
             with _no_compiler_import():
-                return dict(sys.modules["torch"].cuda.memory._snapshot())
+                return dict(self.module.memory._snapshot())
         finally:
             if was_enabled:
                 gc.enable()
@@ -89,6 +102,27 @@ class CudaRecorder:
             f"out of memory on cuda:{device}: a {bytes_text(requested)} request failed with {bytes_text(allocated)} "
             f"allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on the device"
         )
+
+
+def memory_kind() -> str:
+    """What this PyTorch can record here: ``cuda``, ``xpu``, or ``cpu`` where there is neither. Nothing is initialised:
+    a process that asks CUDA for its devices can no longer fork.
+    """
+    torch = sys.modules["torch"]
+    if getattr(torch.version, "xpu", None):
+        return "xpu"
+    if getattr(torch.version, "hip", None):
+        return "cuda" if Path("/dev/kfd").exists() else "cpu"
+    return "cuda" if torch.version.cuda is not None and _has_driver(torch.version.cuda) else "cpu"
+
+
+def _has_driver(cuda: str) -> bool:
+    """Whether there is a driver of NVIDIA's, as the runtime that PyTorch has loaded knows; true where it cannot say."""
+    with contextlib.suppress(OSError, AttributeError):
+        version = ctypes.c_int(0)
+        runtime = ctypes.CDLL(f"libcudart.so.{cuda.partition('.')[0]}")
+        return runtime.cudaDriverGetVersion(ctypes.byref(version)) == 0 and version.value > 0
+    return True
 
 
 def _attach(on_oom: Callable[[int, int, int, int], None]) -> None:

@@ -13,7 +13,8 @@ from snapreport.recorder.session import Recorder
 
 
 def record(directory: str | os.PathLike[str] = "memory", **options: Any) -> Recorder:
-    """Records CUDA memory while a ``with`` block or a decorated function runs, and writes snapshots to ``directory``.
+    """Records CUDA or XPU memory, or with neither the CPU's, while a ``with`` block or a decorated function runs, and
+    writes snapshots to ``directory``.
 
     The keywords are the fields of :class:`snapreport.recorder.options.Options`. Raises ValueError for a wrong one.
 

@@ -12,6 +12,7 @@ import gzip
 import io
 import os
 import pickle
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,22 @@ def _created(part: Path) -> BinaryIO:
                 raise
             part.unlink()
     raise AssertionError("unreachable")
+
+
+def compress_file(source: Path, path: Path, compression: str) -> None:
+    """Write what ``source`` holds to ``path`` as :func:`write_snapshot` does: whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with source.open("rb") as text, _created(part) as file:
+            with _compressed(file, compression) as stream:
+                shutil.copyfileobj(text, stream, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    _sync_folder(path.parent)
 
 
 def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) -> None:

@@ -60,34 +60,38 @@ def process_facts(options: Options) -> dict[str, Any]:
     }
 
 
-def device_facts() -> dict[int, dict[str, Any]]:
+def device_facts(kind: str = "cuda") -> dict[int, dict[str, Any]]:
     """``name``, ``uuid``, ``total_bytes`` and ``memory_stats`` of each device that this process uses."""
-    torch = sys.modules["torch"]
+    module = getattr(sys.modules["torch"], kind)
     facts = {}
-    for device in used_devices():
-        properties = torch.cuda.get_device_properties(device)
+    for device in used_devices(kind):
+        properties = module.get_device_properties(device)
         facts[device] = {
             "name": str(properties.name),
             "uuid": str(getattr(properties, "uuid", "")),
             "total_bytes": int(properties.total_memory),
-            "memory_stats": {k: v for k, v in torch.cuda.memory_stats(device).items() if type(v) is int},
+            "memory_stats": {k: v for k, v in module.memory_stats(device).items() if type(v) is int},
         }
     return facts
 
 
-def memory_info() -> dict[int, dict[str, int]]:
+def memory_info(kind: str = "cuda") -> dict[int, dict[str, int]]:
     """``free_bytes`` and ``total_bytes`` of each device that this process uses, as the driver counts them."""
-    torch = sys.modules["torch"]
+    module = getattr(sys.modules["torch"], kind)
     info = {}
-    for device in used_devices():
-        free, total = torch.cuda.mem_get_info(device)
+    for device in used_devices(kind):
+        free, total = module.mem_get_info(device)
         info[device] = {"free_bytes": int(free), "total_bytes": int(total)}
     return info
 
 
-def used_devices() -> list[int]:
-    """Devices with a CUDA context of this process. Others are left alone: a question would cost each a context."""
+def used_devices(kind: str = "cuda") -> list[int]:
+    """Devices with a context of this process. Others are left alone: a question would cost each a context."""
     torch = sys.modules["torch"]
+    if kind == "cpu":
+        return []
+    if kind == "xpu":
+        return [torch.xpu.current_device()]
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:  # PyTorch for ROCm of some versions
         return [torch.cuda.current_device()]

@@ -19,10 +19,11 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from snapreport.recorder import metadata, tensor_names
-from snapreport.recorder.allocator import CudaRecorder
-from snapreport.recorder.dump import SUFFIXES, TimeLimitError, write_snapshot
+from snapreport.recorder.allocator import CudaRecorder, memory_kind
+from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.options import Options, signal_number
+from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
 from snapreport.recorder.python_thread import run_in_python_thread
 from snapreport.terminal import visible
 
@@ -57,7 +58,7 @@ class Recorder(ContextDecorator):
         self.step_number = 0
         self.files: list[Path] = []
         self._outer: Recorder | None = None
-        self._cuda = CudaRecorder(options)
+        self._memory: CudaRecorder | ProfilerRecorder = CudaRecorder(options)
         self._names: FileNames | None = None
         self._retention = Retention(options.keep)
         self._dumping = threading.Lock()
@@ -75,13 +76,12 @@ class Recorder(ContextDecorator):
         self._undo: list[Any] = []
 
     def start(self) -> Recorder:
-        """Begins to record as soon as the program initialises CUDA; at once where it has."""
+        """Begins to record as soon as the program initialises CUDA; at once where it has, or there is none."""
         global _active
         if _active is not None:
             self._outer = _active
             return self
         _active = self
-        import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         hook = register_optimizer_step_post_hook(lambda optimizer, *_: self._optimizer_stepped(optimizer))
@@ -90,11 +90,19 @@ class Recorder(ContextDecorator):
             self._catch_signal(signal_number(self.options.on_signal))
         atexit.register(self.stop)
         self._undo.append(lambda: atexit.unregister(self.stop))
-        if not self._cuda.supported:
-            return self
-        # CUDA itself is not touched: a launcher never needs it, and programs choose their device first.
-        torch.cuda._lazy_call(self._begin)  # type: ignore[no-untyped-call]
+        self._memory = self._chosen()
+        self._memory.when_ready(self._begin)
         return self
+
+    def _chosen(self) -> CudaRecorder | ProfilerRecorder:
+        kind = memory_kind()
+        if kind != "cpu":
+            return CudaRecorder(self.options, kind)
+        if name := unrecorded_accelerator():
+            say(f"{name} memory is not recorded, since PyTorch has no recorder for it; tensors on the CPU are")
+        recorder = ProfilerRecorder(self.options)
+        recorder.yields = self._yield_to_profiler
+        return recorder
 
     def stop(self) -> None:
         """Writes the snapshot of the end where one is due, and switches recording off."""
@@ -105,9 +113,7 @@ class Recorder(ContextDecorator):
         if self._owns_process():
             if self.options.dumps_at_exit and not self._died_of_dumped_oom():
                 self._dump("exit")
-            if not self._cuda.supported:
-                say(f"nothing recorded: {self._cuda.unsupported_reason}")
-            self._cuda.stop()
+            self._memory.stop()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -149,18 +155,24 @@ class Recorder(ContextDecorator):
             return
         try:
             self._pid = os.getpid()  # a forked child may be the one that uses CUDA
-            self._names = FileNames(Path(self.options.directory), SUFFIXES[self.options.compression])
+            self._names = FileNames(Path(self.options.directory), self._memory.suffixes[self.options.compression])
             self._started_us = _now_us()
             self._facts = metadata.process_facts(self.options)
-            self._cuda.begin(self._out_of_memory)
-            self._cuda.step(0)
+            self._memory.begin(self._out_of_memory)
+            self._memory.step(0)
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
-            self._cuda.stop()
+            self._memory.stop()
             say(f"not recording: {error}")
 
     def _owns_process(self) -> bool:
         """False in a forked child, whose parent's recording this is."""
         return self._pid == os.getpid()
+
+    def _yield_to_profiler(self) -> None:
+        """The program is about to start a profiler of its own, beside which another cannot run."""
+        say("the program uses torch.profiler itself: recorded until here")
+        self._dump("call")
+        self._memory.stop()
 
     def _died_of_dumped_oom(self) -> bool:
         """Whether an out-of-memory error that has its snapshot ends the program: by the end, its tensors are gone."""
@@ -169,7 +181,7 @@ class Recorder(ContextDecorator):
 
     def _optimizer_stepped(self, optimizer: Any) -> None:
         self._optimizers.add(optimizer)
-        if self._steps_by_hand or not self._cuda.recording:
+        if self._steps_by_hand or not self._memory.recording:
             return
         # Where several optimizers alternate, the first one counts.
         counted = self._counted() if self._counted else None
@@ -180,7 +192,7 @@ class Recorder(ContextDecorator):
             self._step_ended()
 
     def _step_ended(self) -> None:
-        if not self._cuda.recording or not self._owns_process():
+        if not self._memory.recording or not self._owns_process():
             return
         self.step_number += 1
         number = self.step_number
@@ -189,23 +201,28 @@ class Recorder(ContextDecorator):
             del self._steps[: MOST_STEPS // 10]
         if not self._memory_at_start:
             with contextlib.suppress(RuntimeError):
-                self._memory_at_start = metadata.memory_info()
+                self._memory_at_start = metadata.memory_info(self._memory.kind)
         if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
             self._mark_names()
-        steps = self.options.steps
+        steps = self._memory.steps
         if steps and number == steps[1]:
             self._dump("steps")
+            if self._memory.kind == "cpu" and not self.options.steps:
+                say(f"recorded the first {number} steps; --steps A:B chooses others")
         elif self.options.every and number % self.options.every == 0:
             self._dump("every")
-        self._cuda.step(number)
+        self._memory.step(number)
 
     def _mark_names(self) -> None:
         """Notes which addresses hold parameters, gradients and optimizer state at this moment."""
         with contextlib.suppress(Exception):  # a snapshot without names is better than none
             optimizers = list(self._optimizers)
             models = self._models or tensor_names.root_modules()
-            self._marks.append({"time_us": _now_us(), "tensors": tensor_names.named_tensors(models, optimizers)})
+            self._marks.append({"time_us": _now_us(), "tensors": self._tensors(models, optimizers)})
             del self._marks[:-MOST_MARKS]
+
+    def _tensors(self, models: Any, optimizers: Any) -> list[tuple[int, int, str, str]]:
+        return tensor_names.named_tensors(models, optimizers, self._memory.kind)
 
     def _catch_signal(self, number: int) -> None:
         def handle(received: int, frame: FrameType | None) -> None:
@@ -234,11 +251,12 @@ class Recorder(ContextDecorator):
         sys.modules["torch"].cuda.set_device(device)  # a new thread's is device 0, which others may use
         path = self._dump("oom", event, self.options.oom_seconds)
         if path is not None:
-            line = self._cuda.memory_line(device, event["tried_bytes"], event["free_bytes"])
+            assert isinstance(self._memory, CudaRecorder)  # the profiler has no observer
+            line = self._memory.memory_line(device, event["tried_bytes"], event["free_bytes"])
             say(f"{line} in step {self.step_number}. Snapshot: {path}")
 
     def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
-        if not self._cuda.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
+        if not self._memory.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
             return None
         began = time.monotonic()
         try:
@@ -246,8 +264,12 @@ class Recorder(ContextDecorator):
             path = self._names.path(self.step_number, reason)
             self._mark_names()
             own = self._metadata(reason, oom)
-            snapshot = {metadata.KEY: own, **self._cuda.snapshot()}
-            write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
+            if isinstance(self._memory, ProfilerRecorder):
+                if not self._memory.write(path, self.options.compression, own):
+                    return None
+            else:
+                snapshot = {metadata.KEY: own, **self._memory.snapshot()}
+                write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
         except TimeLimitError:
             say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
         except Exception as error:  # noqa: BLE001  models and optimizers of the program may raise anything
@@ -269,9 +291,9 @@ class Recorder(ContextDecorator):
             "started_us": self._started_us,
             "dumped_us": _now_us(),
             **self._facts,
-            "devices": metadata.device_facts(),
+            "devices": metadata.device_facts(self._memory.kind),
             "memory_at_start": self._memory_at_start,
-            "memory_at_dump": metadata.memory_info(),
+            "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
             "marks": [{"time_us": m["time_us"], "tensors": [list(t) for t in m["tensors"]]} for m in self._marks],
         }

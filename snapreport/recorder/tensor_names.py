@@ -26,13 +26,17 @@ def root_modules() -> list[Any]:
     return [module for module in modules if id(module) not in children]
 
 
-def named_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> list[tuple[int, int, str, str]]:
-    """(device, address, category, name) of every CUDA storage that modules and optimizers hold, each address once."""
+def named_tensors(
+    modules: Iterable[Any], optimizers: Iterable[Any], kind: str = "cuda"
+) -> list[tuple[int, int, str, str]]:
+    """(device, address, category, name) of every storage on devices of ``kind`` that modules and optimizers hold, each
+    address once. The CPU is device -1.
+    """
     found: dict[tuple[int, int], tuple[str, str]] = {}
     shared: dict[tuple[int, int], int] = {}
 
     def put(tensor: Any, category: str, name: str) -> None:
-        place = _place(tensor)
+        place = _place(tensor, kind)
         if place is None:
             return
         if place not in found:
@@ -96,13 +100,14 @@ def _gradient(parameter: Any) -> Any:
     return parameter.grad if getattr(parameter, "is_leaf", False) else None
 
 
-def _place(tensor: Any) -> tuple[int, int] | None:
-    """(device, address) of a tensor's storage; None for what has none on a CUDA device."""
+def _place(tensor: Any, kind: str) -> tuple[int, int] | None:
+    """(device, address) of a tensor's storage; None for what has none on a device of ``kind``."""
     local = getattr(tensor, "_local_tensor", tensor)  # a DTensor's shard
-    if not getattr(local, "is_cuda", False):
+    device = getattr(local, "device", None)
+    if device is None or device.type != kind:
         return None
     try:
         address = local.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):  # fake, functional or not yet materialized
         return None
-    return (int(local.device.index), int(address)) if address else None
+    return (-1 if device.index is None else int(device.index), int(address)) if address else None

@@ -1,0 +1,129 @@
+"""Records tensors in host memory with ``torch.profiler``, where PyTorch has no recorder of an accelerator's memory.
+
+The profiler keeps everything until it stops, every Python call included, so it runs for chosen steps, or the first ten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snapreport.recorder.dump import compress_file
+from snapreport.recorder.metadata import KEY
+from snapreport.recorder.options import Options
+
+# The profiler takes some 0.5 KiB of host memory for each Python call and operator.
+FIRST_STEPS = 10
+SUFFIXES = {"gzip": ".json.gz", "zstd": ".json.zst", "none": ".json"}
+
+
+class ProfilerRecorder:
+    """``torch.profiler`` with memory events and stacks; the interface of ``CudaRecorder``."""
+
+    kind = "cpu"
+    suffixes = SUFFIXES
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._profile: Any = None
+        self._thread = 0
+        self._restore: Any = None
+        self.recording = False
+        self.yields: Callable[[], None] = lambda: None  # called before the program starts a profiler of its own
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The steps to record, and to dump after."""
+        return self._options.steps or (None if self._options.every else (0, FIRST_STEPS))
+
+    def when_ready(self, begin: Callable[[], None]) -> None:
+        """Calls ``begin`` at once: host memory needs no initialisation."""
+        begin()
+
+    def begin(self, on_oom: Callable[[int, int, int, int], None]) -> None:
+        """Gets ready; :meth:`step` starts the profiler. There is no observer of failed host allocations."""
+        self.recording = True
+        inner = sys.modules["torch"].autograd.profiler.profile
+        prepare = inner._prepare_trace
+
+        def prepare_and_yield(profile: Any, *arguments: Any, **named: Any) -> Any:
+            if self._profile is not None and profile is not getattr(self._profile, "profiler", None):
+                self.yields()  # only one profiler can run at a time
+            return prepare(profile, *arguments, **named)
+
+        inner._prepare_trace = prepare_and_yield
+        self._restore = lambda: setattr(inner, "_prepare_trace", prepare)
+
+    def step(self, number: int) -> None:
+        """Starts the profiler where step ``number`` is to be recorded."""
+        steps = self.steps
+        if self.recording and self._profile is None and (steps is None or steps[0] <= number < steps[1]):
+            self._start()
+
+    def stop(self) -> None:
+        """Ends recording; what was not dumped is lost."""
+        self.recording = False
+        self._end()
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+    def write(self, path: Path, compression: str, own: dict[str, Any]) -> bool:
+        """Ends the profile and writes it to ``path``; False, and nothing, where it has no memory events. Whole or not
+        at all, as in ``dump.py``. What is recorded next begins anew.
+        """
+        profile = self._profile
+        if profile is None:
+            return False
+        if self._thread != threading.get_ident():
+            raise RuntimeError("the profiler can be stopped only by the thread that started it")
+        profile.add_metadata_json(KEY, json.dumps(own))
+        self._end()
+        plain = path.with_name(f".{path.name}.{os.getpid()}.json.part")
+        try:
+            profile.export_chrome_trace(str(plain))
+            if not _has_memory_events(plain):
+                return False
+            compress_file(plain, path, compression)
+        finally:
+            with contextlib.suppress(OSError):
+                plain.unlink()
+        return True
+
+    def _start(self) -> None:
+        profiler = sys.modules["torch"].profiler
+        profile = profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True, with_stack=True)
+        self._thread = threading.get_ident()
+        self._profile = profile
+        profile.start()
+
+    def _end(self) -> None:
+        profile, self._profile = self._profile, None
+        if profile is not None and self._thread == threading.get_ident():
+            with contextlib.suppress(RuntimeError):
+                profile.stop()
+
+
+def _has_memory_events(path: Path) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return text.find(b'"[memory]"') >= 0
+
+
+def unrecorded_accelerator() -> str:
+    """The name of an accelerator that has no recorder of memory, such as mps; empty where there is none."""
+    torch = sys.modules["torch"]
+    with contextlib.suppress(AttributeError, RuntimeError):
+        if torch.backends.mps.is_available():
+            return "mps"
+    with contextlib.suppress(AttributeError, RuntimeError):
+        found = torch.accelerator.current_accelerator()
+        if found is not None and found.type not in ("cpu", "cuda", "xpu"):
+            return str(found.type)
+    return ""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import io
-import lzma
 import os
 import signal
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,6 +60,8 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(shown))
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), shown)
+    import tempfile
+
     with _ended_by_signals():
         handle, name = tempfile.mkstemp(prefix=".snapreport-", suffix=".part", dir=target.parent)
         temporary = Path(name)
@@ -202,6 +201,9 @@ def is_ours(path: Path) -> bool:
 
 
 def _unpacked(file: BinaryIO, head: bytes) -> bytes:
+    import gzip
+    import lzma
+
     file.seek(0)
     with contextlib.suppress(OSError, EOFError, lzma.LZMAError):
         if head.startswith(b"\x1f\x8b"):

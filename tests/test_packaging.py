@@ -157,9 +157,20 @@ def test_page_refers_to_nothing_outside(report_of: Callable[..., Path]) -> None:
     assert (
         "unsafe-eval" not in directives["script-src"].replace("wasm-unsafe-eval", "")
         and "unsafe-inline" not in directives["script-src"]
+        and "blob:" not in directives["script-src"]
+        and directives["worker-src"].split() == ["blob:"]
     )
     style = "".join(re.findall(r"<style.*?</style>", html, re.S))
     assert "@import" not in style and not re.search(r"url\((?!['\"]?(?:data:|#))", style)
+
+
+def test_the_preview_has_its_colours_where_styles_are_forbidden(report_of: Callable[..., Path]) -> None:
+    """A shape without a fill of its own is black in a viewer that drops the style sheet."""
+    html = report_of(corpus.path_of("oom")).read_text(encoding="utf-8")
+    shapes = re.findall(r"<(?:path|circle) [^>]*>", "".join(re.findall(r"<svg.*?</svg>", html, re.S)))
+    assert len(shapes) >= 3
+    assert all(' fill="' in shape for shape in shapes)
+    assert all(' stroke="' in shape for shape in shapes if 'fill="none"' in shape)
 
 
 def test_bytes_survive_latin_1(report_of: Callable[..., Path]) -> None:

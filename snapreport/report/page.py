@@ -38,7 +38,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {' '.join((boot_digest, *_code_digests(tuple(bundles.values()))))} blob: 'wasm-unsafe-eval'",
+            f"script-src {' '.join((boot_digest, *_code_digests(tuple(bundles.values()))))} 'wasm-unsafe-eval'",
             "worker-src blob:",
             "style-src 'unsafe-inline'",
             "img-src data: blob:",

@@ -7,6 +7,10 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 600, 120
+# Attributes, which the style sheet overrides: where a viewer forbids styles, a path without them is a black area.
+_AREA = 'class="a" fill="#9db8dd"'
+_RESERVED = 'class="r" fill="none" stroke="#55606e"'
+_OOM = 'class="o" fill="none" stroke="#c62828"'
 # Columns of the picture. Wider than this adds bytes to every report and nothing that can be seen at 600 px.
 COLUMNS = 150
 
@@ -23,11 +27,11 @@ def preview_svg(
     positions = len(allocated)
     area = _steps(allocated, top)
     peak_x, peak_y = _x(peak, positions), _y(int(allocated[peak]), top)
-    marks = "".join(f'<path class="o" d="M{_x(s, positions)} 0V{HEIGHT}"/>' for s in ooms[:20])
-    line = f'<path class="r" d="{_steps(reserved, top)}"/>' if reserved.any() else ""
+    marks = "".join(f'<path {_OOM} d="M{_x(s, positions)} 0V{HEIGHT}"/>' for s in ooms[:20])
+    line = f'<path {_RESERVED} d="{_steps(reserved, top)}"/>' if reserved.any() else ""
     return Markup(
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}"><path class="a" d="{area}V{HEIGHT}H0z"/>'
-        f'{line}{marks}<circle cx="{peak_x}" cy="{peak_y}" r="4"/></svg>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"><path {_AREA} d="{area}V{HEIGHT}H0z"/>'
+        f'{line}{marks}<circle cx="{peak_x}" cy="{peak_y}" r="4" fill="#55606e"/></svg>'
     )
 
 

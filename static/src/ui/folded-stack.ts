@@ -4,12 +4,15 @@
 import type { Frame } from '../data/model'
 import { isOwn } from '../data/own-frames'
 import type { SourceLines } from '../data/source'
+import { formatCount } from '../layout/format'
 import { h } from './dom'
 import { plural, shortName, shortPath } from './format'
 import { frameItem } from './stack-list'
 
 /** More own frames than this in a row are folded too: recursion, and frameworks that live in the program's folder. */
 const MOST_IN_A_ROW = 12
+/** Frames that are laid out at once: more come on demand. A recursion may be 200,000 frames deep. */
+const MOST_ITEMS = 300
 
 /** `named`: the frame that names the stack, which is never folded; `isOpen`: nothing is. */
 export function foldedStack(
@@ -21,7 +24,7 @@ export function foldedStack(
   if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack trace was recorded.')
   const list = h('ol', { class: 'frames' })
   if (isOpen) {
-    for (const frame of frames) list.append(frameItem(frame, source))
+    appendFrames(list, frames, 0, source)
     return list
   }
   const isTelling = tellingIn(frames)
@@ -33,13 +36,15 @@ export function foldedStack(
     if (run.some((frame) => !frame.noise)) list.append(foldOf(run, source))
     run = []
   }
+  let shown = 0
   for (const frame of frames) {
     row = isShown(frame) ? row + 1 : 0
-    if (row === 0 || row > MOST_IN_A_ROW) {
+    if (row === 0 || row > MOST_IN_A_ROW || shown >= MOST_ITEMS) {
       run.push(frame)
       continue
     }
     flush()
+    shown++
     list.append(frameItem(frame, source))
   }
   flush()
@@ -63,11 +68,27 @@ function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement 
     h('span', { class: 'fold-name' }, nameOf(run)),
   )
   button.addEventListener('click', () => {
+    if (!inner.firstChild) appendFrames(inner, run, 0, source)
     inner.hidden = !inner.hidden
     button.setAttribute('aria-expanded', String(!inner.hidden))
   })
-  for (const frame of run) inner.append(frameItem(frame, source))
   return h('li', { class: 'folded' }, button, inner)
+}
+
+/** MOST_ITEMS frames from `from` on, and a button for those behind them. */
+function appendFrames(list: HTMLElement, frames: readonly Frame[], from: number, source: SourceLines | null): void {
+  const end = Math.min(frames.length, from + MOST_ITEMS)
+  for (let at = from; at < end; at++) list.append(frameItem(frames[at], source))
+  if (end === frames.length) return
+  const next = Math.min(MOST_ITEMS, frames.length - end)
+  const more = h('li', { class: 'frame' })
+  const show = (): void => {
+    more.remove()
+    appendFrames(list, frames, end, source)
+  }
+  const title = `${formatCount(frames.length - end)} frames are not shown yet`
+  more.append(h('button', { type: 'button', class: 'link', title, onclick: show }, `${formatCount(next)} more frames`))
+  list.append(more)
 }
 
 /** "4 library, 28 C++ frames" */

@@ -1,5 +1,5 @@
-"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, growth, findings, recording, categories, whatif:
-times, memory and sizes of the installed package, as tables.
+"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, interactions, growth, findings, recording,
+categories, whatif: times, memory and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
 the
@@ -8,6 +8,9 @@ peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's tr
         report, in turns in one run; then how the report opens and moves in Chromium
 switches
         the same in Chromium: the first switch to each view, at the moment a report is ready, and a later one
+interactions
+        the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
+        their targets, also at a quarter of the processor's speed; reports (.html) may be given too
 growth  10 thousand to 3 million events in two families: time, memory and bytes per event
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them
@@ -39,6 +42,7 @@ from benchmarks import (
     findings,
     fuzz,
     growth,
+    interactions,
     peers,
     recording,
     sizes,
@@ -81,6 +85,9 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
+BROWSED = ("sizes", "peers", "switches", "interactions", "soak")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -92,6 +99,7 @@ def main() -> None:
             "sizes",
             "peers",
             "switches",
+            "interactions",
             "growth",
             "findings",
             "recording",
@@ -128,7 +136,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        chromium(not options.no_browser and options.what in ("sizes", "peers", "switches", "soak")) as browser,
+        chromium(not options.no_browser and options.what in BROWSED) as browser,
     ):
         folder = Path(scratch)
         empty = (
@@ -186,6 +194,12 @@ def main() -> None:
             paths = options.snapshots or generated(folder, options.samples or list(switches.SAMPLES))
             document["rows"] = [switches.measure(path, folder, browser, options.runs) for path in paths]
             print(switches.table(document["rows"]))
+        elif options.what == "interactions":
+            if browser is None:
+                sys.exit("interactions are measured in Chromium")
+            paths = options.snapshots or generated(folder, options.samples or list(interactions.SAMPLES))
+            document["rows"] = [interactions.measure(path, folder, browser, options.runs) for path in paths]
+            print(interactions.table(document["rows"]))
         else:
             paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
             document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)

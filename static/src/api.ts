@@ -86,7 +86,9 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
     getView() {
       const { client, controller } = now()
       const view = controller.getView()
-      return { ...view, device: deviceNumbers(client)[view.device] }
+      const numbers = deviceNumbers(client)
+      const { second } = view
+      return { ...view, device: numbers[view.device], second: second && { ...second, device: numbers[second.device] } }
     },
     pick(device, event, byte) {
       const { client } = now()
@@ -188,7 +190,21 @@ function frameRecords(client: DataClient, stack: number): FrameJson[] {
     .map(({ filename, line, name }) => ({ filename, line, name }))
 }
 
-const KEYS = new Set(['device', 'view', 'x', 'y', 'axis', 'select', 'query', 'at', 'colour', 'options', 'oom', 'stack'])
+const KEYS = new Set([
+  'device',
+  'view',
+  'x',
+  'y',
+  'axis',
+  'select',
+  'query',
+  'at',
+  'colour',
+  'options',
+  'oom',
+  'stack',
+  'second',
+])
 
 /** The patch with the device as an index. Throws on what the app should not have to face. */
 function checked(client: DataClient, patch: ViewPatch): ViewPatch {
@@ -196,6 +212,8 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
   for (const key of Object.keys(patch)) if (!KEYS.has(key)) throw new TypeError(`setView knows no "${key}"`)
   const out = { ...patch }
   if (patch.device !== undefined) out.device = indexOf(client, patch.device)
+  if (patch.second?.device !== undefined) out.second = { ...patch.second, device: indexOf(client, patch.second.device) }
+  if (out.second?.x) out.second = { ...out.second, x: range('x', out.second.x) }
   for (const key of ['x', 'y'] as const) if (patch[key] !== undefined) out[key] = range(key, patch[key])
   if (patch.axis !== undefined && patch.axis !== 'event' && patch.axis !== 'time')
     throw new TypeError(`axis is "event" or "time", not "${patch.axis}"`)

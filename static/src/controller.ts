@@ -17,8 +17,22 @@ export interface ViewPatch {
   /** The moment of the views that show one: an event, -1 before the first; null: the peak. */
   at?: number | null
   colour?: string
+  /** A second pane over the same state; null closes it. */
+  second?: SecondPatch | null
   /** Choices of single views by "view.choice"; merged into those in force, null takes one back. */
   options?: Record<string, string | null>
+}
+
+/** What is absent stays, or has its default where the pane opens: the next device, its peak, linked windows, side by side. */
+export interface SecondPatch {
+  device?: number
+  at?: number | null
+  x?: [number, number] | null
+  select?: number | null
+  /** Its window does not follow the first pane's. */
+  apart?: boolean
+  /** One over the other. */
+  stacked?: boolean
 }
 
 export interface ViewState {
@@ -34,6 +48,17 @@ export interface ViewState {
   at: number | null
   colour: string
   options: Record<string, string>
+  /** The second pane; null without one. */
+  second: SecondView | null
+}
+
+/** What a second pane shows beside the first: device by index as in ViewState. */
+export interface SecondView {
+  device: number
+  at: number | null
+  select: number | null
+  x: [number, number]
+  y: [number, number]
 }
 
 /** What the last frame showed. */

@@ -142,6 +142,7 @@ function fakeController(): Controller & { patches: ViewPatch[] } {
       at: null,
       colour: 'stack',
       options: {},
+      second: null,
     }),
     drawn: () => ({ level: 0, triangles: 2, exact: true, tiles: 1, pending: 0 }),
     ready: Promise.resolve(),

@@ -2,6 +2,7 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
+import { positionOf } from '../data/live'
 import { asksForTimes } from '../search/grammar'
 import type { DataClient } from '../worker/data-client'
 import { FONT } from '../views/shared/font'
@@ -20,9 +21,11 @@ import { Legend } from './legend'
 import { PageTools } from './page-tools'
 import { statePatch } from './patch'
 import { bindLinks } from './report-links'
+import { paneTitle, SecondPane } from './second-pane'
 import { SearchBox } from './search-box'
 import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
+import { canSplit, firstSecond, type Second, secondOf, withSecond } from '../ui/second'
 import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
@@ -66,6 +69,11 @@ class App implements Controller {
   private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
   private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
+  private readonly panes: HTMLElement
+  private readonly paneHead = h('p', { class: 'pane-head', hidden: true })
+  /** Two looks at once: the other one. */
+  private second: SecondPane | null = null
+  private secondDetails: DetailsPanel | null = null
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
   private sawPicture = false
@@ -147,6 +155,8 @@ class App implements Controller {
       setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
       nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
       step: (by: number) => this.step(by),
+      toggleSecond: () => this.toggleSecond(),
+      second: () => (this.second?.element.contains(document.activeElement) ? this.second : null),
       views: viewsOf(client),
       viewKey: (event: KeyboardEvent) =>
         this.store.state.view === 'job' ? this.job.key(event) : this.stage.key(event),
@@ -164,15 +174,17 @@ class App implements Controller {
       [this.stage.tools, this.job.tools],
       [this.search.element, this.pageTools.element],
     )
-    this.workspace = h(
+    const first = h(
       'div',
-      { class: 'workspace' },
+      { class: 'pane' },
+      this.paneHead,
       this.timeline.element,
       this.stage.element,
       this.job.element,
       this.stage.wings.element,
-      this.details.element,
     )
+    this.panes = h('div', { class: 'panes' }, first)
+    this.workspace = h('div', { class: 'workspace' }, this.panes, this.details.element)
     fill(
       root,
       this.toolbar.element,
@@ -229,13 +241,15 @@ class App implements Controller {
           ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
           : [x?.[0] ?? -1, x?.[1] ?? this.info?.events ?? 0],
       y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info?.peakBytes ?? 0],
+      second: this.second?.view() ?? null,
     }
   }
 
   drawn(): ReturnType<Controller['drawn']> {
     const { drawn } = this.timeline
     // Out of sight nothing is waited for.
-    return this.store.state.view === 'timeline' ? drawn : { ...drawn, pending: 0 }
+    if (this.store.state.view !== 'timeline') return { ...drawn, pending: 0 }
+    return { ...drawn, pending: drawn.pending + (this.second?.timeline.drawn.pending ?? 0) }
   }
 
   testContextLoss(): void {
@@ -256,6 +270,7 @@ class App implements Controller {
   }
 
   private stateChanged(state: State, before: State): void {
+    if (this.closeSecondDetails(state, before)) return
     if (state.device !== before.device || before.view === 'job') this.showDevice()
     if (state.select !== before.select && state.select !== null)
       this.announcer.selection(this.timeline.currentScene, state.select)
@@ -270,11 +285,13 @@ class App implements Controller {
 
   private render(): void {
     const { state } = this.store
+    const second = this.secondOf(state)
     this.toolbar.render(state, {
       hasTimes: this.info?.time0 != null && this.info.events > 0,
       hasOom: (this.info?.stats.oom_events.length ?? 0) > 0,
       boxMode: this.timeline.boxMode,
       rulerMode: this.timeline.ruler.isOn,
+      isSplit: second !== null,
     })
     this.pageTools.render(state)
     const summary = document.getElementById('summary')
@@ -286,8 +303,99 @@ class App implements Controller {
     this.stage.show(state, this.timeline.currentScene)
     this.job.show(state)
     this.search.element.hidden = state.view === 'job'
+    this.renderSecond(state, second)
     this.search.render(state)
     this.details.render(this.timeline.currentScene, state.select === null ? null : this.timeline.colourOf(state.select))
+    // One panel has the room; what was opened last is in it.
+    if (this.secondDetails && !this.secondDetails.element.hidden) this.details.element.hidden = true
+  }
+
+  private secondOf(state: State): Second | null {
+    return canSplit(state.view) && this.info ? secondOf(state.options, this.client.devices.length) : null
+  }
+
+  /** Makes, shows and takes away the second pane, as the state says, and gives both one scale. */
+  private renderSecond(state: State, second: Second | null): void {
+    this.paneHead.hidden = !second
+    this.panes.classList.toggle('split', second !== null)
+    this.panes.classList.toggle('stacked', second?.stacked ?? false)
+    if (!second) {
+      if (!this.second) return
+      this.stage.onShown = this.second.stage.onShown = () => {}
+      this.second.element.remove()
+      this.secondDetails?.element.remove()
+      this.second = this.secondDetails = null
+      this.stage.setExtent(null)
+      this.timeline.setExtent(0)
+      return
+    }
+    const pane = (this.second ??= this.openSecond(second))
+    pane.render(state, second)
+    const data = this.timeline.currentScene?.data
+    const allocated = data ? data.allocated[positionOf(this.info, state.at)] : null
+    this.paneHead.textContent = paneTitle(this.client, state, allocated)
+    this.agreeOnScale(pane)
+    const { select } = pane.store.state
+    this.secondDetails!.render(pane.timeline.currentScene, select === null ? null : pane.timeline.colourOf(select))
+  }
+
+  /** Both panes on one scale: each makes room for the greater. */
+  private agreeOnScale(pane: SecondPane): void {
+    const tops = [this.timeline.extent() ?? 0, pane.timeline.extent() ?? 0]
+    for (const timeline of [this.timeline, pane.timeline]) timeline.setExtent(Math.max(...tops))
+    const [mine, other] = [this.stage.ownExtent(), pane.stage.ownExtent()]
+    const both = mine && other ? mine.map((value, i) => Math.max(value, other[i])) : null
+    for (const stage of [this.stage, pane.stage]) stage.setExtent(both)
+  }
+
+  private openSecond(second: Second): SecondPane {
+    const pane = new SecondPane(
+      {
+        client: this.client,
+        store: this.store,
+        announce: (text) => this.announcer.say(text),
+        saved: (text) => this.announcer.say(text),
+        tell: (text) => this.tell(text),
+        changed: () => this.render(),
+      },
+      second,
+    )
+    this.secondDetails = new DetailsPanel(
+      pane.store,
+      (event) => pane.timeline.navigator.centreOn(event),
+      () => location.href,
+      () => this.client.source(),
+    )
+    this.panes.append(pane.element)
+    // A view may be shown later than asked, once its replay is there.
+    this.stage.onShown = pane.stage.onShown = () => this.agreeOnScale(pane)
+    this.workspace.append(this.secondDetails.element)
+    return pane
+  }
+
+  /** What is opened in the first pane closes the details of the second; true where that was a change of its own. */
+  private closeSecondDetails(state: State, before: State): boolean {
+    const second = this.secondOf(state)
+    const was = this.secondOf(before)
+    const opened = (['select', 'oom', 'stack'] as const).some(
+      (key) => state[key] !== null && state[key] !== before[key],
+    )
+    const isOpen = second && (second.select !== null || second.oom !== null)
+    if (!opened || !isOpen || second.select !== was?.select || second.oom !== was.oom) return false
+    this.store.set({ options: withSecond(state.options, { ...second, select: null, oom: null }) })
+    return true
+  }
+
+  private toggleSecond(): void {
+    const { state } = this.store
+    if (this.second) {
+      this.second.close()
+      this.timeline.focus()
+    } else if (this.info && canSplit(state.view)) {
+      const second = firstSecond(state, this.client.devices)
+      this.store.set({ options: withSecond(state.options, second) })
+      this.announcer.say('Second pane opened.')
+    }
   }
 
   /** Gives colours and matches to the timeline, and the legend its colours. */
@@ -437,6 +545,7 @@ class App implements Controller {
   }
 
   private async settled(): Promise<void> {
+    if (this.second) await this.second.settled()
     const { view, query } = this.store.state
     if (this.info && asksForTimes(query)) await this.client.times(this.info.index)
     if (view === 'job') await this.job.settled()
@@ -453,6 +562,7 @@ class App implements Controller {
 
   private themeChanged(): void {
     this.timeline.themeChanged()
+    this.second?.timeline.themeChanged()
     this.colour()
     this.stage.show(this.store.state, this.timeline.currentScene)
     this.job.show(this.store.state)

@@ -33,6 +33,7 @@ export const KEY_HELP: readonly KeyHelp[] = [
   { keys: 'C', text: 'Colour by the next property' },
   { keys: 'M, Shift + click', text: 'Set the moment that other views show; M again: the peak' },
   { keys: 'T', text: 'Event or time axis' },
+  { keys: 'L', text: 'Two looks at once: open or close the second pane; keys go to the pane in focus' },
   { keys: 'B', text: 'Box zoom by plain drag' },
   { keys: 'R, Shift + R', text: 'Ruler: drag to measure; measure the window' },
   { keys: ', .', text: 'Zoom to the step or span before or after' },
@@ -71,6 +72,10 @@ export interface KeyActions {
   step(by: number): void
   /** In the order of their tabs. */
   views: readonly ViewName[]
+  /** Opens or closes the second pane. */
+  toggleSecond(): void
+  /** The second pane while it has the focus. */
+  second(): { store: Store; timeline: TimelineView; stage: { key(event: KeyboardEvent): boolean } } | null
   /** Offers a key to the view on screen. */
   viewKey(event: KeyboardEvent): boolean
 }
@@ -88,19 +93,21 @@ export function bindKeys(actions: KeyActions): void {
 }
 
 function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
-  const { store, timeline } = actions
+  const second = actions.second()
+  const { store, timeline } = second ?? actions
   const { navigator } = timeline
+  const viewKey = (): boolean => (second ? second.stage.key(event) : actions.viewKey(event))
   if (event.key === '?') return (actions.toggleHelp(), true)
   if (event.key === '/') return (actions.focusSearch(), true)
   if (event.key === 'Escape') {
-    if (!actions.closeHelp() && !actions.viewKey(event) && !timeline.cancelDrag() && !actions.clearRuler())
-      store.close()
+    if (!actions.closeHelp() && !viewKey() && !timeline.cancelDrag() && !actions.clearRuler()) store.close()
     return true
   }
-  if (actions.viewKey(event)) return true
+  if (viewKey()) return true
   if (/^[1-9]$/.test(event.key) && Number(event.key) <= actions.views.length)
     return (store.set({ view: actions.views[Number(event.key) - 1] }), true)
   if (event.key.toLowerCase() === 'k') return (actions.toggleMarks(), true)
+  if (event.key.toLowerCase() === 'l') return (actions.toggleSecond(), true)
   if (event.key.toLowerCase() === 'n') return (store.set({ noise: !store.state.noise }), true)
   if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return (actions.nextColour(), true)
   if (store.state.view !== 'timeline') return false

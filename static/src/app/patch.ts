@@ -2,12 +2,13 @@
 
 import type { ViewPatch } from '../controller'
 import type { DataClient } from '../worker/data-client'
+import { firstSecond, secondOf, withSecond } from '../ui/second'
 import { COLOURS, type ColourBy, type State, type ViewName } from '../ui/state'
 import { viewsOf } from '../ui/devices'
 
 /** Throws on a view, device, axis or colouring that the report has not. */
 export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
-  const { view, device, axis, x, y, select, oom, stack, at, colour, query, options } = patch
+  const { view, device, axis, x, y, select, oom, stack, at, colour, query } = patch
   const views = viewsOf(client)
   if (view !== undefined && !views.includes(view as ViewName)) {
     throw new Error(`this report has no view "${view}"; it has ${views.join(', ')}`)
@@ -31,8 +32,21 @@ export function statePatch(client: DataClient, state: State, patch: ViewPatch): 
     ...(at !== undefined && { at }),
     ...(colour !== undefined && { colour: colour as ColourBy }),
     ...(query !== undefined && { query }),
-    ...(options !== undefined && { options: merged(state.options, options) }),
+    ...optionsPatch(client, state, patch),
   }
+}
+
+function optionsPatch(client: DataClient, state: State, { device, options, second }: ViewPatch): Partial<State> {
+  if (options === undefined && second === undefined) return {}
+  const made = merged(state.options, options ?? {})
+  if (second === undefined) return { options: made }
+  if (second === null) return { options: withSecond(made, null) }
+  const first = { ...state, device: device ?? state.device }
+  const before = secondOf(made, client.devices.length) ?? firstSecond(first, client.devices)
+  const isOther = second.device !== undefined && second.device !== before.device
+  const next = { ...before, ...(isOther && { at: null, x: null, select: null }), ...second }
+  if (!client.devices[next.device]) throw new Error(`this report has no device ${next.device}`)
+  return { options: withSecond(made, { ...next, apart: next.apart || Boolean(second.x) }) }
 }
 
 function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {

@@ -39,6 +39,10 @@ export class Stage {
   private readonly replays = new Map<number, Replay | null>()
 
   private registry: Registry | null = null
+  /** The view on screen has been shown anew. */
+  onShown: () => void = () => {}
+  /** Of both panes, where there are two. */
+  extent: readonly number[] | null = null
 
   /** onError: told when the views' code cannot be loaded. */
   constructor(
@@ -70,9 +74,22 @@ export class Stage {
     if (this.context) this.showNow(view, this.context)
   }
 
+  /** What the view on screen would make its scales for by itself; null where it has none, or nothing is shown yet. */
+  ownExtent(): readonly number[] | null {
+    return (this.context && this.current?.extent?.()) ?? null
+  }
+
+  /** Makes room for another pane's extent, or no longer. */
+  setExtent(extent: readonly number[] | null): void {
+    if (String(extent) === String(this.extent)) return
+    this.extent = extent
+    if (this.asked) this.show(this.asked.state, this.asked.scene)
+  }
+
   private showNow(view: View, context: ViewContext): void {
     view.show(context)
     this.size = this.sizeNow()
+    this.onShown()
   }
 
   private sizeNow(): string {
@@ -231,6 +248,7 @@ function contextOf(stage: Stage, state: State, scene: Scene | null, replay: Repl
     dark: isDark(state.theme),
     replay,
     baseline: stage.baselineOf(state),
+    extent: stage.extent,
   }
 }
 

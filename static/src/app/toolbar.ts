@@ -4,6 +4,7 @@ import type { DataClient } from '../worker/data-client'
 import { ColourSelect } from './colour-select'
 import { deviceName, deviceSummary, hasData, viewsOf } from '../ui/devices'
 import { h } from '../ui/dom'
+import { canSplit } from '../ui/second'
 import type { State, Store, ViewName } from '../ui/state'
 
 const TITLES: Record<ViewName, string> = {
@@ -25,6 +26,7 @@ export interface ToolbarActions {
   toggleBox(): void
   toggleRuler(): void
   toggleHelp(): void
+  toggleSecond(): void
   setAxis(axis: 'event' | 'time'): void
 }
 
@@ -36,6 +38,7 @@ export class Toolbar {
   private readonly box: HTMLButtonElement
   private readonly ruler: HTMLButtonElement
   private readonly oom: HTMLButtonElement
+  private readonly split: HTMLButtonElement
   private readonly timelineTools: HTMLElement
   private readonly colour: ColourSelect
   private readonly client: DataClient
@@ -135,10 +138,21 @@ export class Toolbar {
       ...pageTools.slice(0, -1),
       h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
     )
+    this.split = h(
+      'button',
+      {
+        type: 'button',
+        'aria-pressed': 'false',
+        title: 'Two looks at once: another device or another moment beside this one (L)',
+        onclick: actions.toggleSecond,
+      },
+      'Split',
+    )
     this.viewRow = h(
       'div',
       { class: 'toolbar-row' },
       this.device,
+      this.split,
       this.colour.element,
       this.timelineTools,
       ...viewTools,
@@ -153,7 +167,8 @@ export class Toolbar {
       hasOom,
       boxMode,
       rulerMode,
-    }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean },
+      isSplit,
+    }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean; isSplit: boolean },
   ): void {
     this.oom.hidden = !hasOom
     for (const [view, tab] of this.tabs) {
@@ -183,5 +198,7 @@ export class Toolbar {
     }
     this.box.setAttribute('aria-pressed', String(boxMode))
     this.ruler.setAttribute('aria-pressed', String(rulerMode))
+    this.split.setAttribute('aria-pressed', String(isSplit))
+    this.split.hidden = !canSplit(state.view)
   }
 }

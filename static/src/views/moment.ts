@@ -46,7 +46,7 @@ export class MomentBar {
     )
   }
 
-  render({ state, info, data, position }: ViewContext): void {
+  render({ state, info, data, position }: Pick<ViewContext, 'state' | 'info' | 'data' | 'position'>): void {
     this.info = info
     const event = position - 1
     this.slider.max = this.field.max = String(info.events - 1)

@@ -24,6 +24,8 @@ export interface ViewContext {
   replay: Replay | null
   /** What the device is compared with; null where it is not, and until that is read. */
   baseline: Baseline | null
+  /** The extent that the scale has to make room for, where another pane shows the same view; null: the view's own. */
+  extent: readonly number[] | null
 }
 
 /** What a view may use beside its context. */
@@ -50,6 +52,8 @@ export interface View {
   forget?(): void
   /** Settled when what the last `show` asked for is on screen. */
   settled(): Promise<void>
+  /** What its scales are made for by what it shows itself: two panes take the greater of each. Null: nothing to agree on. */
+  extent?(): readonly number[] | null
   /** A key while the view is on screen, before the page's own keys; true when it was used. */
   key?(event: KeyboardEvent): boolean
   /** The view as a picture, for saving. Absent: it has none. */

@@ -2,7 +2,7 @@
 // picture, the pointer, the keys, and the words for readers who do not see it.
 
 import { foldedText, speedscopeJson } from '../../flame/export'
-import { type Cell, cellAt, childrenOf, type FlameLayout, layoutFlame } from '../../flame/layout'
+import { type Cell, cellAt, childrenOf, type FlameLayout, layoutFlame, weightOf } from '../../flame/layout'
 import type { FlameTree } from '../../flame/tree'
 import { h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
@@ -26,6 +26,9 @@ import { FlameTools } from './tools'
 /** Categories, streams or sizes that a tooltip names. */
 const MIX_TOLD = 3
 
+/** Views made: two panes have one each, and ids are the page's. */
+let made = 0
+
 export class FlameView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
@@ -35,12 +38,12 @@ export class FlameView implements View {
   private readonly words = h('p', { class: 'flame-words' })
   private readonly crumbs = h('nav', { class: 'flame-crumbs', 'aria-label': 'Focused frame', hidden: true })
   private readonly empty = h('p', { class: 'flame-empty', hidden: true })
-  private readonly item = h('div', { class: 'offscreen', role: 'treeitem', id: 'flame-item' })
+  private readonly item = h('div', { class: 'offscreen', role: 'treeitem', id: `flame-item-${++made}` })
   private readonly canvas = h('canvas', { class: 'flame-canvas', 'aria-hidden': 'true' })
   private readonly space = h('div', { class: 'flame-space' }, this.canvas)
   private readonly plot = h(
     'div',
-    { class: 'flame-plot', role: 'tree', tabindex: 0, 'aria-activedescendant': 'flame-item' },
+    { class: 'flame-plot', role: 'tree', tabindex: 0, 'aria-activedescendant': this.item.id },
     this.space,
     this.item,
   )
@@ -129,6 +132,11 @@ export class FlameView implements View {
     }
     if (this.plot.contains(event.target as Node | null) && this.treeKey(event)) return true
     return !this.momentBox.hidden && this.moment.key(event)
+  }
+
+  /** A focused frame fills the width, whatever another pane shows. */
+  extent(): readonly number[] | null {
+    return this.model && !this.model.focus ? [weightOf(this.model.all)] : null
   }
 
   picture(): HTMLCanvasElement {

@@ -72,11 +72,11 @@ export class FlameModels {
       const tree = new FlameTree(paths, weights)
       return { tree, all: tree.sum(0, tree.rows) }
     })
-    const made = this.layouts.get([tree, choices, width], () => {
+    const made = this.layouts.get([tree, choices, width, context.extent?.[0]], () => {
       const focus = choices.focus && focusOf(tree, choices.focus)
       const node = focus?.node ?? tree.top
       const weight = focus ? weightOf(tree.sum(node.low, node.high)) : weightOf(all)
-      const scale = weight > 0 ? width / weight : 0
+      const scale = weight > 0 ? width / Math.max(weight, focus ? 0 : (context.extent?.[0] ?? 0)) : 0
       const open = choices.open.map((place) => nodeOf(tree, place)).filter((node) => node !== null)
       const layout = layoutFlame(tree, node, {
         chains: choices.chains,

@@ -80,6 +80,8 @@ export class ReservedChart {
   private hover: { x: number; y: number } | null = null
   private frame = 0
   paintMs = 0
+  /** Bytes that the upper and the lower picture need room for. */
+  extent: readonly number[] | null = null
   /** Columns of the upper picture as last painted, for tests. */
   columns: Columns | null = null
 
@@ -139,14 +141,16 @@ export class ReservedChart {
     const { mostLost } = this.extremes
     let { most } = this.extremes
     if (whatIf) for (const bytes of whatIf) if (bytes > most) most = bytes
+    this.extent = [choice.fragmentationOnly ? mostLost : most, most]
+    const [parts, segments] = this.extent.map((bytes, i) => Math.max(bytes, context.extent?.[i] ?? 0))
     this.shown = {
       ...shown,
       piles: hasSegments ? this.stack!.piles : null,
       window: xWindowOf(data, state),
       partsBox: hasParts ? box(TITLE, upper) : null,
       segmentsBox: hasSegments ? box(both ? TITLE + upper + BETWEEN + TITLE : TITLE, both ? room - upper : room) : null,
-      partsTop: Math.max(1024, (choice.fragmentationOnly ? mostLost : most) * 1.06),
-      segmentsTop: Math.max(1024, most * 1.06),
+      partsTop: Math.max(1024, parts * 1.06),
+      segmentsTop: Math.max(1024, segments * 1.06),
     }
     this.draw()
   }
@@ -211,6 +215,8 @@ export class ReservedChart {
       partsBox,
       segmentsBox,
       choice,
+      this.shown!.partsTop,
+      this.shown!.segmentsTop,
       devicePixelRatio,
     ])
     if (key !== this.drawnKey || whatIf !== this.drawnCurve) this.paint()

@@ -207,6 +207,10 @@ export class ReservedView implements View {
     }
   }
 
+  extent(): readonly number[] | null {
+    return this.chart.extent
+  }
+
   picture(): HTMLCanvasElement {
     return this.chart.picture()
   }

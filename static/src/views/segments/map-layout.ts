@@ -38,6 +38,8 @@ export interface MapGroup {
 }
 
 export interface MapLayout {
+  /** Bytes per line of small and of large groups, as coarse as it takes to show everything here. */
+  scale: readonly number[]
   width: number
   height: number
   groups: MapGroup[]
@@ -59,13 +61,17 @@ export interface MapWish {
   zoom: number
   /** The one segment to show; -1: all. */
   focus: number
+  /** Bytes per line, of small and of large groups, at least. */
+  coarsest: readonly number[] | null
 }
 
 export function layOutMap(state: AllocatorState, groups: Groups, wish: MapWish): MapLayout {
   const shown = byGroup(state, groups, wish)
   const width = Math.max(40, wish.width)
-  const scale = scaleOf(state, groups, shown, wish)
+  const own = scaleOf(state, groups, shown, wish)
+  const scale = own.map((bytes, i) => Math.max(bytes, wish.coarsest?.[i] ?? 0))
   const out: MapLayout = {
+    scale: own,
     width,
     height: 0,
     groups: [],

@@ -78,6 +78,7 @@ export class MomentMap {
       sort: choice.sort,
       zoom: choice.zoom,
       focus,
+      coarsest: context.extent,
     })
     this.scene = { ...scene, layout, groups, context }
     this.hover = null

@@ -161,6 +161,12 @@ export class SegmentsView implements View {
     return this.moment.key(event)
   }
 
+  /** Over time every address has a place of its own: there is nothing to agree on. */
+  extent(): readonly number[] | null {
+    const byTime = this.shown?.context.state.options['segments.mode'] === 'time'
+    return byTime ? null : (this.map.layout?.scale ?? null)
+  }
+
   picture(): HTMLCanvasElement {
     return this.shown?.context.state.options['segments.mode'] === 'time' ? this.time.picture() : this.map.picture()
   }

@@ -210,10 +210,15 @@ function addressColumn({ addrHi, addrLo }: DeviceData): Column {
     tip: null,
     total: null,
     text: (id) => formatAddress(addrHi[id], addrLo[id]),
-    keys: (rows) => ({
-      hi: Uint32Array.from(rows, (id) => addrHi[id]),
-      lo: Uint32Array.from(rows, (id) => addrLo[id]),
-    }),
+    keys: (rows) => {
+      const hi = new Uint32Array(rows.length)
+      const lo = new Uint32Array(rows.length)
+      for (let i = 0; i < rows.length; i++) {
+        hi[i] = addrHi[rows[i]]
+        lo[i] = addrLo[rows[i]]
+      }
+      return { hi, lo }
+    },
   }
 }
 

@@ -7,20 +7,36 @@ export interface SortKeys {
 }
 
 const NONE = 0xffffffff
-const RADIX = 1 << 16
+/** Bits of a digit: 2,048 lists are written at once without missing the cache, 65,536 are not. */
+const DIGIT = 11
 
 /** Keys in the order of the numbers; NaN: none. */
 export function keysOf(values: Float64Array): SortKeys {
-  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * values.length)
   const hi = new Uint32Array(values.length)
   const lo = new Uint32Array(values.length)
+  // Whole numbers, as nearly all are, have fewer digits than the same number with an exponent.
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]
+    if (Number.isNaN(value)) hi[i] = lo[i] = NONE
+    else if (value >= 0 && value <= Number.MAX_SAFE_INTEGER && Math.floor(value) === value) {
+      hi[i] = value / 0x100000000
+      lo[i] = value
+    } else return keysOfFractions(values, hi, lo)
+  }
+  return { hi, lo }
+}
+
+function keysOfFractions(values: Float64Array, hi: Uint32Array, lo: Uint32Array): SortKeys {
+  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * values.length)
   for (let i = 0; i < values.length; i++) {
     // Every machine that runs a browser stores the low word first.
     const high = words[2 * i + 1]
     const low = words[2 * i]
     if (Number.isNaN(values[i])) hi[i] = lo[i] = NONE
-    else if (values[i] === 0) hi[i] = 0x80000000
-    else if (high >>> 31) {
+    else if (values[i] === 0) {
+      hi[i] = 0x80000000
+      lo[i] = 0
+    } else if (high >>> 31) {
       hi[i] = ~high
       lo[i] = ~low
     } else {
@@ -34,31 +50,49 @@ export function keysOf(values: Float64Array): SortKeys {
 /** `rows` in the order of their keys (`keys` are by place in `rows`). Equal ones stay in the order given, either way. */
 export function ordered(rows: Int32Array, { hi, lo }: SortKeys, descending: boolean): Int32Array {
   const n = rows.length
-  let places = new Uint32Array(n)
-  for (let i = 0; i < n; i++) places[i] = i
-  let other = new Uint32Array(n)
-  const flip = (words: Uint32Array): Uint32Array =>
-    descending ? words.map((word, i) => (hi[i] === NONE && lo[i] === NONE ? NONE : ~word)) : words
-  const counts = new Uint32Array(RADIX)
-  for (const words of [flip(lo), flip(hi)]) {
-    for (const shift of [0, 16]) {
+  const places = new Uint32Array(n)
+  const none: number[] = []
+  let count = 0
+  for (let i = 0; i < n; i++) {
+    if (hi[i] === NONE && lo[i] === NONE) none.push(i)
+    else places[count++] = i
+  }
+  const sorted = sortedPlaces(places.subarray(0, count), hi, lo, descending)
+  const out = new Int32Array(n)
+  for (let i = 0; i < count; i++) out[i] = rows[sorted[i]]
+  for (let i = count; i < n; i++) out[i] = rows[none[i - count]]
+  return out
+}
+
+/** Digit by digit from the lowest, of the bits in which keys differ at all. */
+function sortedPlaces(places: Uint32Array, hi: Uint32Array, lo: Uint32Array, descending: boolean): Uint32Array {
+  let from: Uint32Array = places
+  let to: Uint32Array = new Uint32Array(places.length)
+  const counts = new Uint32Array(1 << DIGIT)
+  const flip = descending ? NONE : 0
+  for (const words of [lo, hi]) {
+    let varying = 0
+    for (let i = 1; i < places.length; i++) varying |= words[places[i]] ^ words[places[0]]
+    const top = 32 - Math.clz32(varying)
+    let shift = varying === 0 ? 0 : 31 - Math.clz32(varying & -varying)
+    for (; shift < top; shift += DIGIT) {
       counts.fill(0)
-      for (let i = 0; i < n; i++) counts[(words[i] >>> shift) & 0xffff]++
-      if (n === 0 || counts[(words[0] >>> shift) & 0xffff] === n) continue
+      const mask = (1 << Math.min(DIGIT, top - shift)) - 1
+      for (let i = 0; i < places.length; i++) counts[((words[places[i]] ^ flip) >>> shift) & mask]++
       let at = 0
-      for (let digit = 0; digit < RADIX; digit++) {
+      for (let digit = 0; digit <= mask; digit++) {
         const here = counts[digit]
         counts[digit] = at
         at += here
       }
-      for (let i = 0; i < n; i++) {
-        const place = places[i]
-        other[counts[(words[place] >>> shift) & 0xffff]++] = place
+      for (let i = 0; i < places.length; i++) {
+        const place = from[i]
+        to[counts[((words[place] ^ flip) >>> shift) & mask]++] = place
       }
-      ;[places, other] = [other, places]
+      ;[from, to] = [to, from === places ? new Uint32Array(places.length) : from]
     }
   }
-  return Int32Array.from(places, (place) => rows[place])
+  return from
 }
 
 /** Rank of each text among the others; equal ones have the same. */

@@ -59,6 +59,7 @@ export class TimelineView {
   private at: { x: number; y: number } | null = null
   private box: Box | null = null
   private hoverColumn: Column | null = null
+  private leastTop = 0
 
   constructor(client: DataClient, store: Store) {
     this.client = client
@@ -173,6 +174,10 @@ export class TimelineView {
     )
   }
 
+  focus(): void {
+    this.plotElement.focus({ preventScroll: true })
+  }
+
   requestFrame(): void {
     this.picture.requestFrame()
   }
@@ -204,9 +209,21 @@ export class TimelineView {
     }
   }
 
+  /** Bytes that the whole height stands for where everything is shown. */
+  extent(): number | null {
+    return this.scene?.yTop ?? null
+  }
+
+  /** Makes room for what another pane shows on the same scale; 0: none. */
+  setExtent(bytes: number): void {
+    if (bytes === this.leastTop) return
+    this.leastTop = bytes
+    this.requestFrame()
+  }
+
   private limits(): Limits | null {
     const scale = this.scene?.scale(this.store.state.axis)
-    return scale ? limitsOf(scale, this.scene!.yTop) : null
+    return scale ? limitsOf(scale, Math.max(this.scene!.yTop, this.leastTop)) : null
   }
 
   private setBox(box: Box | null): void {

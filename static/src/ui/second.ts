@@ -1,0 +1,109 @@
+// Two looks at once: a second pane shows the same view of another device or at another moment. What is its own lies in the
+// options of the state, under "split.", so that links and bookmarks carry it; everything else is the first pane's.
+
+import type { DeviceInfo } from '../data/model'
+import type { Options, Range, State, ViewName } from './state'
+
+/** What the second pane has of its own. */
+export interface Second {
+  device: number
+  /** As in State: an event, -1 before the first; null: the peak. */
+  at: number | null
+  /** Its window where windows are apart; null: all. */
+  x: Range | null
+  select: number | null
+  /** The out-of-memory event whose details are open. */
+  oom: number | null
+  /** Its window is its own, and does not follow the first pane's. */
+  apart: boolean
+  /** One over the other, not side by side. */
+  stacked: boolean
+}
+
+const DEVICE = 'split.device'
+const AT = 'split.at'
+const WINDOW = 'split.window'
+const SELECT = 'split.select'
+const OOM = 'split.oom'
+const APART = 'split.apart'
+const STACKED = 'split.stacked'
+
+/** Whether a view can be shown twice: it shows one device, and no comparison of its own. */
+export function canSplit(view: ViewName): boolean {
+  return view !== 'summary' && view !== 'diff' && view !== 'job'
+}
+
+/** Null without a second pane, or where what the options say of it is no device of the report. */
+export function secondOf(options: Options, devices: number): Second | null {
+  const device = whole(options[DEVICE])
+  if (device === null || device >= devices) return null
+  const [low, high] = (options[WINDOW] ?? '').split('..').map(Number)
+  return {
+    device,
+    at: options[AT] === '-1' ? -1 : whole(options[AT]),
+    x: high > low ? [low, high] : null,
+    select: whole(options[SELECT]),
+    oom: whole(options[OOM]),
+    apart: options[APART] === '1',
+    stacked: options[STACKED] === '1',
+  }
+}
+
+/** The options with this second pane, or with none. */
+export function withSecond(options: Options, second: Second | null): Options {
+  const rest = Object.entries(options).filter(([name]) => !name.startsWith('split.'))
+  if (!second) return Object.fromEntries(rest)
+  const { device, at, x, select, oom, apart, stacked } = second
+  return {
+    ...Object.fromEntries(rest),
+    [DEVICE]: String(device),
+    ...(at !== null && { [AT]: String(at) }),
+    ...(apart && { [APART]: '1' }),
+    ...(apart && x && { [WINDOW]: x.map((value) => String(Number(value.toFixed(4)))).join('..') }),
+    ...(select !== null && { [SELECT]: String(select) }),
+    ...(oom !== null && { [OOM]: String(oom) }),
+    ...(stacked && { [STACKED]: '1' }),
+  }
+}
+
+/** The whole state of the second pane. Where windows are linked it shows the same part of its trace. */
+export function stateOfSecond(first: State, second: Second, devices: readonly DeviceInfo[]): State {
+  const { device, at, select, oom, apart } = second
+  const x = apart ? second.x : samePart(first.x, devices[first.device], devices[device])
+  return { ...first, device, at, select, x, oom, stack: null, options: withSecond(first.options, null) }
+}
+
+/** The first pane's state and the second's own after the second pane's state has changed to `shown`. */
+export function afterSecond(first: State, second: Second, shown: State, devices: readonly DeviceInfo[]): State {
+  const { device, at, select, view, axis, y, query, colour, theme, noise, oom } = shown
+  const x = second.apart ? first.x : samePart(shown.x, devices[device], devices[first.device])
+  const own: Second = { ...second, device, at, select, oom, x: second.apart ? shown.x : null }
+  // One panel of details: what is opened on one side closes the other's.
+  const opened = (select !== null && select !== second.select) || (oom !== null && oom !== second.oom)
+  const closed = opened ? { select: null, oom: null, stack: null } : {}
+  const stack = shown.stack === null ? {} : { select: null, oom: null, stack: shown.stack }
+  const options = withSecond(shown.options, own)
+  return { ...first, view, axis, x, y, query, colour, theme, noise, options, ...closed, ...stack }
+}
+
+/** What a second pane shows at first: the next device with anything to see, else the end of the same trace. */
+export function firstSecond(first: State, devices: readonly DeviceInfo[]): Second {
+  const here = devices[first.device]
+  const others = [...devices.slice(first.device + 1), ...devices.slice(0, first.device)]
+  const other = others.find(({ events }) => events > 0)
+  const start = { x: null, select: null, oom: null, apart: false, stacked: false }
+  if (other) return { ...start, device: other.index, at: null }
+  const last = here.events - 1
+  return { ...start, device: here.index, at: (first.at ?? here.peakEvent) === last ? null : last }
+}
+
+/** A window over the same part of another trace. */
+function samePart(x: Range | null, from: DeviceInfo, to: DeviceInfo): Range | null {
+  if (!x || from.events === to.events) return x
+  const factor = Math.max(1, to.events) / Math.max(1, from.events)
+  return [(x[0] + 1) * factor - 1, (x[1] + 1) * factor - 1]
+}
+
+function whole(text: string | undefined): number | null {
+  return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null
+}

@@ -39,7 +39,7 @@ CPU_RULES: tuple[Rule, ...] = (*INFERENCE_RULES, *ACTIVATION_RULES)
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
-    """Advice for one device, greatest saving first. ``findings``: what was found before, which some rules follow from.
+    """Advice for one device: what avoids a failure, then the greatest saving. ``findings``: what was found before.
 
     None without a trace: what is live when a snapshot is taken says little about what the peak was made of.
     """
@@ -50,13 +50,14 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
     for advice, saving in _advised(context, _rules_of(timeline)):
         if saving is None or context.is_much(saving.saves_bytes):
             given.append((advice, saving))
-    given.sort(key=lambda pair: (-(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
-    both = _best_two(timeline, given)
+    given.sort(key=lambda pair: (not pair[0].avoids_failure, -(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
+    lowering = [pair for pair in given if not pair[0].avoids_failure]
+    both = _best_two(timeline, lowering)
     limited = next((pair for pair in given if pair[1] and pair[1].second_is_close and not pair[0].spares_peak), None)
     following = _second_remedy(context, limited, given) if limited else None
     return [
-        _finding(timeline, *pair, both if number == 0 else None, following if pair is limited else None)
-        for number, pair in enumerate(given)
+        _finding(timeline, *pair, both if pair in lowering[:1] else None, following if pair is limited else None)
+        for pair in given
     ]
 
 
@@ -103,6 +104,7 @@ def _finding(
             "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
             "term": advice.term,
             "url": advice.url,
+            **({"avoids_failure": True} if advice.avoids_failure else {}),
             **advice.evidence,
         },
         basis=basis_of(timeline),

@@ -33,6 +33,7 @@ def _expandable(context: AdviceContext) -> Advice | None:
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         _CONF,
         link=finding.link,
+        avoids_failure=finding.kind == "oom",
         evidence=_numbers(replayed),
     )
 
@@ -64,6 +65,7 @@ def _split_size(context: AdviceContext) -> Advice | None:
         f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}",
         _CONF,
         link=finding.link,
+        avoids_failure=finding.kind == "oom",
         evidence=_numbers(replayed),
     )
 
@@ -87,9 +89,10 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         return [], ""
     if finding.kind == "oom":
         failed = [event for event in context.timeline.oom_events if event in replayed.avoided]
-        why = [
-            f"{plural(len(failed), 'request')} that failed {'fits' if len(failed) == 1 else 'fit'} with this setting.",
-        ]
+        why = [f"Peak reserved up to the failure: {arrow_text(replayed.before, replayed.after)}."]
+        if len(failed) > 1:
+            is_all = failed == context.timeline.oom_events
+            why.insert(0, "All failed requests fit." if is_all else "Some of the failed requests fit, not all.")
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
     if replayed.before - replayed.after < LEAST_SHARE * replayed.before:
         return [], ""

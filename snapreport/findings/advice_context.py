@@ -39,8 +39,9 @@ class Advice:
     name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
     lowers
     what is reserved, or saves time). fraction: of each one's bytes that goes. words: see ``selection.query_of``.
-    spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one. link: of
-    the finding that the advice follows from, which is shown instead of the peak.
+    spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
+    avoids_failure: the request that failed fits, replayed. link: of the finding that the advice follows from, which is
+    shown instead of the peak.
     """
 
     rule: str
@@ -53,6 +54,7 @@ class Advice:
     words: tuple[str, ...] = ()
     confidence: Confidence = "likely"
     spares_peak: bool = False
+    avoids_failure: bool = False
     link: dict[str, Any] | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
 

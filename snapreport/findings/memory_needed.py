@@ -27,8 +27,8 @@ class MemoryNeeded:
     @property
     def sentence(self) -> str:
         return (
-            f"No allocator setting avoids it, of {len(self.tried)} replayed: "
-            f"the run needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB."
+            f"None of the {len(self.tried)} allocator settings tried avoids it: "
+            f"the run needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB (replayed)."
         )
 
 

@@ -41,6 +41,7 @@ class Finding:
         return asdict(self)
 
 
-def order(finding: Finding) -> tuple[int, int, int]:
-    """Sort key: errors before warnings before information, then most bytes, then the lowest device."""
-    return SEVERITIES.index(finding.severity), -finding.bytes, finding.device
+def order(finding: Finding) -> tuple[int, bool, int, int]:
+    """Sort key: errors before warnings before information; what would have avoided a failure; most bytes; device."""
+    avoids_failure = bool(finding.evidence.get("avoids_failure"))
+    return SEVERITIES.index(finding.severity), not avoids_failure, -finding.bytes, finding.device

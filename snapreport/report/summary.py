@@ -132,6 +132,10 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     return summary
 
 
+UNLIMITED = (1 << 63) - 1
+"""What PyTorch records for ``max_entries`` where the program set no limit."""
+
+
 def shown_settings(settings: Mapping[str, object]) -> list[tuple[str, str]]:
     """The allocator settings that are not at their default, as texts; the file has them all."""
     return [(key, _setting(value)) for key, value in settings.items() if _is_set(key, value)]
@@ -142,7 +146,7 @@ def _is_set(key: str, value: object) -> bool:
         return False
     if isinstance(value, dict):
         return any(value.values())
-    return value not in ("", False, 0, None, -1)
+    return value not in ("", False, 0, None, -1, UNLIMITED)
 
 
 def _setting(value: object) -> str:

@@ -8,6 +8,7 @@ import pytest
 from fake_torch import TRAIN, FakeTorch, raw, snapshots
 
 import snapreport
+from snapreport.report.summary import summarise
 
 
 def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
@@ -27,8 +28,11 @@ def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert timeline.oom_events[-1] == len(timeline.events) - 1
     stats = metadata.devices[0].stats
     assert stats["allocation.all.allocated"] == (timeline.allocations["alloc_event"] >= 0).sum()
-    line = next(line for line in done.err.splitlines() if line.startswith("snapreport: out of memory on cuda:0"))
-    assert " in step 2. Snapshot: " in line
+    line = next(line for line in done.err.splitlines() if line.startswith("snapreport: Out of memory on cuda:0"))
+    assert line.endswith(f" Step 2. Snapshot: {tmp_path / 'rank_00000_step_00000002_oom.pickle.gz'}")
+    # What the report says first.
+    headline = summarise([loaded], "x").headline_text[0]
+    assert line.startswith(f"snapreport: {headline} Step 2.")
     assert loaded.steps(0)["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"]
 
 

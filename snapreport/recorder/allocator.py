@@ -99,8 +99,8 @@ class CudaRecorder:
         torch = sys.modules["torch"]
         allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
         return (
-            f"out of memory on cuda:{device}: a {bytes_text(requested)} request failed with {bytes_text(allocated)} "
-            f"allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on the device"
+            f"Out of memory on cuda:{device}: a {bytes_text(requested)} request failed with {bytes_text(allocated)} "
+            f"allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on the device."
         )
 
 

@@ -55,7 +55,7 @@ def process_facts(options: Options) -> dict[str, Any]:
             "platform": platform.platform(),
         },
         "allocator": {name: os.environ[name] for name in _ALLOCATOR if name in os.environ},
-        "options": {key: value for key, value in asdict(options).items() if key not in ("git", "redact")},
+        "options": {key: value for key, value in asdict(options).items() if key not in ("git", "redact", "python")},
         "git": options.git,
     }
 

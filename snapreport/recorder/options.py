@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -25,6 +26,7 @@ class Options:
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
     git: what is known of the working tree, collected once per command instead of once per process.
+    python: the Python that snapreport is installed in.
     """
 
     directory: str
@@ -42,6 +44,7 @@ class Options:
     oom_seconds: float = 120.0
     redact: tuple[str, ...] = ()
     git: dict[str, Any] | None = field(default=None, repr=False)
+    python: str = field(default_factory=lambda: sys.executable, repr=False)
 
     def __post_init__(self) -> None:
         """Raises ValueError that names the option."""

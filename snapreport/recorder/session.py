@@ -22,6 +22,7 @@ from snapreport.recorder import metadata, tensor_names
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
 from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
+from snapreport.recorder.headline import SECONDS, report_headline
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
 from snapreport.recorder.python_thread import run_in_python_thread
@@ -247,13 +248,16 @@ class Recorder(ContextDecorator):
             say(f"the oom snapshot takes longer than {self.options.oom_seconds:.0f} s and is not waited for")
 
     def _dump_out_of_memory(self, event: dict[str, int]) -> None:
-        device = event["device"]
+        began, device = time.monotonic(), event["device"]
         sys.modules["torch"].cuda.set_device(device)  # a new thread's is device 0, which others may use
         path = self._dump("oom", event, self.options.oom_seconds)
         if path is not None:
             assert isinstance(self._memory, CudaRecorder)  # the profiler has no observer
-            line = self._memory.memory_line(device, event["tried_bytes"], event["free_bytes"])
-            say(f"{line} in step {self.step_number}. Snapshot: {path}")
+            left = self.options.oom_seconds - (time.monotonic() - began) - 1
+            line = report_headline(self.options.python, path, min(SECONDS, left))
+            if not line:
+                line = self._memory.memory_line(device, event["tried_bytes"], event["free_bytes"])
+            say(f"{line} Step {self.step_number}. Snapshot: {path}")
 
     def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
         if not self._memory.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):

@@ -1,0 +1,33 @@
+"""The report's first sentence in the log of the process that runs out of memory, worked out by another process.
+
+The recorded process needs nothing but torch, and has no memory to spare: reading the snapshot is left to the Python
+that snapreport is installed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+from snapreport.recorder.torch_import import OPTIONS
+
+SECONDS = 20.0
+"""How long the exception may wait for it, after the snapshot is on disk."""
+
+
+def report_headline(python: str, snapshot: Path, seconds: float = SECONDS) -> str:
+    """What a report of ``snapshot`` says first; empty where ``python`` cannot say it in time."""
+    if seconds < 1:
+        return ""
+    package = Path(__file__).resolve().parent.parent.parent
+    environment = {key: value for key, value in os.environ.items() if key != OPTIONS}
+    environment["PYTHONPATH"] = str(package)
+    with contextlib.suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        done = subprocess.run(
+            [python, "-m", "snapreport.report.headline", str(snapshot)], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds, check=False, encoding="utf-8",
+        )  # fmt: skip
+        return done.stdout.strip() if done.returncode == 0 else ""
+    return ""

@@ -1,0 +1,18 @@
+"""``python -m snapreport.report.headline SNAP``: what the report says first, for the log of a process that fails."""
+
+from __future__ import annotations
+
+import sys
+
+from snapreport.report.summary import summarise
+from snapreport.search.snapshot import load
+
+
+def headline(path: str) -> str:
+    """What a report of the snapshot says first. Raises :class:`snapreport.SnapshotError`."""
+    lines = summarise([load(path)], path).headline_text
+    return lines[0] if lines else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(headline(sys.argv[1]))

@@ -417,6 +417,7 @@ class App implements Controller {
   }
 
   private async prepareViews(): Promise<void> {
+    if (!this.info && this.client.manifest.job) return // a job of digests alone has no view of a device
     await this.stage.load()
     if (this.info && this.info.events <= EVENTS_REHEARSED) await this.stage.rehearse()
   }

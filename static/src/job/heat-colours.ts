@@ -32,5 +32,5 @@ export function divergingColour(share: number, dark: boolean): Rgb {
   const away = Math.abs(share)
   const hue = share < 0 ? 255 : 50
   const lightness = dark ? 0.27 + (share < 0 ? 0.5 : 0.55) * away : 0.965 - (share < 0 ? 0.5 : 0.4) * away
-  return oklch(lightness, 0.015 + 0.135 * away ** 0.8, hue)
+  return oklch(lightness, 0.15 * away ** 0.8, hue)
 }

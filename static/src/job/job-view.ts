@@ -207,6 +207,9 @@ export class JobView implements JobPage {
     }
     for (const [tab, button] of this.tabs) {
       const isSelected = tab === state.tab
+      // On a narrow screen the tabs scroll.
+      if (isSelected && button.getAttribute('aria-selected') !== 'true')
+        button.parentElement!.scrollLeft = button.offsetLeft - button.parentElement!.offsetLeft - 40
       button.setAttribute('aria-selected', String(isSelected))
       button.tabIndex = isSelected ? 0 : -1
       const count = counts[tab]

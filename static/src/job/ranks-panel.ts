@@ -25,7 +25,7 @@ export class RanksPanel implements Panel {
     this.list = new SortedList<number>({
       name: 'job-ranks',
       label: 'Ranks',
-      template: 'minmax(72px, max-content) 92px 64px 82px 82px 104px 92px minmax(90px, 150px) minmax(150px, 1fr)',
+      template: 'minmax(72px, max-content) 92px 64px 86px 86px 104px 92px minmax(90px, 150px) minmax(150px, 1fr)',
       width: 845,
       columns: this.columns(),
       onPick: (row) => actions.pickRow(row),

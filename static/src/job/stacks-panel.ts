@@ -36,8 +36,8 @@ export class StacksPanel implements Panel {
     this.list = new SortedList<StackRow>({
       name: 'job-stacks',
       label: 'Stacks across ranks',
-      template: '76px 76px 76px 76px 78px 84px minmax(220px, 1fr)',
-      width: 690,
+      template: '86px 86px 86px 86px 66px 84px minmax(220px, 1fr)',
+      width: 715,
       columns: [
         { key: 'min', title: 'Min', ...bytes((row) => row.min) },
         { key: 'median', title: 'Median', ...bytes((row) => row.median) },

@@ -53,7 +53,7 @@ class Bar:
 
     def watched(self, file: BinaryIO) -> BinaryIO:
         """``file``, whose reading advances this bar by bytes and shows that this process does not hang."""
-        is_needed = self._stream is not None or supervision.memory_limit() is not None
+        is_needed = self._stream is not None or supervision.is_watched()
         return io.BufferedReader(_Watched(file, self), _BUFFER) if is_needed else file
 
     def close(self) -> None:

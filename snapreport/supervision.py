@@ -25,10 +25,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from snapreport.terminal import echo, visible
 
+HANG_SECONDS_OF_WORKERS = 20.0  # of the clock
 HANG_SECONDS = 5.0  # of the child's processor time, so that a busy or stopped machine is no reason
 POLL_SECONDS = 0.05
 AVAILABLE_SHARE = 0.9
@@ -65,6 +66,9 @@ class _Board:
 
 _READS, _UNPICKLING, _LIMIT = range(3)
 _board: _Board | None = None
+_ends_itself = False
+_is_armed = False
+_nowhere: TextIO | None = None
 
 
 def name_file(name: str) -> None:
@@ -73,9 +77,38 @@ def name_file(name: str) -> None:
         _board.set_text(_NAME, name.encode("utf-8", "replace"))
 
 
+def end_when_hanging() -> None:
+    """From now on this process, a worker that nobody looks at, ends itself where the unpickler hangs.
+
+    Python's watchdog is a thread of C, which needs no lock of the interpreter. It goes by the clock: it waits longer.
+    """
+    global _ends_itself
+    _ends_itself = True
+
+
+def _set_watchdog() -> None:
+    import faulthandler
+
+    global _nowhere
+    _nowhere = _nowhere or open(os.devnull, "w", encoding="ascii")  # noqa: SIM115  # it is to stay open
+    faulthandler.dump_traceback_later(HANG_SECONDS_OF_WORKERS, exit=True, file=_nowhere)
+
+
 @contextlib.contextmanager
 def unpickling() -> Iterator[None]:
     """While inside, :func:`read_on` is called again and again, or the process hangs."""
+    global _is_armed
+    if _ends_itself:
+        import faulthandler
+
+        _is_armed = True
+        _set_watchdog()
+        try:
+            yield
+        finally:
+            _is_armed = False
+            faulthandler.cancel_dump_traceback_later()
+        return
     if not _board:
         yield
         return
@@ -87,7 +120,9 @@ def unpickling() -> Iterator[None]:
 
 
 def read_on() -> None:
-    if _board:
+    if _is_armed:
+        _set_watchdog()
+    elif _board:
         _board.set_number(_READS, _board.number(_READS) + 1)
 
 
@@ -102,6 +137,11 @@ def temporary_file(path: str) -> Iterator[None]:
         yield
     finally:
         _board.set_text(_TEMPORARY, b"")
+
+
+def is_watched() -> bool:
+    """Whether anybody looks at how reading goes on."""
+    return _ends_itself or _board is not None
 
 
 def set_memory_limit(size: int) -> None:

@@ -96,6 +96,16 @@ def test_nothing_survives_the_parent(tmp_path: Path) -> None:
     assert found and (not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
+def test_a_rank_that_hangs_is_one_failed_rank(tmp_path: Path) -> None:
+    """Processes that read the ranks of a job have nobody beside them: they end themselves."""
+    names = [tmp_path / f"rank{n}.pickle" for n in range(3)]
+    for path in names:
+        path.write_bytes(pickle.dumps(GOOD))
+    names[1].write_bytes(doubled_key())
+    run = process("job", *names, "--jobs", "2", "-o", tmp_path / "job.html", seconds=300)
+    assert "rank1.pickle" in run.err and "did not end" in run.err and (tmp_path / "job.html").exists()
+
+
 def shared_text(rows: int, size: int) -> dict[str, Any]:
     text = "x" * size
     return GOOD | {"device_traces": [[ALLOC | {"user_metadata": text + str(n)} for n in range(rows)]]}

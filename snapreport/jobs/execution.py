@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from snapreport import progress
+from snapreport import progress, supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
 from snapreport.jobs.sources import size_of
@@ -24,7 +24,7 @@ NEED_FIXED, NEED_FACTOR = 180 << 20, 6
 """Bytes that reading a snapshot takes: the interpreter with its libraries, and so many times the file's size (a 107 MB
 pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
 _COMPRESSED_FACTOR = min(30, MAX_RATIO)
-_KILLED = "the process that read it was killed, most likely for lack of memory"
+_KILLED = "the process that read it was killed, for lack of memory or because it did not end"
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,9 @@ def _on_processes(
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=supervision.end_when_hanging
+    )
 
 
 @contextlib.contextmanager

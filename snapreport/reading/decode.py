@@ -162,7 +162,7 @@ class _Decoder:
                         raise SnapshotError(f"{place}: device {device}, not one of at most {MAX_DEVICES}")
                 if device not in readers:
                     readers[device] = self._segment_reader()
-                readers[device].read(segment, place)
+                readers[device].read(segment, place, is_host=device == HOST)
         return readers
 
     def _annotations(self) -> pl.DataFrame:

@@ -42,8 +42,10 @@ class SegmentReader:
         self._segment_stacks: list[np.ndarray] = []
         self._block_stacks: list[np.ndarray] = []
 
-    def read(self, segment: dict[Any, Any], place: str) -> None:
-        """Append a segment; ``place`` names it in errors."""
+    def read(self, segment: dict[Any, Any], place: str, *, is_host: bool = False) -> None:
+        """Append a segment; ``place`` names it in errors. ``is_host``: of pinned memory, where a segment without blocks
+        is one block.
+        """
         _count_unknown(segment, SEGMENT_KEYS, "segment", self._unknown_keys)
         kind = segment.get("segment_type")
         pool = segment.get("segment_pool_id", segment.get("pool_id"))
@@ -51,6 +53,8 @@ class SegmentReader:
         if type(expandable) is not bool:
             raise bad(place, "is_expandable", expandable, "true or false")
         blocks = segment.get("blocks")
+        if blocks is None and is_host:
+            blocks = _whole(segment, place)
         if not isinstance(blocks, (list, tuple)):
             raise SnapshotError(
                 f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list"
@@ -110,6 +114,17 @@ class SegmentReader:
                         f"{column.name} of all {what} adds up to {total:.3g} bytes, more than any memory"
                     )
         return segments, blocks
+
+
+def _whole(segment: dict[Any, Any], place: str) -> list[dict[str, Any]]:
+    """The one block of a host segment that is written flat: the host allocator never splits."""
+    size = _needed(segment, place, "total_size", SIZE)
+    active = _optional(segment, place, "active_size", SIZE, 0)
+    used = _optional(segment, place, "allocated_size", SIZE, active)
+    state = "active_allocated" if used else "active_pending_free" if active else "inactive"
+    requested = _optional(segment, place, "requested_size", SIZE, size)
+    return [{"size": size, "requested_size": requested if active or used else 0, "state": state,
+             "frames": segment.get("frames")}]  # fmt: skip
 
 
 def empty_tables() -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -1,5 +1,5 @@
 """``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, interactions, growth, findings, recording,
-categories, whatif: times, memory and sizes of the installed package, as tables.
+categories, whatif, job: times, memory and sizes of the installed package, as tables.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
 the
@@ -19,6 +19,7 @@ recording
         per step, host memory per million events, snapshots written by pickle.dump and streamed
 soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers unlike the tests' oracle
+job     jobs with a planted outlier or none: precision and recall; time, memory and size of 64 and 1,024 ranks of 1.5 MB
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
         22,000 and 920,183 events; with --torch the model against PyTorch's compiled allocator on a fake CUDA runtime
 
@@ -43,6 +44,7 @@ from benchmarks import (
     fuzz,
     growth,
     interactions,
+    job,
     peers,
     recording,
     sizes,
@@ -107,6 +109,7 @@ def main() -> None:
             "whatif",
             "fuzz",
             "soak",
+            "job",
         ),
         default="sizes",
     )
@@ -178,6 +181,8 @@ def main() -> None:
             paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))
             document |= whatif.measure(real(), paths, options.runs)
             print(whatif.table(document))
+        elif options.what == "job":
+            document |= job.run()
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

@@ -29,6 +29,8 @@ APART = 3
 """The gaps between levels are so many times those within."""
 TREND = 0.7
 """Kendall's tau from which on peaks follow the rank."""
+LEAST_CHANGE = 0.1
+"""Of the median peak: a slope changes it by so much from the first rank to the last; chance makes smaller ones."""
 LEAST_FOR_SLOPE = 5
 PARAMETER_SHARE = 0.02
 """Of the expected bytes: with so much more in parameters and their state, a rank has another part of the model."""
@@ -157,6 +159,9 @@ def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
     ]
     if sum(map(len, tight)) < LEVELS_COVER * len(rows):
         return []
+    # Two replicas of each stage are as far apart in rank everywhere; pairs by chance are not.
+    if typical == 2 < len(rows) and len({int(part.max() - part.min()) for part in tight}) > 1:
+        return []
     # Chance makes clusters, too, but with gaps inside that are as wide as those between.
     inside = max(float(np.diff(totals[part]).max(initial=0)) for part in tight)
     between = np.diff(sizes)[np.diff(sizes) > gap]
@@ -225,8 +230,11 @@ def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
     upper = np.triu_indices(len(x), 1)
     signs = np.sign(y[upper[1]] - y[upper[0]])
     tau = abs(signs.sum()) / len(signs)
-    fitted, _ = _lines(x, y[:, None])
-    return bool(tau >= TREND and _spread(y - fitted[:, 0]) <= 0.35 * _spread(y))
+    fitted, slope = _lines(x, y[:, None])
+    change = abs(float(slope[0])) * (x[-1] - x[0])
+    return bool(
+        tau >= TREND and change >= LEAST_CHANGE * np.median(y) and _spread(y - fitted[:, 0]) <= 0.35 * _spread(y)
+    )
 
 
 def _lines(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

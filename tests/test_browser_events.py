@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import name_oracle
 import oracle
 import pytest
 import table_oracle
@@ -84,8 +85,15 @@ def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], sho
         request = table_oracle.request_of(device, event)
         assert recorded["action"] == "free_completed" and 0 <= request < event
         frames = oracle.frames_of(device.events[request])
-        return "requested by " + table_oracle.frame_words(table_oracle.top(frames))
-    return table_oracle.frame_words(table_oracle.top(frames))
+        return "requested by " + own_words(frames)
+    return own_words(frames)
+
+
+def own_words(frames: oracle.Frames) -> str:
+    """The frame that names the stack, then the program's own, innermost first: three at most."""
+    named = table_oracle.top(frames)
+    own = [frame for frame in frames if name_oracle.says(frame) and not name_oracle.is_library(frame[0])]
+    return "  ←  ".join(table_oracle.frame_words(frame) for frame in list(dict.fromkeys([named, *own]))[:3])
 
 
 def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:

@@ -6,11 +6,11 @@ import type { DeviceData, Frame, StackTrie } from '../src/data/model'
 import { foldedText, NO_STACK, speedscopeJson } from '../src/flame/export'
 import { type Cell, cellAt, childrenOf, layoutFlame, weightOf } from '../src/flame/layout'
 import { type PathOptions, Paths } from '../src/flame/paths'
-import { FlameTree } from '../src/flame/tree'
+import { FlameTree, type Node } from '../src/flame/tree'
 import { weigh } from '../src/flame/weigh'
-import { moved } from '../src/views/flame/cursor'
 import { blend, FrameColours, inkOn, originOf } from '../src/views/flame/colours'
-import { clip } from '../src/views/flame/painter'
+import { moved } from '../src/views/flame/cursor'
+import { clip, wordsIn } from '../src/views/flame/painter'
 import { postingsOf } from './postings'
 import { random } from './trace'
 
@@ -65,6 +65,7 @@ function randomStacks(count: number, deep: number, r: () => number): Made {
         line: Int32Array.from(frames, (f) => f.line),
       },
       isNoise: (frame) => frames[frame].noise,
+      isPython: (frame) => frames[frame].python,
       frame: (frame) => frames[frame],
     },
   }
@@ -280,6 +281,81 @@ test('chains fold into one cell, and open one by one', () => {
   assert.equal(words([chain], 'all'), words([], 'none'))
 })
 
+test('C++ frames in a row fold into one cell until it is opened, and the program stays', () => {
+  const frames = (names: string): Frame[] =>
+    Array.from(names, (name) => {
+      const python = name < 'n'
+      return { name, filename: python ? 'm.py' : '', line: 1, noise: false, python, library: false }
+    })
+  const stacks = ['abxyz', 'abxyw', 'acnop'].map(frames)
+  const paths = (root: 'root' | 'leaf'): Paths =>
+    new Paths(trieOf(stacks), Int32Array.of(0, 1, 2), { root, merge: 'function', noise: false })
+  const data = {
+    ...randomData(0, 1, random(1)),
+    N: 3,
+    start: Int32Array.of(1, 1, 1),
+    end: Int32Array.of(9, 9, 9),
+    size: Float64Array.of(5, 3, 2),
+    stack: Uint32Array.of(0, 1, 2),
+  }
+  const weights = weigh(data, 3, 'live', 4, 0, null)
+  const words = (tree: FlameTree, chains: 'none' | 'outer' | 'all', open: Node[] = []): string =>
+    layoutFlame(tree, tree.top, { chains, open, least: 0 })
+      .cells.map((c) => `${c.kind[0]}${c.frames > 1 ? c.frames : ''}${c.depth}:${c.value}`)
+      .join(' ')
+  const tree = new FlameTree(paths('root'), weights)
+  assert.equal(words(tree, 'none'), 'a0:10 f1:10 f2:8 f2:2 f3:8 f3:2 f4:8 f4:2 f5:5 f5:3 f5:2')
+  // x and y lead to z and to w, which are one frame each; n, o and p end the program's own path.
+  assert.equal(words(tree, 'outer'), 'a0:10 f1:10 f2:8 f2:2 n24:8 n35:2 f5:5 f5:3')
+  assert.equal(words(tree, 'outer', [tree.nodeOf(2, 5)!]), 'a0:10 f1:10 f2:8 f2:2 n24:8 f3:2 f5:5 f5:3 f4:2 f5:2')
+  const inner = new FlameTree(paths('leaf'), weights)
+  assert.match(words(inner, 'all'), /n33:2/)
+})
+
+test('a cell says its line where all stacks run through one', () => {
+  const at = (line: number): Frame => ({
+    name: 'a',
+    filename: 'm.py',
+    line,
+    noise: false,
+    python: true,
+    library: false,
+  })
+  const stacks = [
+    [at(4), at(9)],
+    [at(4), at(8)],
+  ]
+  const trie = trieOf(stacks)
+  trie.frames.line.set([4, 9, 4, 8])
+  const paths = new Paths(trie, Int32Array.of(0, 1), { root: 'root', merge: 'function', noise: false })
+  const data = {
+    ...randomData(0, 1, random(1)),
+    N: 2,
+    start: Int32Array.of(1, 1),
+    end: Int32Array.of(9, 9),
+    size: Float64Array.of(5, 3),
+    stack: Uint32Array.of(0, 1),
+  }
+  const tree = new FlameTree(paths, weigh(data, 2, 'live', 4, 0, null))
+  assert.equal(tree.line({ low: 0, high: 2, depth: 1 }), 4)
+  assert.equal(tree.line({ low: 0, high: 2, depth: 2 }), 0)
+  assert.equal(tree.line({ low: 0, high: 1, depth: 2 }), 9)
+})
+
+test('a cell names its place where there is room, by line before the name', () => {
+  const ctx = { measureText: (text: string) => ({ width: 7 * text.length }) as TextMetrics }
+  const words = (letters: number, isPlaceFirst: boolean): string | undefined =>
+    wordsIn(ctx, { name: 'forward', place: 'models/gpt.py:12', isPlaceFirst }, 7 * letters, 7)?.text
+  assert.equal(words(25, false), 'forward  models/gpt.py:12')
+  assert.equal(words(24, false), 'forward  gpt.py:12')
+  assert.equal(words(17, false), 'forward')
+  assert.equal(words(17, true), 'forwa…  gpt.py:12')
+  assert.equal(words(11, true), 'gpt.py:12')
+  assert.equal(words(8, true), 'forw…:12')
+  assert.equal(words(4, true), 'for…')
+  assert.equal(words(2, true), undefined)
+})
+
 test('folded text and speedscope hold each path once, outermost first', () => {
   for (const { made, data, options, paths } of cases()) {
     const tree = new FlameTree(paths, weigh(data, made.stacks.length, 'live', 50, 0, null))
@@ -398,6 +474,7 @@ function trieOf(stacks: Frame[][]): StackTrie {
       line: new Int32Array(frames.length).fill(1),
     },
     isNoise: () => false,
+    isPython: (frame) => frames[frame].python,
     frame: (frame) => frames[frame],
   }
 }

@@ -6,10 +6,10 @@ import { asksForTimes, parse } from '../src/search/grammar'
 import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
 import { FramePostings } from '../src/search/postings'
 import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
-import { stepsOf } from '../src/steps/steps'
 import { holds, StringIndex } from '../src/search/strings'
 import { suggest, wordAt } from '../src/search/suggest'
 import { StackTexts } from '../src/search/texts'
+import { stepsOf } from '../src/steps/steps'
 import { postingsOf } from './postings'
 import { info, random, randomDevice } from './trace'
 
@@ -44,6 +44,7 @@ const trie: StackTrie = {
     line: Int32Array.of(3, 12),
   },
   isNoise: () => false,
+  isPython: () => true,
   frame: () => {
     throw new Error('not needed')
   },

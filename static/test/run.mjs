@@ -1,4 +1,4 @@
-// Bundles every *.test.ts with esbuild and hands the results to node's own test runner.
+// Bundles every *.test.ts with esbuild and hands the results to node's own test runner; with names, those alone: `node test/run.mjs flame`.
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,8 +7,10 @@ import { build } from 'esbuild'
 
 const here = dirname(fileURLToPath(import.meta.url))
 const outdir = join(here, '../node_modules/.cache/tests')
+const wanted = process.argv.slice(2)
 const entryPoints = readdirSync(here)
   .filter((name) => name.endsWith('.test.ts'))
+  .filter((name) => wanted.length === 0 || wanted.includes(name.replace('.test.ts', '')))
   .map((name) => join(here, name))
 rmSync(outdir, { recursive: true, force: true })
 mkdirSync(outdir, { recursive: true })

@@ -5,7 +5,7 @@ import { ScrollMap } from '../src/ui/scroll-map'
 import { allocationOf, ALLOC, indexEvents, listed, OTHER, REQUEST, UNKNOWN } from '../src/views/events/event-index'
 import { readPlace } from '../src/views/events/go-to'
 import { quoted } from '../src/views/table/grouping'
-import { keysOf, ordered, ranksOf } from '../src/views/table/order'
+import { countEmpty, keysOf, ordered, ranksOf } from '../src/views/table/order'
 import { RowPlan } from '../src/views/table/row-plan'
 import { info, random, randomDevice } from './trace'
 
@@ -101,6 +101,24 @@ test('opened rows push the others down', () => {
   )
   assert.equal(plan.isOpen(5), true)
   assert.equal(plan.isOpen(2), false)
+})
+
+test('rows at the end fold into one line, with what is opened under them', () => {
+  const opened = [
+    { row: 5, ids: [7], more: 0 },
+    { row: 9, ids: [1], more: 0 },
+  ]
+  const plan = new RowPlan(Int32Array.from([5, 2, 9]), opened, 2)
+  assert.deepEqual(
+    Array.from({ length: plan.count }, (_, i) => plan.at(i).kind),
+    ['row', 'child', 'folded'],
+  )
+  assert.deepEqual(plan.at(2), { kind: 'folded', row: 2, count: 2 })
+  assert.deepEqual(
+    [5, 2, 9].map((row) => plan.lineOf(row)),
+    [0, -1, -1],
+  )
+  assert.equal(countEmpty(keysOf(Float64Array.of(3, 0, -0, NaN, -1))), 3)
 })
 
 test('CSV fields are quoted where they must be', () => {

@@ -306,6 +306,7 @@ export interface StackTrie {
     line: Int32Array
   }
   isNoise(frame: number): boolean
+  isPython(frame: number): boolean
   frame(frame: number): Frame
 }
 

@@ -135,6 +135,7 @@ class StackTable implements Stacks {
       postings,
       frames: table,
       isNoise: (frame) => (table.flags[frame] & NOISE) !== 0,
+      isPython: (frame) => (table.flags[frame] & PYTHON) !== 0,
       frame: (frame) => table.get(frame),
     }
   }

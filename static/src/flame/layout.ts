@@ -3,9 +3,12 @@
 
 import type { FlameTree, Node, Sum } from './tree'
 
-/** A frame · the whole tree · bytes of a frame that none of those under it has · stacks without frames · narrow neighbours · a chain of frames in one. */
-export type Kind = 'frame' | 'all' | 'own' | 'none' | 'more' | 'chain'
-/** Chains without a branch in one cell each: none, those that lead to the first branches, or all. */
+/**
+ * A frame · the whole tree · bytes of a frame that none of those under it has · stacks without frames · narrow neighbours ·
+ * a chain of frames in one · a chain of C++ frames in one.
+ */
+export type Kind = 'frame' | 'all' | 'own' | 'none' | 'more' | 'chain' | 'native'
+/** Chains without a branch in one cell each: none, those that lead to the first branches, or all. C++ chains fold unless it is none. */
 export type Chains = 'none' | 'outer' | 'all'
 
 export interface Cell extends Node, Sum {
@@ -56,10 +59,7 @@ export function layoutFlame(tree: FlameTree, top: Node, options: LayoutOptions):
     const last = cells.length
     for (let at = first; at < last; at++) {
       const { kind } = cells[at]
-      if (
-        (kind === 'frame' || kind === 'all' || kind === 'chain') &&
-        (at === 0 || weightOf(cells[at]) >= options.least)
-      ) {
+      if ((kind === 'frame' || kind === 'all' || isChain(kind)) && (at === 0 || weightOf(cells[at]) >= options.least)) {
         addChildren(tree, cells, at, options)
       }
     }
@@ -67,6 +67,11 @@ export function layoutFlame(tree: FlameTree, top: Node, options: LayoutOptions):
     first = last
   }
   return { cells, rows }
+}
+
+/** One cell for several frames, which are shown when it is opened. */
+export function isChain(kind: Kind): boolean {
+  return kind === 'chain' || kind === 'native'
 }
 
 /** The width of a cell: what it holds, or what changed. */
@@ -88,6 +93,8 @@ function addChildren(tree: FlameTree, cells: Cell[], parent: number, options: La
   if (children.length === 0 && above.depth > 0) return
   children.sort((a, b) => weightOf(b) - weightOf(a) || a.low - b.low)
 
+  // C++ frames that lead to the program are not what is at the top.
+  const isOuter = above.parent < 0 || (above.kind === 'native' && cells[above.parent].parent < 0)
   let { from } = above
   const add = (kind: Kind, run: Sum & { low: number; high: number }, depth: number, frames: number): void => {
     const { low, high, value, loss, count, matched } = run
@@ -106,8 +113,10 @@ function addChildren(tree: FlameTree, cells: Cell[], parent: number, options: La
       continue
     }
     const depth = above.depth + 1
-    const folded = above.kind === 'chain' ? 0 : foldable(tree, child, depth, above.parent < 0, options)
-    if (folded > 0) add('chain', child, above.depth + folded, folded)
+    const native = nativeRun(tree, child, depth, options)
+    const folded = native > 0 || above.kind === 'chain' ? 0 : foldable(tree, child, depth, isOuter, options)
+    if (native > 0) add('native', child, above.depth + native, native)
+    else if (folded > 0) add('chain', child, above.depth + folded, folded)
     else add('frame', child, depth, 1)
   }
   if (narrowCount > 0) add('more', narrow, above.depth, narrowCount)
@@ -137,9 +146,27 @@ function foldable(
   if (chains === 'outer' && tree.length(high - 1) === shared) return 0
   const frames = shared - depth
   if (frames < SHORTEST_CHAIN) return 0
-  return open.some((node) => node.low <= low && node.high >= high && node.depth >= depth && node.depth <= shared)
-    ? 0
-    : frames
+  return isOpen(open, low, high, depth, shared) ? 0 : frames
+}
+
+/** C++ frames at the start of a child up to where it branches or the program goes on, all of them in one cell; 0: none. */
+function nativeRun(
+  tree: FlameTree,
+  { low, high }: { low: number; high: number },
+  depth: number,
+  { chains, open }: LayoutOptions,
+): number {
+  if (chains === 'none' || !tree.paths.isNative(tree.key(low, depth - 1))) return 0
+  const shared = tree.shared({ low, high, depth })
+  let end = depth
+  while (end < shared && tree.paths.isNative(tree.key(low, end))) end++
+  const frames = end - depth + 1
+  return frames < SHORTEST_CHAIN || isOpen(open, low, high, depth, end) ? 0 : frames
+}
+
+/** Whether a chain from one depth to another, over these rows or some of them, was opened. */
+function isOpen(open: readonly Node[], low: number, high: number, from: number, to: number): boolean {
+  return open.some((node) => node.low <= low && node.high >= high && node.depth >= from && node.depth <= to)
 }
 
 /** The cell at a weight from the left in a row; -1 outside. */

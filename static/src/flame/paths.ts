@@ -30,8 +30,9 @@ export class Paths {
   readonly rowOf: Int32Array
   private readonly lengths: Int32Array
   private readonly hidden: Uint8Array
-  /** Row r's keys are keys[from[r]] … keys[from[r + 1]], root of the tree first. */
-  private readonly keys: Int32Array
+  /** Row r's frames are frames[from[r]] … frames[from[r + 1]], root of the tree first. */
+  private readonly frames: Int32Array
+  private readonly keyOf: Int32Array
   private readonly from: Int32Array
 
   /** used: the stacks that matter, ascending. Takes some 100 ms for 50,000 stacks of 100 frames. */
@@ -43,10 +44,12 @@ export class Paths {
     const { keyOf, frameOfKey } = keysOf(trie, options.merge)
     this.frameOfKey = frameOfKey
     this.hidden = Uint8Array.from(keyOf, (_, frame) => (options.noise || !trie.isNoise(frame) ? 0 : 1))
-    const { keys, from } = pathsOf(trie, keyOf, this.hidden, used, options.root)
+    this.keyOf = keyOf
+    const { frames, from } = pathsOf(trie, this.hidden, used, options.root)
+    const keys = frames.map((frame) => keyOf[frame])
     const order = sorted(keys, from)
     const rows = used.length
-    this.keys = keys
+    this.frames = frames
     this.from = new Int32Array(rows)
     this.stack = new Int32Array(rows)
     this.common = new Int32Array(rows)
@@ -72,7 +75,17 @@ export class Paths {
 
   /** The key of a row at a depth, 0 at the root of the tree. */
   key(row: number, depth: number): number {
-    return this.keys[this.from[row] + depth]
+    return this.keyOf[this.frames[this.from[row] + depth]]
+  }
+
+  /** The line that a row runs through at a depth: a key may merge several. */
+  line(row: number, depth: number): number {
+    return this.trie.frames.line[this.frames[this.from[row] + depth]]
+  }
+
+  /** Neither Python nor the interpreter's: C++ and what is under it. */
+  isNative(key: number): boolean {
+    return !this.trie.isPython(this.frameOfKey[key])
   }
 
   /** The rows that share their first `depth` keys with a row: [first, last + 1]. */
@@ -134,14 +147,13 @@ function keysOf(trie: StackTrie, merge: Merge): { keyOf: Int32Array; frameOfKey:
   return { keyOf, frameOfKey: Int32Array.from(frameOfKey) }
 }
 
-/** The keys of each stack, one path after the other. A stack of noise alone keeps its innermost frame, as its name does. */
+/** The frames of each stack, one path after the other. A stack of noise alone keeps its innermost frame, as its name does. */
 function pathsOf(
   { frameOf, caller, leaf }: StackTrie,
-  keyOf: Int32Array,
   hidden: Uint8Array,
   used: Int32Array,
   root: Root,
-): { keys: Int32Array; from: Int32Array } {
+): { frames: Int32Array; from: Int32Array } {
   // Frames shown with each node and above it: a node's caller comes before it.
   const shown = new Int32Array(caller.length)
   for (let node = 0; node < caller.length; node++) {
@@ -152,19 +164,19 @@ function pathsOf(
     const innermost = leaf[used[path]]
     from[path + 1] = from[path] + (innermost < 0 ? 0 : Math.max(1, shown[innermost]))
   }
-  const keys = new Int32Array(from[used.length])
+  const frames = new Int32Array(from[used.length])
   for (let path = 0; path < used.length; path++) {
     const innermost = leaf[used[path]]
     if (innermost < 0) continue
-    if (shown[innermost] === 0) keys[from[path]] = keyOf[frameOf[innermost]]
+    if (shown[innermost] === 0) frames[from[path]] = frameOf[innermost]
     let at = root === 'leaf' ? from[path] : from[path + 1] - 1
     for (let node = innermost; node >= 0; node = caller[node]) {
       if (hidden[frameOf[node]]) continue
-      keys[at] = keyOf[frameOf[node]]
+      frames[at] = frameOf[node]
       at += root === 'leaf' ? 1 : -1
     }
   }
-  return { keys, from }
+  return { frames, from }
 }
 
 /**

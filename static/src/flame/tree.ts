@@ -71,6 +71,14 @@ export class FlameTree {
     return this.paths.key(this.path[row], depth)
   }
 
+  /** The line that all rows of a node end at; 0 where its key merges several, or none was recorded. O(rows of the node). */
+  line({ low, high, depth }: Node): number {
+    const { paths, path } = this
+    const first = paths.line(path[low], depth - 1)
+    for (let row = low + 1; row < high; row++) if (paths.line(path[row], depth - 1) !== first) return 0
+    return Math.max(0, first)
+  }
+
   /** The node at a depth of the path of a stack, which may be empty at this moment; null for a stack of another device. */
   nodeOf(stack: number, depth: number): Node | null {
     const row = this.paths.rowOf[stack] ?? -1

@@ -4,7 +4,7 @@ import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { csvLine } from '../../ui/download'
 import { formatOffset } from '../../ui/format'
-import { describeFrame } from '../shared/describe'
+import { framesLine } from '../shared/describe'
 import type { EventRecord } from './event-record'
 
 export interface EventColumn {
@@ -43,7 +43,7 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
     column('allocated', 'Allocated', 2, 92, ({ allocated }) => formatBytes(allocated), {
       tip: ({ allocated }) => `${formatCount(allocated)} B`,
     }),
-    column('stack', 'Stack top', 1, 104, (record) => stackWords(stacks, record), {
+    column('stack', 'Stack', 1, 104, (record) => stackWords(stacks, record), {
       grow: 1,
       isNumber: false,
       tip: (record) => stackTip(stacks, record),
@@ -52,8 +52,8 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
 }
 
 function stackWords(stacks: Stacks, { stack, isRequests, deviceFree }: EventRecord): string {
-  const top = stack === null ? null : stacks.top(stack)
-  const words = stack === null ? 'left out' : top ? `${isRequests ? 'requested by ' : ''}${describeFrame(top)}` : '–'
+  const frames = stack === null ? null : framesLine(stacks, stack)
+  const words = stack === null ? 'left out' : frames ? `${isRequests ? 'requested by ' : ''}${frames}` : '–'
   return deviceFree === null ? words : `${formatBytes(deviceFree)} free on the device; ${words}`
 }
 

@@ -2,11 +2,12 @@
 
 import type { Cell } from '../../flame/layout'
 import { weightOf } from '../../flame/layout'
+import { shortName } from '../../ui/format'
 import { Memo } from '../memo'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
 import { css, FrameColours, originOf, type Rgb } from './colours'
-import { formatSum, frameOf, nameOfCell } from './describe'
+import { formatSum, frameOf, nameOfCell, placeOf } from './describe'
 import type { FlameModel } from './model'
 import type { CellLook, Look } from './painter'
 
@@ -21,11 +22,21 @@ export class CellLooks {
     const matched = model.tree.weights.matched
     return (cell) => ({
       fill: this.fillOf(model, context, cell),
-      name: nameOfCell(cell, frameOf(model.tree, cell, model.frame)),
+      ...this.wordsOf(model, cell),
       amount: formatSum(cell, measure),
       matched: matched ? (weightOf(cell) > 0 ? cell.matched / weightOf(cell) : 0) : 1,
       strip: this.stripOf(model, context, cell),
     })
+  }
+
+  private wordsOf({ tree, frame, choices }: FlameModel, cell: Cell): Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'> {
+    const shown = frameOf(tree, cell, frame)
+    const name = shown && cell.kind === 'frame' ? shortName(nameOfCell(cell, shown)) : nameOfCell(cell, shown)
+    return {
+      name,
+      place: cell.kind === 'frame' ? placeOf(tree, cell, shown) : '',
+      isPlaceFirst: choices.merge === 'line',
+    }
   }
 
   swatch(model: FlameModel, context: ViewContext, cell: Cell): string {

@@ -1,10 +1,9 @@
 // Cells and totals in words: for the tooltip, the live text and the line over the picture.
 
-import { type Cell, weightOf } from '../../flame/layout'
-import type { Merge } from '../../flame/paths'
+import type { Frame } from '../../data/model'
+import { type Cell, isChain, weightOf } from '../../flame/layout'
 import type { FlameTree, Sum } from '../../flame/tree'
 import type { Measure } from '../../flame/weigh'
-import type { Frame } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { formatShare, plural, shortPath } from '../../ui/format'
 import type { Line } from '../shared/describe'
@@ -40,7 +39,7 @@ function formatSigned(bytes: number): string {
 /** The frame that a cell ends at; null for cells that stand for no frame. */
 export function frameOf(tree: FlameTree, cell: Cell, frame: (id: number) => Frame): Frame | null {
   // A focused frame may hold nothing at this moment: it has no row to be read from then.
-  if (cell.depth === 0 || cell.low === cell.high || (cell.kind !== 'frame' && cell.kind !== 'chain')) return null
+  if (cell.depth === 0 || cell.low === cell.high || (cell.kind !== 'frame' && !isChain(cell.kind))) return null
   return frame(tree.paths.frameOfKey[tree.key(cell.low, cell.depth - 1)])
 }
 
@@ -57,16 +56,28 @@ export function nameOfCell(cell: Cell, frame: Frame | null): string {
       return `${formatCount(cell.frames)} more`
     case 'chain':
       return `… ${plural(cell.frames, 'common frame')}, to ${frame?.name || '?'}`
+    case 'native':
+      return plural(cell.frames, 'C++ frame')
     default:
       return frame?.name || '?'
   }
 }
 
-/** "train.py:12", "train.py" of a function merged over its lines; '' where none was recorded. */
-export function placeOf(frame: Frame | null, merge: Merge, short = true): string {
+/** "train.py:12"; "train.py" of a function of which several lines meet in the cell; '' where none was recorded. */
+export function placeOf(tree: FlameTree, cell: Cell, frame: Frame | null, short = true): string {
   if (!frame?.filename || frame.filename === '??') return ''
   const file = short ? shortPath(frame.filename) : frame.filename
-  return merge === 'line' && frame.line > 0 ? `${file}:${frame.line}` : file
+  const line = tree.paths.options.merge === 'line' ? frame.line : lineOf(tree, cell)
+  return line > 0 ? `${file}:${line}` : file
+}
+
+/** The line that all stacks of a cell share: found in a pass over them, painted many times. */
+const lines = new WeakMap<Cell, number>()
+
+function lineOf(tree: FlameTree, cell: Cell): number {
+  const line = lines.get(cell) ?? tree.line(cell)
+  lines.set(cell, line)
+  return line
 }
 
 export function describeCell(
@@ -77,10 +88,11 @@ export function describeCell(
   frameAbove: Frame | null,
 ): Line[] {
   const { measure } = tree.weights
-  const { merge } = tree.paths.options
   const lines: Line[] = [{ kind: 'title', text: titleOf(cell, frame, frameAbove) }]
-  const place = placeOf(frame, merge, false)
+  const place = placeOf(tree, cell, frame, false)
+  if (cell.kind === 'native') lines.push({ kind: 'frame', text: `to ${frame?.name || '?'}` })
   if (place) lines.push({ kind: 'frame', text: place })
+  if (isChain(cell.kind)) lines.push({ kind: 'soft', text: 'Click to show each frame' })
   lines.push({ kind: 'plain', text: formatSum(cell, measure) })
   if (cell.loss > 0 && cell.value > 0) {
     lines.push({ kind: 'plain', text: `gained ${formatBytes(cell.value)}, lost ${formatBytes(cell.loss)}` })

@@ -2,7 +2,7 @@
 // picture, the pointer, the keys, and the words for readers who do not see it.
 
 import { foldedText, speedscopeJson } from '../../flame/export'
-import { type Cell, cellAt, childrenOf, type FlameLayout, layoutFlame, weightOf } from '../../flame/layout'
+import { type Cell, cellAt, childrenOf, type FlameLayout, isChain, layoutFlame, weightOf } from '../../flame/layout'
 import type { FlameTree } from '../../flame/tree'
 import { h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
@@ -17,6 +17,7 @@ import { isOfTrace, readChoices, writePlace } from './choices'
 import { renderCrumbs } from './crumbs'
 import { moved, sameCell } from './cursor'
 import { describeCell, describeTotal, explainEmpty, formatAmount, frameOf, MEASURE_NAMES } from './describe'
+import { FlameLegend } from './legend'
 import { type FlameModel, FlameModels, placeOfNode } from './model'
 import { paint, ROW } from './painter'
 import { queryBelow } from './query-below'
@@ -49,6 +50,7 @@ export class FlameView implements View {
   )
   private readonly without: WithoutButton
   private readonly tooltip = new Tooltip()
+  private readonly legend = new FlameLegend()
   private readonly controls: FlameTools
   private readonly models = new FlameModels()
   private readonly looks = new CellLooks()
@@ -74,6 +76,7 @@ export class FlameView implements View {
       this.crumbs,
       this.empty,
       this.plot,
+      this.legend.element,
       this.tooltip.element,
     )
     this.plot.addEventListener('scroll', () => this.requestPaint())
@@ -102,6 +105,7 @@ export class FlameView implements View {
     this.crumbs.hidden = true
     if (nothing) {
       this.tooltip.hide()
+      this.legend.element.hidden = true
       this.empty.textContent = explainEmpty(choices.measure, context)
       return
     }
@@ -115,6 +119,7 @@ export class FlameView implements View {
       this.cursor = sameCell(before.layout, this.cursor, model.layout)
       this.point(-1, 0, 0)
     }
+    this.legend.render(model, context.dark)
     this.size(model.layout)
     this.tellCursor(false)
     this.paintNow()
@@ -269,7 +274,7 @@ export class FlameView implements View {
     const { tree } = model
     if (index === 0) this.focusOn(0, 0)
     else if (cell.kind === 'frame') this.focusOn(tree.stack(cell.low), cell.depth)
-    else if (cell.kind === 'chain') {
+    else if (isChain(cell.kind)) {
       const opened = writePlace(placeOfNode(tree, tree.stack(cell.low), cell.depth))
       const open = [...model.choices.open.map(writePlace), opened]
       this.parts.store.setOption('flame.open', open.join('~'))
@@ -325,7 +330,7 @@ export class FlameView implements View {
     item.setAttribute('aria-posinset', String(this.cursor - first + 1))
     item.setAttribute('aria-setsize', String(end - first))
     item.setAttribute('aria-selected', 'true')
-    if (cell.kind === 'chain') item.setAttribute('aria-expanded', 'false')
+    if (isChain(cell.kind)) item.setAttribute('aria-expanded', 'false')
     else item.removeAttribute('aria-expanded')
     item.textContent = this.linesOf(model, cell)
       .map(({ text }) => text)

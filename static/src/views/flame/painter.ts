@@ -19,6 +19,10 @@ export interface Look {
 export interface CellLook {
   fill: Rgb
   name: string
+  /** "train.py:12"; '' where none is known. */
+  place: string
+  /** Where there is no room for both, the place stays and the name is cut. */
+  isPlaceFirst: boolean
   /** What it holds, where there is room for it. */
   amount: string
   /** Share of it that the query matches: the rest is dimmed. */
@@ -79,7 +83,7 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
   const { x, y, w } = boxOf(scene, index)
   // A gap tells neighbours apart where there is room for one.
   const inner = w > 3 ? w - 1 : w
-  const { fill, name, amount, matched, strip } = scene.lookOf(cell)
+  const { fill, name, place, isPlaceFirst, amount, matched, strip } = scene.lookOf(cell)
   const isRest = cell.kind === 'own'
   const dimmed = blend(fill, look.panel, 0.78)
   const ground = isRest ? blend(fill, look.panel, 0.86) : matched >= 1 ? fill : dimmed
@@ -101,14 +105,38 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
     ctx.fillRect(x, y, inner, 2)
   }
   const room = inner - 2 * PAD
-  const shown = clip(ctx, name, room, letter)
-  if (!shown) return
+  const words = wordsIn(ctx, { name, place, isPlaceFirst }, room, letter)
+  if (!words) return
   const middle = y + (ROW - 1) / 2 + 0.5
   ctx.fillStyle = matched >= 1 && !isRest ? inkOn(fill) : look.ink
-  ctx.fillText(shown, x + PAD, middle)
-  const used = ctx.measureText(shown).width
-  if (shown === name && used + 14 + amount.length * letter <= room)
+  ctx.fillText(words.text, x + PAD, middle)
+  const used = ctx.measureText(words.text).width
+  if (words.isWhole && used + 14 + amount.length * letter <= room)
     ctx.fillText(amount, x + PAD + room - ctx.measureText(amount).width, middle)
+}
+
+/** Name and place as far as there is room: both, or the one that matters with as much of the other as fits. */
+export function wordsIn(
+  ctx: Pick<CanvasRenderingContext2D, 'measureText'>,
+  { name, place, isPlaceFirst }: Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'>,
+  room: number,
+  letter: number,
+): { text: string; isWhole: boolean } | null {
+  const fits = (text: string): boolean => clip(ctx, text, room, letter) === text
+  const file = place.slice(place.lastIndexOf('/') + 1)
+  for (const at of place ? [place, file] : [])
+    if (fits(`${name}  ${at}`)) return { text: `${name}  ${at}`, isWhole: true }
+  if (place && isPlaceFirst) {
+    if (fits(file)) {
+      const rest = clip(ctx, name, room - (file.length + 2) * letter, letter)
+      return { text: rest ? `${rest}  ${file}` : file, isWhole: false }
+    }
+    const line = file.slice(file.lastIndexOf(':'))
+    const rest = clip(ctx, name, room - line.length * letter, letter)
+    if (rest) return { text: rest + line, isWhole: false }
+  }
+  const text = clip(ctx, name, room, letter)
+  return text ? { text, isWhole: text === name } : null
 }
 
 /** As much of a text as fits, with "…" where it is cut; '' where hardly a letter would remain. */

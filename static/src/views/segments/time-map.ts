@@ -1,20 +1,20 @@
 // Segments and blocks over time: events to the right, addresses upwards, every allocation a rectangle.
 
-import { h } from '../../ui/dom'
-import { formatBytes, formatCount } from '../../layout/format'
-import type { Range } from '../../ui/state'
-import { clamp } from '../../layout/viewport'
-import { PointerInput } from '../shared/pointer'
-import { describeFrame, describeLifetime, type Line } from '../shared/describe'
-import { Tooltip } from '../shared/tooltip'
-import type { ViewContext, ViewParts } from '../view'
 import type { Replay } from '../../allocator/replay'
-import { addressAt, type AddressAxis, addressAxisOf, placeOf, ticksOf } from './address-axis'
+import { formatBytes, formatCount } from '../../layout/format'
+import { clamp } from '../../layout/viewport'
+import { h } from '../../ui/dom'
+import type { Range } from '../../ui/state'
+import { describeLifetime, framesOf, type Line } from '../shared/describe'
 import type { Groups } from '../shared/groups'
 import { css, type Inks, mix, word } from '../shared/inks'
 import { type Box, drawMoment, drawXAxis, pictureRatio, pixelToX, prepareCanvas, xToPixel } from '../shared/plot-frame'
-import { paintTime, type Places } from './time-raster'
-import { panned, positionsIn, xOfPosition, xPatch, type XWindow, xWindowOf, zoomed } from '../shared/x-window'
+import { PointerInput } from '../shared/pointer'
+import { Tooltip } from '../shared/tooltip'
+import { panned, positionsIn, type XWindow, xOfPosition, xPatch, xWindowOf, zoomed } from '../shared/x-window'
+import type { ViewContext, ViewParts } from '../view'
+import { type AddressAxis, addressAt, addressAxisOf, placeOf, ticksOf } from './address-axis'
+import { type Places, paintTime } from './time-raster'
 
 /** The option that holds the window of the address axis: "from..to" in bytes of the axis. */
 export const Y_OPTION = 'segments.y'
@@ -354,9 +354,8 @@ export class TimeMap {
     const id = this.idAt(x, y)
     const lines: Line[] = []
     if (id >= 0) {
-      const top = stacks.top(data.stack[id])
       lines.push({ kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${replay.space.text(replay.address[id])}` })
-      lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack trace' })
+      lines.push(...framesOf(stacks, data.stack[id]))
       lines.push({ kind: 'plain', text: describeLifetime(data, id) })
     } else if (address >= 0) {
       lines.push({ kind: 'title', text: `nothing allocated  ·  ${replay.space.text(Math.floor(address))}` })

@@ -5,7 +5,7 @@ import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/stat
 import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
 import { formatShare, plural } from '../../ui/format'
-import { describeFrame, describeLifetime, type Line } from '../shared/describe'
+import { describeFrame, describeLifetime, framesOf, type Line } from '../shared/describe'
 import { contradictionOf, type Figure } from '../shared/figures'
 import type { Groups } from '../shared/groups'
 import type { MapGroup } from './map-layout'
@@ -129,9 +129,8 @@ export function describeBlock(
     })
   } else {
     const { data } = replay
-    const top = stacks.top(data.stack[id])
     lines.push({ kind: 'title', text: `${formatBytes(data.size[id])}  ·  ${place}` })
-    lines.push({ kind: 'frame', text: top ? describeFrame(top) : 'no stack trace' })
+    lines.push(...framesOf(stacks, data.stack[id]))
     if (length > data.size[id])
       lines.push({
         kind: 'plain',

@@ -58,6 +58,12 @@ export function framesOf(stacks: Stacks | null, stack: number): Line[] {
   return frames.map((frame) => ({ kind: 'frame', text: describeFrame(frame) }))
 }
 
+/** The same frames in one line, innermost first; null for an empty stack. */
+export function framesLine(stacks: Stacks, stack: number): string | null {
+  const frames = telling(stacks, stack, FRAMES_SHOWN)
+  return frames.length ? frames.map(describeFrame).join('  ←  ') : null
+}
+
 /** What a stack is named by, and the program's line that launched it; null for an empty one. */
 export function describeStack(stacks: Stacks | null, stack: number): string | null {
   const top = stacks?.top(stack)

@@ -47,6 +47,14 @@ function keysOfFractions(values: Float64Array, hi: Uint32Array, lo: Uint32Array)
   return { hi, lo }
 }
 
+/** How many of the keys are those of 0 or of nothing: in descending order they come last. */
+export function countEmpty({ hi, lo }: SortKeys): number {
+  let empty = 0
+  for (let i = 0; i < hi.length; i++)
+    if ((hi[i] === 0x80000000 && lo[i] === 0) || (hi[i] === NONE && lo[i] === NONE)) empty++
+  return empty
+}
+
 /** `rows` in the order of their keys (`keys` are by place in `rows`). Equal ones stay in the order given, either way. */
 export function ordered(rows: Int32Array, { hi, lo }: SortKeys, descending: boolean): Int32Array {
   const n = rows.length

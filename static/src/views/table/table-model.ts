@@ -1,12 +1,12 @@
 // From the state to the rows of the table: grouping, filter, sums, order, opened groups. What did not change is kept.
 
-import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
 import { Memo } from '../memo'
 import type { ViewContext } from '../view'
 import { allocationRows, allocationTable } from './allocation-table'
 import type { Table } from './columns'
 import { groupRows, groupTable } from './group-table'
-import { ordered } from './order'
+import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
+import { countEmpty, ordered } from './order'
 import { type Opened, RowPlan } from './row-plan'
 import { largestOf, liveSumsOf, type Sums, sumsOf } from './sums'
 
@@ -37,7 +37,7 @@ export class TableModel {
   private readonly sums = new Memo<Sums>()
   private readonly rows = new Memo<Int32Array>()
   private readonly table = new Memo<Table>()
-  private readonly order = new Memo<Int32Array>()
+  private readonly order = new Memo<{ order: Int32Array; zeros: number }>()
   private readonly opened = new Memo<Opened[]>()
   private readonly plan = new Memo<RowPlan>()
 
@@ -78,10 +78,16 @@ export class TableModel {
     const sorting = sortingOf(state.options['table.sort'], table, grouping)
     // Most columns say the same at every moment: a slider moves without sorting a million rows again.
     const moment = sorting.column.startsWith('live') ? position : null
-    const order = this.order.get([table.rows, timeUs, stacks, sorting.column, sorting.descending, moment], () => {
-      const column = table.columns.find(({ name }) => name === sorting.column)!
-      return ordered(table.rows, column.keys(table.rows), sorting.descending)
-    })
+    const { order, zeros } = this.order.get(
+      [table.rows, timeUs, stacks, sorting.column, sorting.descending, moment],
+      () => {
+        const column = table.columns.find(({ name }) => name === sorting.column)!
+        const keys = column.keys(table.rows)
+        // Groups that hold nothing of what is looked at come last, and are only counted.
+        const zeros = groups && column.isNumber && sorting.descending ? countEmpty(keys) : 0
+        return { order: ordered(table.rows, keys, sorting.descending), zeros: zeros < table.rows.length ? zeros : 0 }
+      },
+    )
     const open = groups ? openOf(state.options['table.open'], groups.count) : []
     const opened = this.opened.get([groups, mask, open.join()], () =>
       open.map((row) => {
@@ -89,7 +95,8 @@ export class TableModel {
         return { row, ids, more: sums!.count[row] - ids.length }
       }),
     )
-    const plan = this.plan.get([order, opened], () => new RowPlan(order, opened))
+    const folded = zeros > 1 && state.options['table.zeros'] !== 'all' ? zeros : 0
+    const plan = this.plan.get([order, opened, folded], () => new RowPlan(order, opened, folded))
     return { grouping, word, table, sorting, plan, groups, sums, matchesOnly }
   }
 }

@@ -294,11 +294,19 @@ export class TableView implements View {
       fill(element, made)
     } else {
       element.setAttribute('aria-selected', 'false')
-      fill(
-        element,
-        h('div', { role: 'gridcell', class: 'cell wide soft' }, `${formatCount(line.count)} more: list all (Enter)`),
-      )
+      const words =
+        line.kind === 'more'
+          ? `${formatCount(line.count)} more: list all (Enter)`
+          : `${formatCount(line.count)} more with ${this.zeroWords()}: list them (Enter)`
+      fill(element, h('div', { role: 'gridcell', class: 'cell wide soft' }, words))
     }
+  }
+
+  /** What the folded rows have none of: "0 B live". */
+  private zeroWords(): string {
+    const { sorting, table } = this.now!
+    const { title, text } = table.columns.find(({ name }) => name === sorting.column)!
+    return `${text(this.now!.plan.order.at(-1)!)} ${title.toLowerCase()}`
   }
 
   /** Of an allocation, or of a group that is one colour. */
@@ -328,6 +336,7 @@ export class TableView implements View {
     const { plan, table, groups } = this.now!
     const line = plan.at(index)
     if (line.kind === 'child') return store.set({ select: line.id })
+    if (line.kind === 'folded') return store.setOption('table.zeros', 'all')
     if (!groups) return store.set({ select: line.row })
     const query = table.queryOf(line.row)
     if (query === null) return announce('No query names this group')
@@ -348,7 +357,8 @@ export class TableView implements View {
   private toggle(index: number): void {
     const { plan, groups } = this.now!
     if (!groups) return this.run(index)
-    const { row } = plan.at(index)
+    const { kind, row } = plan.at(index)
+    if (kind === 'folded') return this.run(index)
     const { store } = this.parts
     const open = openOf(store.state.options['table.open'])
     const next = open.includes(row) ? open.filter((other) => other !== row) : [...open, row]

@@ -268,6 +268,7 @@ def test_keys_walk_the_tree(flame: Callable[..., Flame]) -> None:
     page.show(chains="none")
     keyboard = page.opened.page.keyboard
     page.opened.page.locator(".flame-plot").focus()
+    keyboard.press("Home")
     at = page.opened.view()["at"]
     item = page.opened.page.locator("[role=treeitem]")
     cells = page.debug()["cells"]

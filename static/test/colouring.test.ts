@@ -258,6 +258,26 @@ function lab(rgb: Rgb, vision: readonly (readonly number[])[]): number[] {
   ]
 }
 
+test('what is unknown is no activation, with any kind of colour vision and with none', () => {
+  // Loss of the short cones: Machado, Oliveira and Fernandes 2009. Without any cones light alone counts.
+  const visions = {
+    ...VISIONS,
+    'no short cones': [
+      [1.255528, -0.076749, -0.178779],
+      [-0.078411, 0.930809, 0.147602],
+      [0.004733, 0.691367, 0.3039],
+    ],
+    'no cones': [0, 1, 2].map(() => [0.2126, 0.7152, 0.0722]),
+  }
+  for (const dark of [false, true]) {
+    for (const [vision, matrix] of Object.entries(visions)) {
+      const [one, other] = ['activation', 'unknown'].map((name) => lab(categoryColour(name, 0, dark), matrix))
+      const distance = Math.hypot(...one.map((part, k) => part - other[k]))
+      assert.ok(distance > 0.15, `${distance.toFixed(3)} apart: ${vision}, ${dark ? 'dark' : 'light'}`)
+    }
+  }
+})
+
 test('categories can be told apart with any kind of colour vision, and classes climb in lightness', () => {
   for (const dark of [false, true]) {
     for (const [vision, matrix] of Object.entries(VISIONS)) {

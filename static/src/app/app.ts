@@ -23,6 +23,7 @@ import { statePatch } from './patch'
 import { bindLinks } from './report-links'
 import { paneTitle, SecondPane } from './second-pane'
 import { SearchBox } from './search-box'
+import { skipLink } from './skip-link'
 import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
 import { canSplit, firstSecond, type Second, secondOf, withSecond } from '../ui/second'
@@ -184,17 +185,11 @@ class App implements Controller {
       this.stage.wings.element,
     )
     this.panes = h('div', { class: 'panes' }, first)
-    this.workspace = h('div', { class: 'workspace' }, this.panes, this.details.element)
-    fill(
-      root,
-      this.toolbar.element,
-      this.notice,
-      this.workspace,
-      this.legend.element,
-      this.help.element,
-      this.announcer.element,
-    )
+    const column = h('div', { class: 'column' }, this.panes, this.legend.element)
+    this.workspace = h('div', { class: 'workspace' }, column, this.details.element)
+    fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.announcer.element)
     root.hidden = false
+    document.body.prepend(skipLink())
     document.body.classList.add('with-app')
     const themeButton = h('button', { type: 'button', class: 'theme-button' })
     ;(document.getElementById('top') ?? root).append(themeButton)

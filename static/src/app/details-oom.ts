@@ -27,13 +27,22 @@ export function oomDetails(
 ): Node[] {
   const row = data.other.event.indexOf(event)
   const stack = row < 0 ? 0 : data.other.stack[row]
-  const rows: Row[] = [['Requested', formatBytesExact(requested)], ...(figures ? figureRows(figures) : [])]
+  const rows: Row[] = [['Requested', withExact(requested)], ...(figures ? figureRows(figures) : [])]
   rows.push(['At', momentLink(scene, event, parts.links)])
+  const facts = factsList(rows)
+  facts.classList.add('pairs')
+  // What is too long for half a line has one of its own.
+  for (const label of facts.querySelectorAll('dt'))
+    if (label.textContent === 'Allocated' || label.textContent === 'At') label.classList.add('long')
   return [
     ...(figures ? [h('p', { class: 'verdict' }, verdictSentence(figures))] : []),
-    ...stackPart(parts, stacks, stack, 'Stack trace of the request'),
-    ...(stacks.frames(stack).length ? [] : lastStackPart(parts, data, stacks, event)),
-    factsList(rows),
+    ...(stacks.frames(stack).length
+      ? stackPart(parts, stacks, stack, 'Stack trace of the request')
+      : [
+          h('p', { class: 'soft' }, 'No stack trace was recorded with the request.'),
+          ...lastStackPart(parts, data, stacks, event),
+        ]),
+    facts,
     ...(figures ? [] : [h('p', { class: 'soft' }, 'Free memory is computed for the first 32 failures of a device.')]),
     ...heldPart(parts, data, stacks, event),
   ]
@@ -57,6 +66,11 @@ export function verdictSentence(figures: OomFigures): string {
     case 'unclear':
       return `A free block of ${formatBytes(largestUsable)} was cached: the recording does not show why it was not used.`
   }
+}
+
+/** "68.0 MiB", and every byte of it when pointed at. */
+function withExact(bytes: number): HTMLElement {
+  return h('span', { title: formatBytesExact(bytes) }, formatBytes(bytes))
 }
 
 /** Parts of less than 1% of reserved memory explain nothing and are left out. */
@@ -84,7 +98,7 @@ function lastStackPart(parts: DetailsParts, data: DeviceData, stacks: Stacks, ev
   // In birth order no start is before that of an older one.
   for (let id = 0; id < data.N && data.start[id] <= event; id++) if (data.stack[id] > 0) last = id
   if (last < 0 || data.start[last] === 0) return []
-  const title = `Last allocation before it, event ${formatCount(data.start[last] - 1)}`
+  const title = `Last stack trace before it, event ${formatCount(data.start[last] - 1)}`
   return stackPart(parts, stacks, data.stack[last], title)
 }
 
@@ -107,20 +121,19 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
   const categories = heldByCategory(data, position).slice(0, MOST)
   const lines = heldByLine(data, stacks, position)
   return [
-    h('div', { class: 'stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category`)),
+    h('div', { class: 'stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category and function`)),
     h(
       'ol',
-      { class: 'held-list', 'data-held': 'category' },
+      { class: 'held-list held-chips', 'data-held': 'category', 'aria-label': 'By category' },
       ...categories.map(({ category, bytes }) => {
         const name = info.categories[category]
         const query = `live:${event} category:${quoted(name)}`
         return button(name, bytes, `Search for ${query}`, () => store.set({ query }))
       }),
     ),
-    h('div', { class: 'stack-head' }, h('h3', {}, 'By function')),
     h(
       'ol',
-      { class: 'held-list', 'data-held': 'function' },
+      { class: 'held-list', 'data-held': 'function', 'aria-label': 'By function' },
       ...lines
         .slice(0, MOST)
         .map(({ frame, bytes, stack }) =>

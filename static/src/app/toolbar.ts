@@ -130,14 +130,6 @@ export class Toolbar {
       },
       '?',
     )
-    // The last of them and the help stay side by side where the row breaks.
-    const page = h(
-      'div',
-      { class: 'toolbar-row' },
-      tabs,
-      ...pageTools.slice(0, -1),
-      h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
-    )
     this.split = h(
       'button',
       {
@@ -157,7 +149,25 @@ export class Toolbar {
       this.timelineTools,
       ...viewTools,
     )
-    this.element = h('div', { class: 'toolbar' }, page, this.viewRow)
+    // In a small window all but the tabs and the search fold into a menu; else its parts stand in the rows themselves.
+    const menu = h(
+      'div',
+      { class: 'toolbar-menu', id: 'toolbar-menu' },
+      h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
+      this.viewRow,
+    )
+    const menuButton = h(
+      'button',
+      {
+        type: 'button',
+        class: 'menu-button',
+        'aria-expanded': 'false',
+        'aria-controls': 'toolbar-menu',
+      },
+      '☰ Menu',
+    )
+    this.element = h('div', { class: 'toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, menu)
+    bindMenu(this.element, menuButton)
   }
 
   render(
@@ -201,4 +211,23 @@ export class Toolbar {
     this.split.setAttribute('aria-pressed', String(isSplit))
     this.split.hidden = !canSplit(state.view)
   }
+}
+
+/** The menu closes by its button, Escape, and a press outside. */
+function bindMenu(toolbar: HTMLElement, button: HTMLButtonElement): void {
+  const open = (isOpen: boolean): void => {
+    toolbar.classList.toggle('menu-open', isOpen)
+    button.setAttribute('aria-expanded', String(isOpen))
+  }
+  const isOpen = (): boolean => toolbar.classList.contains('menu-open')
+  button.addEventListener('click', () => open(!isOpen()))
+  toolbar.addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || !isOpen() || event.defaultPrevented) return
+    event.stopPropagation()
+    open(false)
+    button.focus()
+  })
+  document.addEventListener('pointerdown', (event) => {
+    if (isOpen() && !toolbar.contains(event.target as Node)) open(false)
+  })
 }

@@ -18,7 +18,10 @@ export class MomentBar {
     class: 'moment-event',
     'aria-label': 'Moment: event number',
   })
-  private readonly words = h('span', { class: 'soft moment-words' })
+  /** Which event: in a small window the field beside it says so. */
+  private readonly place = h('span', { class: 'moment-place' })
+  private readonly bytes = h('span')
+  private readonly words = h('span', { class: 'soft moment-words' }, this.place, this.bytes)
   private readonly peak: HTMLButtonElement
   private readonly oom: HTMLButtonElement
   private info: DeviceInfo | null = null
@@ -61,7 +64,8 @@ export class MomentBar {
     this.oom.title = here
       ? `${describeOom(here)} (O: the next one)`
       : 'The next out-of-memory error, with its details (O)'
-    this.words.textContent = `${event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`}, ${formatBytes(data.allocated[position])} allocated`
+    this.place.textContent = `${event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`}, `
+    this.bytes.textContent = `${formatBytes(data.allocated[position])} allocated`
   }
 
   /** Arrow keys, P, O and E; true when used. */

@@ -28,7 +28,7 @@ const DARKER = 0.05
 
 /** What has no name. */
 export function unknownColour(dark: boolean): Rgb {
-  return oklch(dark ? 0.59 : 0.64, 0.005, 250)
+  return oklch(dark ? 0.53 : 0.585, 0.005, 250)
 }
 
 /** Of the category of this name: the same in every report. */

@@ -9,6 +9,7 @@ import { download, fileName } from '../../ui/download'
 import { formatShare } from '../../ui/format'
 import { MomentBar } from '../moment'
 import type { Line } from '../shared/describe'
+import { onLongPress } from '../shared/long-press'
 import { Tooltip } from '../shared/tooltip'
 import { WithoutButton } from '../shared/without-button'
 import type { View, ViewContext, ViewParts } from '../view'
@@ -80,8 +81,11 @@ export class FlameView implements View {
       this.tooltip.element,
     )
     this.plot.addEventListener('scroll', () => this.requestPaint())
-    this.plot.addEventListener('pointermove', (event) => this.pointAt(event))
-    this.plot.addEventListener('pointerleave', () => this.point(-1, 0, 0))
+    this.plot.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && this.pointAt(event))
+    // What a long press shows stays when the finger leaves.
+    this.plot.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && this.point(-1, 0, 0))
+    this.plot.addEventListener('pointerdown', (event) => event.pointerType === 'touch' && this.point(-1, 0, 0))
+    onLongPress(this.plot, (event) => this.pointAt(event))
     this.plot.addEventListener('click', (event) => this.click(event))
     this.plot.addEventListener('focus', () => this.requestPaint())
     this.plot.addEventListener('blur', () => this.requestPaint())

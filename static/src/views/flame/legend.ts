@@ -1,6 +1,7 @@
 // What the colours of frames stand for: packages, files of the program, and libraries in C++, the widest first.
 
 import { type Cell, weightOf } from '../../flame/layout'
+import { scrollsWhenSmall } from '../../ui/compact'
 import { fill, h } from '../../ui/dom'
 import { plural, shortPath } from '../../ui/format'
 import { isDifference } from './choices'
@@ -12,7 +13,7 @@ import type { FlameModel } from './model'
 const ENTRIES = 12
 
 export class FlameLegend {
-  readonly element = h('ul', { class: 'segments-legend', 'aria-label': 'Colours of frames' })
+  readonly element = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Colours of frames' }))
   private drawn: readonly unknown[] = []
 
   /** Where cells are coloured by something else (`model.mixes`), the legend of all views names the colours. */

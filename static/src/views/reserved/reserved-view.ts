@@ -4,6 +4,7 @@ import { partsAt, type Worst, worstMoments } from '../../allocator/curves'
 import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
+import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
@@ -32,8 +33,8 @@ export class ReservedView implements View {
   private readonly ask: HTMLButtonElement
   private readonly words = h('p', { class: 'segments-change soft', role: 'status' })
   private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
-  private readonly figures = h('dl', { class: 'figures' })
-  private readonly legend = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })
+  private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
+  private readonly legend = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Legend' }))
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
   private readonly body: HTMLElement
   private readonly pictures: [string | null, HTMLButtonElement][]

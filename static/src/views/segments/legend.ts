@@ -1,10 +1,11 @@
 // What the fills of the allocator's views stand for.
 
+import { scrollsWhenSmall } from '../../ui/compact'
 import { fill, h } from '../../ui/dom'
 import { css, type Inks, mix } from '../shared/inks'
 
 export class Legend {
-  readonly element = h('ul', { class: 'segments-legend', 'aria-label': 'Legend' })
+  readonly element = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Legend' }))
   private drawn = ''
 
   /** `byTime`: of the map over time, which draws less. */

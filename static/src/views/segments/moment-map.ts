@@ -3,6 +3,7 @@
 import type { AllocatorState } from '../../allocator/state'
 import { fill, h } from '../../ui/dom'
 import { formatBytes } from '../../layout/format'
+import { onLongPress } from '../shared/long-press'
 import { Tooltip } from '../shared/tooltip'
 import type { ViewContext, ViewParts } from '../view'
 import type { Groups } from '../shared/groups'
@@ -57,8 +58,11 @@ export class MomentMap {
       this.leave()
       this.draw()
     })
-    this.scroll.addEventListener('pointermove', (event) => this.point(event))
-    this.scroll.addEventListener('pointerleave', () => this.leave())
+    this.scroll.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && this.point(event))
+    // What a long press shows stays when the finger leaves.
+    this.scroll.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && this.leave())
+    this.scroll.addEventListener('pointerdown', (event) => event.pointerType === 'touch' && this.leave())
+    onLongPress(this.scroll, (event) => this.point(event))
     this.scroll.addEventListener('click', (event) => this.click(event))
     this.scroll.addEventListener('dblclick', (event) => {
       const hit = this.hit(event)

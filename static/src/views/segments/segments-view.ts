@@ -2,6 +2,7 @@
 
 import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
+import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { MomentBar } from '../moment'
@@ -36,7 +37,7 @@ export class SegmentsView implements View {
   private readonly legend = new Legend()
   private readonly change = h('p', { class: 'segments-change soft' })
   private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
-  private readonly figures = h('dl', { class: 'figures' })
+  private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
   private readonly body: HTMLElement
   private readonly modes: Record<'moment' | 'time', HTMLButtonElement>

@@ -30,14 +30,24 @@ const CLICK_PIXELS = 4
 /** Wheel events closer than this belong to one gesture, inertia included. */
 const GESTURE_MS = 180
 const ZOOM_PER_PIXEL = 0.0022
+/** A finger that rests so long asks what is under it. */
+const REST_MS = 450
+
+/** Safari's own events for two fingers on a trackpad; other browsers send a wheel with ctrl. */
+interface GestureEvent extends MouseEvent {
+  /** Since the gesture began. */
+  scale: number
+}
 
 export class PointerInput {
   private readonly element: HTMLElement
   private readonly actions: PointerActions
   private readonly pointers = new Map<number, { x: number; y: number }>()
-  private mode: 'none' | 'press' | 'pan' | 'box' | 'pinch' = 'none'
+  private mode: 'none' | 'press' | 'rest' | 'pan' | 'box' | 'pinch' = 'none'
   private start = { x: 0, y: 0 }
   private box: Box | null = null
+  private resting = 0
+  private pinchScale = 1
   private gesture: { kind: 'pan' | 'zoomX' | 'zoomY'; at: number } | null = null
 
   constructor(element: HTMLElement, actions: PointerActions) {
@@ -47,16 +57,25 @@ export class PointerInput {
     element.addEventListener('pointermove', this.move)
     element.addEventListener('pointerup', this.up)
     element.addEventListener('pointercancel', this.cancel)
-    element.addEventListener('pointerleave', () => {
-      if (this.mode === 'none') actions.leave()
+    element.addEventListener('pointerleave', ({ pointerType }) => {
+      // What a long press shows stays when the finger leaves.
+      if (this.mode === 'none' && pointerType !== 'touch') actions.leave()
     })
     element.addEventListener('dblclick', () => actions.fit())
     // Not passive: the page must not scroll away under the picture.
     element.addEventListener('wheel', this.wheel, { passive: false })
+    element.addEventListener('gesturestart', (event) => {
+      event.preventDefault()
+      this.pinchScale = 1
+    })
+    element.addEventListener('gesturechange', (event) => this.trackpadPinch(event as GestureEvent))
+    element.addEventListener('gestureend', (event) => event.preventDefault())
+    element.addEventListener('contextmenu', (event) => this.mode === 'rest' && event.preventDefault())
   }
 
   /** Gives up a drag; true when there was one. */
   cancelDrag(): boolean {
+    clearTimeout(this.resting)
     const dragging = this.mode === 'box' || this.mode === 'pan'
     this.mode = 'none'
     this.box = null
@@ -84,6 +103,15 @@ export class PointerInput {
     const boxed = event.ctrlKey || event.altKey || event.metaKey || this.actions.boxMode()
     this.mode = boxed ? 'box' : 'press'
     this.actions.leave()
+    clearTimeout(this.resting)
+    if (event.pointerType === 'touch') this.resting = window.setTimeout(() => this.rest(), REST_MS)
+  }
+
+  /** A long press is a mouse that hovers: it stays when the finger leaves, until the next touch. */
+  private rest(): void {
+    if (this.mode !== 'press') return
+    this.mode = 'rest'
+    this.actions.hover(this.start.x, this.start.y)
   }
 
   private readonly move = (event: PointerEvent): void => {
@@ -99,6 +127,8 @@ export class PointerInput {
       this.mode = 'pan'
       this.element.classList.add('panning')
       this.actions.pan(at.x - this.start.x, at.y - this.start.y)
+    } else if (this.mode === 'rest') {
+      this.actions.hover(at.x, at.y)
     } else if (this.mode === 'pan') {
       this.actions.pan(at.x - before.x, at.y - before.y)
     } else if (this.mode === 'box') {
@@ -109,6 +139,7 @@ export class PointerInput {
 
   private readonly up = (event: PointerEvent): void => {
     if (!this.pointers.delete(event.pointerId)) return
+    clearTimeout(this.resting)
     const { mode, box } = this
     const at = this.place(event)
     this.element.classList.remove('panning')
@@ -140,6 +171,15 @@ export class PointerInput {
     const is = Math.max(20, Math.abs(at.x - other.x))
     this.actions.zoom((at.x + other.x) / 2, (at.y + other.y) / 2, was / is, 1)
     this.actions.pan((at.x - before.x) / 2, 0)
+  }
+
+  private trackpadPinch(event: GestureEvent): void {
+    event.preventDefault()
+    // On a touch screen the fingers are pointers already.
+    if (this.pointers.size > 0 || !(event.scale > 0)) return
+    const at = this.place(event)
+    this.actions.zoom(at.x, at.y, this.pinchScale / event.scale, 1)
+    this.pinchScale = event.scale
   }
 
   private readonly wheel = (event: WheelEvent): void => {

@@ -102,12 +102,24 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
   rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
   if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
   else for (let y = 0; y < plot.height; y += 2 * DASH) rects.add(x - 0.5, y, x + 0.5, y + DASH)
-  top.fillStyle = ink.css
-  top.beginPath()
-  top.moveTo(x, 0)
-  top.lineTo(x - 5, -8)
-  top.lineTo(x + 5, -8)
-  top.fill()
+  // Shapes tell them apart where colours do not: a cross is a failure, an arrow any other moment.
+  if (mark.kind === 'oom') {
+    top.strokeStyle = ink.css
+    top.lineWidth = 2.5
+    top.beginPath()
+    top.moveTo(x - 4, -9)
+    top.lineTo(x + 4, -1)
+    top.moveTo(x + 4, -9)
+    top.lineTo(x - 4, -1)
+    top.stroke()
+  } else {
+    top.fillStyle = ink.css
+    top.beginPath()
+    top.moveTo(x, 0)
+    top.lineTo(x - 5, -8)
+    top.lineTo(x + 5, -8)
+    top.fill()
+  }
   if (mark.kind !== 'peak') return
   const y = yToPixel(frame, mark.bytes)
   if (y < -4 || y > plot.height + 4) return

@@ -1,0 +1,120 @@
+"""Drives the machine's own Firefox over WebDriver BiDi, its remote protocol: JSON over a web socket.
+
+playwright drives only a Firefox of its own making; the readers' is the one to be tested. Five commands are all that
+is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+NAMES = ("firefox-esr", "firefox")
+NONE = "no Firefox on PATH: install firefox or firefox-esr to test it"
+LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
+
+
+def find() -> str | None:
+    """The path of a Firefox; None where there is none."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+class Page:
+    """The one window of a running Firefox."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.numbers = itertools.count(1)
+        self.send("session.new", capabilities={})
+        self.context = self.send("browsingContext.getTree")["contexts"][0]["context"]
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """Sends a command and waits for its result; events in between are dropped.
+
+        Raises:
+            RuntimeError: the browser refuses the command.
+        """
+        number = next(self.numbers)
+        self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        while True:
+            message = json.loads(self.socket.recv(timeout=60))
+            if message.get("id") != number:
+                continue
+            if message["type"] == "error":
+                raise RuntimeError(f"{method}: {message['error']}: {message['message']}")
+            result: dict[str, Any] = message["result"]
+            return result
+
+    def open(self, address: str, width: int, height: int) -> None:
+        self.send("browsingContext.setViewport", context=self.context, viewport={"width": width, "height": height})
+        self.send("browsingContext.navigate", context=self.context, url=address, wait="complete")
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression, as JSON; promises are awaited."""
+        result = self.send(
+            "script.evaluate",
+            expression=f"(async () => JSON.stringify(await ({expression})) ?? 'null')()",
+            target={"context": self.context},
+            awaitPromise=True,
+        )
+        if result["type"] == "exception":
+            raise RuntimeError(f"{expression}: {result['exceptionDetails']['text']}")
+        return json.loads(result["result"]["value"])
+
+    def until(self, expression: str, seconds: float = 30) -> None:
+        end = time.monotonic() + seconds
+        while not self.js(expression):
+            assert time.monotonic() < end, f"never came true: {expression}"
+            time.sleep(0.05)
+
+    def click(self, x: float, y: float) -> None:
+        """A press and release of the mouse, in CSS pixels of the window."""
+        actions = [
+            {"type": "pointerMove", "x": round(x), "y": round(y)},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ]
+        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        self.send("input.performActions", context=self.context, actions=[mouse])
+
+
+@contextmanager
+def launched(binary: str) -> Iterator[Page]:
+    """A headless Firefox with a profile of its own."""
+    from websockets.sync.client import connect
+
+    with tempfile.TemporaryDirectory(prefix="snapreport-firefox-", ignore_cleanup_errors=True) as profile:
+        (Path(profile) / "user.js").write_text('user_pref("datareporting.policy.dataSubmissionEnabled", false);\n')
+        command = [binary, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port", "0"]
+        log = Path(profile) / "stderr.txt"
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+        try:
+            with connect(f"{_address(log)}/session", max_size=None, compression=None) as socket:
+                yield Page(socket)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _address(log: Path) -> str:
+    """Where it listens, as it says within a minute of its start."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        found = LISTENING.search(log.read_text(encoding="utf-8", errors="replace"))
+        if found:
+            return found[1]
+        time.sleep(0.1)
+    raise RuntimeError("Firefox does not listen")

@@ -157,7 +157,7 @@ def load_all(
 
 def is_job_path(path: str) -> bool:
     """Whether an argument stands for the ranks of a job: a folder, a list of paths, or a digest."""
-    return path.lower().endswith((".digest", ".txt", ".list")) or path.startswith("@") or Path(path).is_dir()
+    return path.lower().endswith((".digest", ".txt", ".list")) or path.startswith("@") or os.path.isdir(path)  # noqa: PTH112  # False for names too long
 
 
 def check_inputs(snaps: Sequence[str]) -> None:

@@ -13,8 +13,10 @@ import jsonschema
 import pytest
 from cli import in_process
 
+from snapreport.samples import write_job
+
 FOLDER = resources.files("snapreport") / "schemas"
-NAMES = ("stats", "check", "diff", "whatif")
+NAMES = ("stats", "check", "diff", "whatif", "job")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -84,6 +86,12 @@ def test_whatif(path: Path) -> None:
 def test_diff(path: Path) -> None:
     valid("diff", printed("diff", path, path, "--json"))
     valid("diff", printed("diff", path, path, path, "--json"))
+
+
+@pytest.mark.parametrize("oom", [None, 1])
+def test_job(oom: int | None, tmp_path: Path) -> None:
+    write_job(tmp_path, ranks=3, steps=2, oom=oom)
+    valid("job", printed("job", tmp_path, "--json", "--jobs", "1"))
 
 
 def test_a_damaged_document_is_refused(path: Path) -> None:

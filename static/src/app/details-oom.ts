@@ -4,7 +4,7 @@ import { heldByCategory, heldByLine } from '../data/held-memory'
 import type { DeviceData, OomEvent, OomFigures, Stacks } from '../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import { h } from '../ui/dom'
-import { formatShare } from '../ui/format'
+import { formatShare, plural } from '../ui/format'
 import { quoted } from '../views/colours/keys'
 import { describeFrame } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
@@ -142,6 +142,6 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
           ),
         ),
     ),
-    ...(lines.length > MOST ? [h('p', { class: 'soft' }, `${formatCount(lines.length - MOST)} more functions`)] : []),
+    ...(lines.length > MOST ? [h('p', { class: 'soft' }, `and ${plural(lines.length - MOST, 'more function')}`)] : []),
   ]
 }

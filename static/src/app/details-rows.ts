@@ -76,7 +76,9 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
     [
       'Address after',
-      kept('addr_lo', () => neighbour(scene, held.after, links, free < 0 ? 'still held' : 'nothing recorded')),
+      kept('addr_lo', () =>
+        neighbour(scene, held.after, links, free < 0 ? 'not freed in the trace' : 'nothing recorded'),
+      ),
     ],
     [
       'Segment',

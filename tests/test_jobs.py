@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import recorded
-from cli import process
+from cli import in_process, process
+from decoder import Report
 
 import snapreport
 from snapreport import samples
@@ -399,3 +400,18 @@ def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
     loaded = [snapreport.load(path) for path in paths]
     assert job_json(job_of(loaded)) == job_json(snapreport.job(paths, jobs=1))
     assert digest_bytes(loaded[0]) == snapreport.digest(paths[0])
+
+
+def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:
+    """A report goes to strangers: nothing in it says where its snapshots were on the machine that made it."""
+    folder = tmp_path / "secret-place" / "run"
+    samples.write_job(folder, ranks=3, steps=2)
+    (folder / "rank_00003.pickle").write_bytes(b"cut short")
+    out = tmp_path / "job.html"
+    result = in_process("job", folder, "-o", out, "--jobs", "1")
+    assert result.code == 0, result.err
+    report = Report(out.read_text(encoding="utf-8"))
+    job = report.manifest["job"]
+    assert job["sources"] == [f"rank_0000{rank}_step_00000002_steps.pickle" for rank in range(3)]
+    assert job["failed"][0]["source"] == "rank_00003.pickle"
+    assert "secret-place" not in json.dumps(report.manifest) + out.read_text(encoding="utf-8")

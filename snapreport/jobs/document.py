@@ -24,6 +24,7 @@ from snapreport.jobs.sentences import (
     on_ranks,
     outlier_sentence,
 )
+from snapreport.jobs.sources import without_common_folder
 from snapreport.packing.columns import Column
 
 MOST_STACKS = 200
@@ -57,13 +58,14 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
     shown = _shown_stacks(job)
     number = {int(stack): place for place, stack in enumerate(shown)}
     categories = sorted({name for digest in job.digests for name, _ in digest.categories})
+    shown_as = shown_sources(job)
     hosts, kinds = (_distinct([getattr(d, name) for d in job.digests]) for name in ("host", "kind"))
     manifest = {
         **_words(job, number),
         "ranks": len(job.rows),
         "hosts": hosts,
         "kinds": kinds,
-        "sources": [row.path for row in job.rows],
+        "sources": [shown_as[row.path] for row in job.rows],
         "links": list(links) or [""] * len(job.rows),
         "rank_sources": list(RANK_SOURCES),
         "categories": categories,
@@ -105,14 +107,23 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
     return JobDocument(manifest, columns)
 
 
+def shown_sources(job: Job) -> dict[str, str]:
+    """What a report calls each file: never by folders of the machine that made it."""
+    files = [*(row.path for row in job.rows), *(failed.path for failed in job.failed), *job.left_out]
+    return without_common_folder(files)
+
+
 def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
-    cost = imbalance_of(job)
+    cost, shown_as = imbalance_of(job), shown_sources(job)
     return {
         "schema": SCHEMA,
         "world_size": job.world_size,
         "missing": job.missing[:1000],
-        "failed": [{"rank": f.rank, "source": f.path, "error": f.error} for f in job.failed],
-        "left_out": job.left_out[:1000],
+        "failed": [
+            {"rank": f.rank, "source": shown_as[f.path], "error": f.error.replace(f.path, shown_as[f.path])}
+            for f in job.failed
+        ],
+        "left_out": [shown_as[path] for path in job.left_out[:1000]],
         "headline": [
             {"text": s.text, "rows": s.rows, "stack": None if s.stack is None else number.get(s.stack)}
             for s in headline(job)

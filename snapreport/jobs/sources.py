@@ -81,3 +81,14 @@ def _from_list(name: str) -> list[str]:
         raise SnapshotError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     names = [line.strip() for line in lines]
     return [path for line in names if line and not line.startswith("#") for path in _listed(line)]
+
+
+def without_common_folder(paths: Sequence[str]) -> dict[str, str]:
+    """Each path without the folders that all of them share: what a report says of a machine that it was made on."""
+    folders = [path.replace("\\", "/").split("/")[:-1] for path in paths]
+    shared = 0
+    for parts in zip(*folders, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared += 1
+    return {path: "/".join(path.replace("\\", "/").split("/")[shared:]) for path in paths}

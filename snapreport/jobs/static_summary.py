@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from snapreport.jobs.document import shown_sources
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import group_name, headline, holds, merged_findings, on_ranks, outlier_sentence, place
 from snapreport.number_format import bytes_text, count_text, device_name
@@ -43,6 +44,7 @@ def job_tables(job: Job) -> JobTables:
     outliers = {outlier.row for outlier in job.outliers}
     order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row]), row))
     hidden = len(job.rows) - MOST_ROWS
+    shown_as = shown_sources(job)
     return JobTables(
         ranks=[_rank(job, row) for row in order[:MOST_ROWS]],
         more_ranks=f"{count_text(hidden)} more ranks with lower peaks." if hidden > 0 else "",
@@ -67,7 +69,10 @@ def job_tables(job: Job) -> JobTables:
             (merged.finding.severity, on_ranks(job, merged.rows), merged.finding.title)
             for merged in merged_findings(job)[:MOST_FINDINGS]
         ],
-        failed=[(failed.path, failed.error) for failed in job.failed[:MOST_ROWS]],
+        failed=[
+            (shown_as[failed.path], failed.error.replace(failed.path, shown_as[failed.path]))
+            for failed in job.failed[:MOST_ROWS]
+        ],
         notes=[job.clock.sentence],
     )
 

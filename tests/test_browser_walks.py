@@ -35,13 +35,16 @@ SHOWN = """(() => {
     const frames = list ? [...list.querySelectorAll('.frame')] : []
     const seen = frames.filter(frame => frame.offsetHeight > 0)
     const held = [...panel.querySelectorAll('[data-held=function] button')]
-    return {
+    const shown = {
         view: snapreport.getView(),
         text: panel.innerText,
-        frames: frames.map(frame => frame.querySelector('.name').textContent),
         first: seen.length > 0 && seen[0].getBoundingClientRect().bottom <= Math.min(bottom, innerHeight),
         held: held.map(button => button.getBoundingClientRect().bottom <= Math.min(bottom, innerHeight)),
     }
+    // What is folded is laid out when its count is clicked.
+    for (const fold of panel.querySelectorAll('.fold')) fold.click()
+    const names = list ? [...list.querySelectorAll('.frame .name')] : []
+    return { ...shown, frames: names.map(name => name.textContent) }
 })()"""
 
 

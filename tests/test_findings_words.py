@@ -117,6 +117,8 @@ def advised(found: Case, finding: Finding) -> list[float]:
     numbers: list[float] = [device.peak_bytes, sum(len(d.events) > 1 for d in found.devices.values()), 8]
     if finding.evidence["rule"] == "pinned-rounding":
         numbers.append(pinned(device))
+    # What a setting would have reserved is compared with replays in test_whatif.
+    numbers += [finding.evidence[key] for key in ("reserved_bytes", "replayed_bytes") if key in finding.evidence]
     for other in found.found:
         if other.device == finding.device and other.kind in ("oom", "fragmentation", "churn"):
             want = found.expected(other)["evidence"]

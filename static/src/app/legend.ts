@@ -180,7 +180,7 @@ function nameElement(name: string): HTMLElement {
     'span',
     { class: 'legend-name' },
     h('span', { class: 'legend-words' }, words),
-    place !== undefined && h('span', { class: 'legend-place' }, ` ${place}`),
+    place !== undefined && h('span', { class: 'legend-place' }, h('bdi', { dir: 'ltr' }, place)),
   )
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ SAMPLES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+ABOUT = {
+    "training.pickle.gz": "training that runs out of memory on a batch of long documents",
+    "two_devices.pickle.gz": "two devices with expandable segments; the second runs out of memory",
+    "serving.pickle.gz": "a server with key-value caches, recorded late and with a ring buffer that was too small",
+    "fragmentation.pickle.gz": "out of memory with gigabytes cached",
+}
+
 
 def main(arguments: list[str]) -> int:
     """Write or check; returns the exit code."""
@@ -48,12 +56,39 @@ def main(arguments: list[str]) -> int:
     from snapreport import load, samples, write_report
 
     REPORTS.mkdir(exist_ok=True)
+    rows = []
     for name, options in SAMPLES.items():
         size = samples.write(HERE / name, **options)
         report = REPORTS / f"{name.partition('.')[0]}.html"
-        write_report([load(HERE / name)], report)
+        snapshot = load(HERE / name)
+        write_report([snapshot], report)
+        rows.append(
+            (report.name, ABOUT[name], max(snapshot.timeline(device).peak_bytes for device in snapshot.devices))
+        )
         print(f"{name}: {size:,} bytes; {report.relative_to(HERE)}: {report.stat().st_size:,} bytes")
+    (REPORTS / "index.html").write_text(index(rows), encoding="utf-8")
     return 0
+
+
+def index(rows: list[tuple[str, str, int]]) -> str:
+    """A page that links the reports. ``rows``: file, what it shows, bytes allocated at the peak."""
+    from snapreport.number_format import bytes_text
+
+    entries = "\n".join(
+        f'<li><a href="{escape(file)}">{escape(file)}</a>: {escape(about)} (peak {bytes_text(peak)})</li>'
+        for file, about, peak in rows
+    )
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Sample reports</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 45em; margin: 2em auto; padding: 0 1em }}
+:root {{ color-scheme: light dark }} li {{ margin: .5em 0 }}</style>
+<h1>Sample reports</h1>
+<ul>
+{entries}
+</ul>
+</html>
+"""
 
 
 def check() -> int:

@@ -67,6 +67,10 @@ SETTINGS = st.fixed_dictionaries({
 @settings(max_examples=150, phases=[Phase.explicit, Phase.generate])
 @given(STEPS, SETTINGS, st.sampled_from([120 * MIB, 250 * MIB, 1 << 40]))
 def test_equals_the_slow_allocator(steps: list[Any], chosen: dict[str, Any], capacity: int) -> None:
+    # PyTorch frees blocks of max_split_size as whole segments, and asserts that they are; with larger segments for
+    # small requests their remainders may be as large.
+    if chosen["max_split"] is not None and chosen["max_split"] < chosen["large_segment"]:
+        chosen = chosen | {"large_segment": 20 * MIB}
     memory = Ascending(capacity)
     own = AllocatorSettings(
         chosen["expandable"], chosen["max_split"], chosen["rounding"], tuple(chosen["divisions"]),

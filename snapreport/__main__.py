@@ -20,7 +20,7 @@ _UNSUPERVISED = ("record",)
 
 
 def run() -> NoReturn:
-    """Run the command line, in a process that is looked after, and leave."""
+    """Runs the command line in a supervised process, and exits."""
     _open_closed_streams()
     if sys.argv[1:2] and sys.argv[1] in _UNSUPERVISED:
         _work()

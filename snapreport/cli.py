@@ -14,6 +14,7 @@ from snapreport import __version__, progress
 from snapreport.commands.shared import (
     BROKEN_PIPE,
     SizeType,
+    category_options,
     check_inputs,
     expanded_paths,
     force_option,
@@ -166,13 +167,7 @@ def main() -> None:
     "then contains that text, and says so.",
 )
 @link_options
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(),
-    help="Category rules of your own (TOML), applied before the built-in ones.",
-)
-@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@category_options
 @redact_options
 @click.option("--dry-run", is_flag=True, help="Write no report; list the strings of the snapshots that it would hold.")
 @force_option
@@ -180,7 +175,7 @@ def main() -> None:
 @click.option(
     "--separate",
     is_flag=True,
-    help="Show each of several files in full. Without it the ranks of one job are compared, as `snapreport job` does.",
+    help="Show every file in full. Otherwise files of several ranks become a job's report, as with `snapreport job`.",
 )
 def report(
     snaps: tuple[str, ...],
@@ -199,7 +194,7 @@ def report(
     separate: bool,
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
-    # What only the reports of single snapshots have asks for these.
+    # Only reports of single snapshots have these options.
     is_single = separate or max_size or source or link or redact or redact_pattern or dry_run
     may_be_job = len(snaps) > 1 and "-" not in snaps and not is_single
     if may_be_job and _are_ranks(snaps):
@@ -255,7 +250,7 @@ def _are_ranks(snaps: Sequence[str]) -> bool:
 
 
 def _recorded_ranks(snapshots: Sequence[Snapshot]) -> bool:
-    """Whether the recordings themselves say that they are of several ranks."""
+    """Whether the recordings have the metadata of several ranks."""
     recorders = [snapshot.recording.recorder for snapshot in snapshots]
     ranks = [recorder.distributed.get("RANK") if recorder else None for recorder in recorders]
     return None not in ranks and len(set(ranks)) > 1

@@ -14,6 +14,7 @@ import click
 
 from snapreport.commands.shared import (
     LimitType,
+    category_options,
     check_inputs,
     expanded_paths,
     force_option,
@@ -129,10 +130,7 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 @link_options
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
-@click.option(
-    "--rules", metavar="FILE", type=click.Path(), help="Categories of your own (TOML), asked before the built-in ones."
-)
-@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@category_options
 @force_option
 @max_memory_option
 def check(

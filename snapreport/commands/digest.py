@@ -1,4 +1,4 @@
-"""The command ``snapreport digest``: a snapshot in at most 64 KB, for the report of its job."""
+"""The command ``snapreport digest``: what a job's report needs of one snapshot, in at most 64 KB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import check_inputs, force_option, load_all, max_memory_option, pipe_safe
+from snapreport.commands.shared import (
+    category_options,
+    check_inputs,
+    force_option,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+)
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
@@ -23,13 +30,7 @@ from snapreport.terminal import echo, lines
     type=click.Path(),
     help="Where to write the digest; - is standard output.",
 )
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(),
-    help="Category rules of your own (TOML), applied before the built-in ones.",
-)
-@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@category_options
 @force_option
 @max_memory_option
 def digest(snap: str, output: str, rules: str | None, no_inference: bool, force: bool) -> None:

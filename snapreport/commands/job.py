@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import force_option, max_memory_option, pipe_safe
+from snapreport.commands.shared import category_options, force_option, max_memory_option, pipe_safe
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
@@ -56,7 +56,10 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     "then names such as rank3, 000003_step_10 and -TP-3-.",
 )
 @click.option(
-    "--world-size", metavar="N", type=click.IntRange(1), help="Ranks of the job, to name those that are missing."
+    "--world-size",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Ranks that the job has: names those that are missing.",
 )
 @click.option(
     "--detail",
@@ -67,13 +70,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     help="Ranks to show in full: worst, median, none, and numbers, with commas.",
 )
 @click.option("--each", metavar="DIR", type=click.Path(), help="Write a report of each rank into DIR, and link to it.")
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(),
-    help="Category rules of your own (TOML), applied before the built-in ones.",
-)
-@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@category_options
 @force_option
 @max_memory_option
 def job(
@@ -156,7 +153,7 @@ def run_job(
 
 
 def write_loaded_job(snapshots: Sequence[Snapshot], output: str, title: str | None) -> None:
-    """The report of a job whose snapshots are loaded already."""
+    """Writes the job's report of snapshots that are already loaded."""
     from snapreport.jobs.build import job_line, job_of, write_job
     from snapreport.number_format import bytes_text
 

@@ -96,13 +96,25 @@ def link_options(command: Command) -> Command:
     return template(prefix(command))
 
 
+def category_options(command: Command) -> Command:
+    """The options --rules and --no-inference, as ``rules`` and ``no_inference``."""
+    inference = click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+    rules = click.option(
+        "--rules",
+        metavar="FILE",
+        type=click.Path(),
+        help="Category rules of your own (TOML), applied before the built-in ones.",
+    )
+    return rules(inference(command))
+
+
 def redact_options(command: Command) -> Command:
     """The options --redact and --redact-pattern, as ``redact`` and ``redact_pattern``; see ``reading/redaction.py``."""
     patterns = click.option(
         "--redact-pattern",
         metavar="REGEX",
         multiple=True,
-        help="Replace what matches in any string by *** (may be given several times). Implies --redact.",
+        help="Replace every match in any string by *** (may be given several times). Implies --redact.",
     )
     switch = click.option(
         "--redact",
@@ -114,14 +126,14 @@ def redact_options(command: Command) -> Command:
 
 
 def redaction_of(redact: bool, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> Redaction | None:
-    """What these options ask for. A bad pattern is reported before the files are read."""
+    """The redaction that these options select. A bad pattern is reported before the files are read."""
     from snapreport.reading.redaction import Redaction
 
     return Redaction(tuple(patterns), tuple(prefixes)) if redact or patterns else None
 
 
 def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:
-    """Say on standard error where a template links no line, with a file that no prefix fits."""
+    """Warn on standard error when --link links nothing, and name a file that no prefix matches."""
     from snapreport.report.source_links import first_own_file
 
     if any(links.of(snapshot.recording) for snapshot in snapshots):
@@ -182,7 +194,7 @@ max_memory_option = click.option(
     type=LimitType(),
     callback=_set_memory_limit,
     expose_value=False,
-    help="Stop with exit code 2 when reading and computing take more, e.g. 8GiB. Default: 90% of what is available.",
+    help="Exit with code 2 when more memory is needed, e.g. 8GiB. Default: 90% of what is available.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace a file that snapreport did not write.")
 

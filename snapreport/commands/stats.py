@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapreport.commands.shared import (
+    category_options,
     expanded_paths,
     link_options,
     load_all,
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
 @link_options
-@click.option(
-    "--rules",
-    metavar="FILE",
-    type=click.Path(),
-    help="Category rules of your own (TOML), applied before the built-in ones.",
-)
-@click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
+@category_options
 @redact_options
 @max_memory_option
 def stats(

@@ -96,7 +96,11 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
     if replayed.before - replayed.after < LEAST_SHARE * replayed.before:
         return [], ""
-    why = ["Both replays start with what was live when recording began, in order of address."] if replayed.fresh else []
+    why = (
+        ["Both replays first allocate what was live when recording began, in order of address."]
+        if replayed.fresh
+        else []
+    )
     return why, f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
 
 

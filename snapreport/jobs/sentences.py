@@ -126,17 +126,17 @@ def headline(job: Job) -> list[JobSentence]:
     """The answer first: who ran out of memory, who differs and in what, what that costs, what is missing."""
     found: list[JobSentence] = []
     first = job.ooms[0] if job.ooms else None
-    told: set[int] = set()
+    described: set[int] = set()
     if first is not None:
         found.append(_oom_sentence(job))
         own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
         if own is not None:
-            told.add(own.row)
+            described.add(own.row)
             text = outlier_sentence(job, own).text.replace(
                 f"Rank {job.ranks[own.row]} of {_world(job)} holds", "It holds", 1
             )
             found.append(JobSentence(text, [own.row], own.stacks[0][0] if own.stacks else None))
-    rest = [outlier for outlier in job.outliers if outlier.row not in told]
+    rest = [outlier for outlier in job.outliers if outlier.row not in described]
     found += [outlier_sentence(job, outlier) for outlier in rest[:3]]
     if len(rest) > 3:
         rows = [outlier.row for outlier in rest[3:]]

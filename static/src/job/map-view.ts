@@ -301,7 +301,7 @@ export class MapView {
         isRows ? Math.max(from.place, to.place) + 1 : places,
       )
     } else if (columns) {
-      // Rows that are brushed may lie apart: they are told by their colours, columns also by an outline.
+      // Selected rows need not be neighbours: colours mark them, and an outline marks the columns.
       const all = rows ? [...rows].map((row) => model.place[row]) : [0, places - 1]
       this.placeBox(this.brushBox, columns[0], columns[1] + 1, Math.min(...all), Math.max(...all) + 1)
     } else this.brushBox.hidden = true

@@ -36,7 +36,7 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
   const { opening, devices } = manifest
   const first = (opening && devices[opening.device]) ?? devices.find((info) => info.allocations > 0)
-  if (first && first.levels.length === 0 && !manifest.job) client.device(first.index).catch(() => {}) // whoever asks for it is told
+  if (first && first.levels.length === 0 && !manifest.job) client.device(first.index).catch(() => {}) // errors reach its callers
   return client
 }
 

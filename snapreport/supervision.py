@@ -33,7 +33,7 @@ HANG_SECONDS_OF_WORKERS = 20.0  # of the clock
 HANG_SECONDS = 5.0  # of the child's processor time, so that a busy or stopped machine is no reason
 POLL_SECONDS = 0.05
 AVAILABLE_SHARE = 0.9
-LEAST_LIMIT = 512 << 20
+MIN_LIMIT = 512 << 20
 BAD_INPUT = 2
 _F_SETSIG = 10  # of <fcntl.h>; Python has no name for it
 _TEXT = 4096
@@ -310,7 +310,7 @@ def _processor_seconds(process: int) -> float:
 def available_memory() -> int:
     """Bytes that a process may take: most of what the machine, and each control group around this process, has left."""
     rooms = [room for room in (_machine_room(), *_group_rooms()) if room is not None]
-    return max(LEAST_LIMIT, int(min(rooms, default=1 << 62) * AVAILABLE_SHARE))
+    return max(MIN_LIMIT, int(min(rooms, default=1 << 62) * AVAILABLE_SHARE))
 
 
 def _machine_room() -> int | None:

@@ -8,7 +8,7 @@ split off (large blocks outside expandable segments: a remainder of at most 1 Mi
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Moment:
     outside: list[Range]
     rounding: int
     split: int
-    wholly_free: int
+    free_segments: int
     largest_free: int
 
 
@@ -143,10 +143,11 @@ class Blocks:
     def at(self, position: int) -> Moment:
         """Everything at a position (-1: before the first event)."""
         live = sorted((self.device.allocations[i].addr, i) for i in self.device.live_at(position))
+        addresses = [addr for addr, _ in live]
         moment = Moment([], [], 0, 0, 0, 0)
         ranges_of = {i: self._range(i, position) for _, i in live}
         for segment in sorted(self.segments[position + 1], key=lambda s: s.start):
-            inside = [(addr, i) for addr, i in live if segment.start <= addr < segment.end]
+            inside = live[bisect_left(addresses, segment.start) : bisect_left(addresses, segment.end)]
             ranges: list[Range] = []
             cursor = segment.start
             for addr, i in inside:
@@ -161,7 +162,7 @@ class Blocks:
             if inside:
                 moment.split += sum(free)
             else:
-                moment.wholly_free += segment.end - segment.start
+                moment.free_segments += segment.end - segment.start
             moment.segments.append((segment, ranges))
         moment.rounding = sum(self.sizes[i] - self.device.allocations[i].size for _, i in live)
         moment.outside = list(ranges_of.values())

@@ -40,7 +40,7 @@ class Room:
         return {
             "rounding_bytes": moment.rounding,
             "inactive_split_bytes": moment.split,
-            "wholly_free_bytes": moment.wholly_free,
+            "wholly_free_bytes": moment.free_segments,
         }
 
     def pool(self, segment: block_oracle.Segment, position: int) -> Any:
@@ -265,7 +265,7 @@ def oom(room: Room, group: list[int]) -> Row:
         "other_stream_bytes": reach["other_stream"],
         "other_pool_bytes": reach["other_pool"],
         "other_size_bytes": reach["other_size"],
-        "wholly_free_bytes": moment.wholly_free,
+        "wholly_free_bytes": moment.free_segments,
         "pending_free_bytes": pending,
         "largest_own_hole_bytes": reach["largest_own"],
         "largest_hole_bytes": reach["largest"],

@@ -43,7 +43,7 @@ class Script:
     def at_peak(self, *tags: str) -> int:
         return self.total({address: held for address, held in self.peak.items() if held[0] in tags})
 
-    def greatest(self, tag: str) -> int:
+    def max_or_zero(self, tag: str) -> int:
         return max(size for held, size in self.peak.values() if held == tag)
 
     def total(self, live: dict[int, tuple[str, int]]) -> int:

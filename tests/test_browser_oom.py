@@ -126,7 +126,7 @@ def test_one_click_to_the_whole_stack(failed: tuple[Any, Any, int, int]) -> None
     assert told["Free on the device"] == ("not recorded" if free is None else bytes_text(free))
     assert told["Cached and usable"] == bytes_text(found.reach.own)
     if found.reach.own:
-        assert told["Largest free block"] == bytes_text(found.reach.largest_own)
+        assert told["Largest free block"] == bytes_text(found.reach.largest_usable)
     short = found.asked - (free or 0) - found.reach.own - found.reach.locked - found.pending
     assert told["Shortfall"] == (bytes_text(short) if short > 0 else "none in total")
     assert told["Allocated"] == f"{bytes_text(found.allocated)} of {bytes_text(found.reserved)} reserved"

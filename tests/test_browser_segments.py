@@ -132,10 +132,10 @@ def test_any_position_equals_brute_force(
         totals = state["totals"]
         allocated, reserved = devices[d].allocated[at + 1], devices[d].reserved[at + 1]
         # The parts of what is reserved and not allocated; one of them is what the others leave.
-        split = reserved - allocated - moment.rounding - moment.wholly_free
+        split = reserved - allocated - moment.rounding - moment.free_segments
         assert split == moment.split or name in OVERLAPPING, told
         assert totals["allocated"] == allocated and totals["reserved"] == reserved, told
-        assert totals["rounding"] == moment.rounding and totals["whollyFree"] == moment.wholly_free, told
+        assert totals["rounding"] == moment.rounding and totals["whollyFree"] == moment.free_segments, told
         assert totals["split"] == split and totals["largestFree"] == moment.largest_free, told
         assert totals["outside"] == len(moment.outside), told
         event = devices[d].events[at] if at >= 0 else {"action": "", "addr": 0}

@@ -20,10 +20,10 @@ import pytest
 from planted import path_of
 
 import snapreport
+from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.model import SEVERITIES, Finding
-from snapreport.findings.oom import Shortage, piece_of, verdict
+from snapreport.findings.oom import Shortage, segment_size_for, verdict
 from snapreport.findings.peak import composition
-from snapreport.findings.reach import Reach
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, share_text
 from snapreport.report.finding_cards import link_of
@@ -224,15 +224,17 @@ def test_many_failures_are_counted_and_led_to() -> None:
     ],
 )  # fmt: skip
 def test_pieces_that_the_allocator_takes(asked: int, expandable: bool, piece: int) -> None:
-    assert piece_of(asked, expandable=expandable) == piece * MIB
+    assert segment_size_for(asked, expandable=expandable) == piece * MIB
 
 
 def test_room_for_the_request_is_not_room_for_a_piece() -> None:
     """38 MiB free do not hold the two pages of 20 MiB that a request for 32 MiB takes: no limit of the process is to
     blame.
     """
-    few = Reach(own=8 * MIB, other_pool=0, other_stream=0, other_size=0, largest_own=6 * MIB, largest=6 * MIB)
-    short = Shortage(32 * MIB, 38 * MIB, 900 * MIB, 890 * MIB, 2 * MIB, 0, 0, few, piece=40 * MIB)
+    few = FreeMemory(
+        usable=8 * MIB, other_pool=0, other_stream=0, other_size=0, largest_usable=6 * MIB, largest=6 * MIB
+    )
+    short = Shortage(32 * MIB, 38 * MIB, 900 * MIB, 890 * MIB, 2 * MIB, 0, 0, few, segment_size=40 * MIB)
     assert verdict(short) == "fragmentation"
     assert verdict(replace(short, device_free=40 * MIB)) == "limit"
 

@@ -16,8 +16,8 @@ from planted import frames_text, path_of, planted, rewritten
 import snapreport
 from snapreport.findings.allocation_growth import growing_stacks
 from snapreport.findings.churn import churn, churn_findings
-from snapreport.findings.least_live import least_live
 from snapreport.findings.live_at_end import end_findings
+from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -95,7 +95,7 @@ def _live(timeline: object, row: int, position: int) -> int:
 
 
 @given(st.data())
-def test_least_live_equals_counting_at_every_position(data: st.DataObject) -> None:
+def test_lowest_live_equals_counting_at_every_position(data: st.DataObject) -> None:
     span = data.draw(st.integers(4, 30))
     lives = data.draw(
         st.lists(
@@ -113,7 +113,7 @@ def test_least_live_equals_counting_at_every_position(data: st.DataObject) -> No
     table = table.filter((pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("alloc_event")))
     bounds = np.unique([0, *data.draw(st.lists(st.integers(1, span), max_size=4)), span + 1])
     stacks = np.array(sorted({s for s, *_ in rows}))
-    result = least_live(table, stacks, bounds)
+    result = lowest_live(table, stacks, bounds)
     for row, stack in enumerate(stacks):
         for k in range(len(bounds) - 1):
             expected = min(

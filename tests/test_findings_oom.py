@@ -13,8 +13,8 @@ import pytest
 
 import snapreport
 from snapreport import samples
+from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.oom import Shortage, oom_findings, retries, verdict
-from snapreport.findings.reach import Reach
 from snapreport.samples.allocator import Allocator, OutOfMemoryError
 from snapreport.samples.layout import entry_dicts, segment_dicts
 from snapreport.samples.memory import DeviceMemory
@@ -231,5 +231,5 @@ def test_many_are_told_in_short(tmp_path: Path) -> None:
     ],
 )
 def test_verdicts(asked: int, device: int | None, own: int, locked: int, pending: int, largest: int, why: str) -> None:
-    reach = Reach(own, locked, 0, 0, largest, largest)
+    reach = FreeMemory(own, locked, 0, 0, largest, largest)
     assert verdict(Shortage(asked, device, 1000, 900, 0, pending, 0, reach)) == why

@@ -16,7 +16,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.timeline.build import Snapshot
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 
 
 @lru_cache(maxsize=2)
@@ -44,7 +44,7 @@ def check(path: Path, replayed: dict[int, oracle.Device]) -> int:
             most, event = saving_oracle.peak_without(replayed[device], change)
             assert (saving["peak_bytes"], saving["peak_event"]) == (most, event), finding.title
             assert saving["saves_bytes"] == peak - most == finding.bytes
-            assert saving["saves_bytes"] >= LEAST_SHARE * peak, f"{finding.title}: too little to say"
+            assert saving["saves_bytes"] >= MIN_SHARE * peak, f"{finding.title}: too little to say"
             assert finding.evidence["at_peak_bytes"] == saving_oracle.at_peak(replayed[device], change)
             count += 1
         sizes = [f.bytes for f in here if f.evidence["saving"]]

@@ -132,9 +132,9 @@ def test_the_same_advice_for_several_devices_is_one(report_of: Callable[..., Pat
         of_rule.setdefault(finding.evidence["rule"], []).append(finding)
     assert any(len(same) == 3 for same in of_rule.values())
     _, text = read(report_of(path))
-    for greatest, *others in list(of_rule.values())[:4]:
-        assert text.count(greatest.title.split(":")[0] + ": peak") == 1
-        assert f"Advice, cuda:{greatest.device} {greatest.title}" in text
+    for largest, *others in list(of_rule.values())[:4]:
+        assert text.count(largest.title.split(":")[0] + ": peak") == 1
+        assert f"Advice, cuda:{largest.device} {largest.title}" in text
         told = [f"cuda:{f.device} ({bytes_text(f.bytes)} less)" for f in others]
         assert (
             not others or f"The same holds for {', '.join(told[:-1]) + ' and ' * (len(told) > 1) + told[-1]}." in text

@@ -56,17 +56,17 @@ def test_every_row(snapshot_path: Path) -> None:
         parts = {part.key: part for part in card.parts}
         for key in KEYS:
             held = all_of(device, key)
-            greatest, total = sorted(held.values(), reverse=True), sum(held.values())
-            if not greatest or greatest[0] == device.peak_bytes:
+            max_or_zero, total = sorted(held.values(), reverse=True), sum(held.values())
+            if not max_or_zero or max_or_zero[0] == device.peak_bytes:
                 assert key not in parts
-                assert ("All of it is " in " ".join(card.peak)) or not greatest
+                assert ("All of it is " in " ".join(card.peak)) or not max_or_zero
                 continue
             if total < 0.01 * device.peak_bytes:
                 assert key not in parts
                 continue
             rows = parts[key].rows
             named = [row for row in rows if row[2] != "others"]
-            large = [size for size in greatest[:5] if size >= 0.01 * device.peak_bytes]
+            large = [size for size in max_or_zero[:5] if size >= 0.01 * device.peak_bytes]
             want = [*large, *[total - sum(large)] * (total - sum(large) >= 0.01 * device.peak_bytes)]
             assert [(size, share) for size, share, _ in rows] == [
                 (size_words(s), share_words(s, device.peak_bytes)) for s in want

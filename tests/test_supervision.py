@@ -153,7 +153,7 @@ def test_limits_of_control_groups(tmp_path: Path) -> None:
     assert list(supervision._group_rooms(tmp_path, own)) == [650]
     own.write_text("4:cpu:/a\n")
     assert not list(supervision._group_rooms(tmp_path, own))
-    assert supervision.available_memory() >= supervision.LEAST_LIMIT
+    assert supervision.available_memory() >= supervision.MIN_LIMIT
 
 
 def test_the_library_is_not_supervised() -> None:

@@ -18,7 +18,7 @@ from cli import in_process
 
 import snapreport
 from snapreport import samples
-from snapreport.allocator.minimum import STEP, least_memory
+from snapreport.allocator.minimum import STEP, minimum_memory
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import Change, WhatIf
@@ -173,7 +173,7 @@ def test_what_is_left_out_never_happens() -> None:
 
 def test_fits_is_a_gate(fragmented: Path) -> None:
     whatif = WhatIf(snapreport.load(fragmented).timeline(0))
-    least = least_memory(whatif, whatif.own)
+    least = minimum_memory(whatif, whatif.own)
     assert least.memory is not None
     runs = in_process("check", fragmented, "--fits", str(least.memory))
     fails = in_process("check", fragmented, "--fits", str(least.memory - STEP), "--json")
@@ -247,7 +247,7 @@ def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path
     """PyTorch itself runs the program on devices of the predicted size and of 2 MiB less."""
     really(tmp_path / "snap.pickle")
     whatif = WhatIf(snapreport.load(tmp_path / "snap.pickle").timeline(0))
-    least = least_memory(whatif, parse_settings([conf] if conf else [], whatif.own))
+    least = minimum_memory(whatif, parse_settings([conf] if conf else [], whatif.own))
     assert least.memory is not None
     run = really(tmp_path / "small.pickle", conf, least.memory // MIB)
     assert run is not None and run[1] == least.retries
@@ -292,7 +292,7 @@ def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path)
     assert needed is not None
     whatif = WhatIf(timeline)
     every = (whatif.own, parse_settings(["expandable_segments:True"], whatif.own))
-    assert needed.least == min(least_memory(whatif, settings).memory or 0 for settings in every)
+    assert needed.least == min(minimum_memory(whatif, settings).memory or 0 for settings in every)
     assert needed.available == whatif.trace.capacity.bytes < needed.least
     for text in needed.tried:
         done = whatif.replay(parse_settings([text], whatif.own))
@@ -389,7 +389,7 @@ def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp
     other = tmp_path / "other.pickle"
     for conf in ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4"):
         assert shapes(other, program, conf) == predicted(conf), conf
-    least = (least_memory(whatif, whatif.own).memory or 0) // MIB
+    least = (minimum_memory(whatif, whatif.own).memory or 0) // MIB
     assert shapes(other, program, "", least) == predicted("", least)
     outcome, _, retries = shapes(other, program, "", least - 2)
     assert outcome == "OOM" and retries == predicted("", least - 2)[2]

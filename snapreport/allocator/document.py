@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from snapreport.allocator.cards import CARDS
-from snapreport.allocator.minimum import Minimum, fits, least_memory
+from snapreport.allocator.minimum import Minimum, fits, minimum_memory
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import FRESH, RECORDED, Change, Run, WhatIf, scaled
 from snapreport.timeline.build import DeviceTimeline
@@ -123,7 +123,7 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
     if question.cards:
         chosen = parse_settings(question.settings, whatif.own)
         grown = replace(chosen, expandable_segments=True)
-        least = [least_memory(whatif, settings, change) for settings in dict.fromkeys((chosen, grown))]
+        least = [minimum_memory(whatif, settings, change) for settings in dict.fromkeys((chosen, grown))]
         cards = [
             {
                 "card": card.name,

@@ -29,7 +29,7 @@ class Minimum:
     unlimited: int
 
 
-def least_memory(
+def minimum_memory(
     whatif: WhatIf,
     settings: AllocatorSettings,
     change: Change | None = None,

@@ -38,7 +38,7 @@ _SIZE_UNITS = {
     "ti": 1024**4,
 }
 
-_LEAST_BARE = 1 << 20
+_MIN_BARE_SIZE = 1 << 20
 
 
 class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -60,7 +60,7 @@ class LimitType(SizeType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = super().convert(value, param, ctx)
-        if isinstance(value, str) and size < _LEAST_BARE and not re.search("[a-z]", value, re.IGNORECASE):
+        if isinstance(value, str) and size < _MIN_BARE_SIZE and not re.search("[a-z]", value, re.IGNORECASE):
             self.fail(f"{value!r} has no unit; try {value.strip()}GiB or {value.strip()}MiB", param, ctx)
         return size
 

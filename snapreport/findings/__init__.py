@@ -1,1 +1,1 @@
-"""What is wrong with a snapshot's memory, and what stands behind its peak: found in the timelines, told in words."""
+"""Findings: causes of a peak, leaks, failures, fragmentation, and advice that was replayed."""

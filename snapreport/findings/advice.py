@@ -2,7 +2,7 @@
 
 Every rule looks at one device, or at what another finding says, and is silent where it sees nothing. A saving is the
 old
-peak less the peak of the allocated curve with exactly the named bytes taken out; nothing under ``LEAST_SHARE`` is
+peak less the peak of the allocated curve with exactly the named bytes taken out; nothing under ``MIN_SHARE`` is
 given.
 """
 
@@ -73,7 +73,7 @@ def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Ad
     for rule in rules:
         if (advice := rule(context)) is not None:
             mask = advice.mask
-            yield advice, None if mask is None else replay(context.timeline, mask, advice.fraction, advice.words)
+            yield advice, None if mask is None else replay(context.timeline, mask, advice.fraction, advice.functions)
 
 
 def _finding(
@@ -167,7 +167,7 @@ def _second_remedy(
 
 
 def _combined(
-    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], words: str
+    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], sentence: str
 ) -> dict[str, Any] | None:
     """Two changes at once; None where the second adds nothing to the first."""
     peak, event = together(timeline, (one[1], two[1]))
@@ -179,7 +179,7 @@ def _combined(
         "peak_bytes": peak,
         "peak_event": event,
         "saves_bytes": saves,
-        "sentence": f"{words}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
+        "sentence": f"{sentence}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
     }
 
 

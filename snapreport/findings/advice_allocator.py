@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapreport.findings.advice_context import LEAST_SHARE, Advice, AdviceContext
+from snapreport.findings.advice_context import MIN_SHARE, Advice, AdviceContext
 from snapreport.findings.model import Finding
 from snapreport.findings.setting_replay import SettingReplay
 from snapreport.number_format import arrow_text, bytes_text, plural, share_text
@@ -94,7 +94,7 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
             is_all = failed == context.timeline.oom_events
             why.insert(0, "All failed requests fit." if is_all else "Some of the failed requests fit, not all.")
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
-    if replayed.before - replayed.after < LEAST_SHARE * replayed.before:
+    if replayed.before - replayed.after < MIN_SHARE * replayed.before:
         return [], ""
     why = (
         ["Both replays first allocate what was live when recording began, in order of address."]

@@ -33,7 +33,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
         "torch.nn.attention.sdpa_kernel",
         _KERNELS,
         mask,
-        words=("_scaled_dot_product_attention_math",),
+        functions=("_scaled_dot_product_attention_math",),
     )
 
 
@@ -49,7 +49,7 @@ def _written(context: AdviceContext) -> Advice | None:
         "torch.nn.functional.scaled_dot_product_attention",
         _SDPA,
         mask,
-        words=("softmax",),
+        functions=("softmax",),
     )
 
 

@@ -24,9 +24,9 @@ _TRAINING = (
 )
 _EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """Of the peak: advice that saves less is not given."""
-LEAST_BYTES = 16 << 20
+MIN_BYTES = 16 << 20
 """Nor is advice that saves less than this: a device has thousands of times more."""
 
 
@@ -35,10 +35,9 @@ class Advice:
     """What one rule says.
 
     rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
-    own
-    name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
-    lowers
-    what is reserved, or saves time). fraction: of each one's bytes that goes. words: see ``selection.query_of``.
+    own name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
+    lowers what is reserved, or saves time). fraction: of each one's bytes that is saved. functions: see
+    ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
     avoids_failure: the request that failed fits, replayed. link: of the finding that the advice follows from, which is
     shown instead of the peak.
@@ -51,7 +50,7 @@ class Advice:
     url: str
     mask: np.ndarray | None = None
     fraction: float = 1.0
-    words: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
     confidence: Confidence = "likely"
     spares_peak: bool = False
     avoids_failure: bool = False
@@ -119,7 +118,7 @@ class AdviceContext:
 
     def is_much(self, size: int) -> bool:
         """Whether so many bytes of the peak are worth an advice."""
-        return size >= max(LEAST_BYTES, LEAST_SHARE * self.timeline.peak_bytes)
+        return size >= max(MIN_BYTES, MIN_SHARE * self.timeline.peak_bytes)
 
     @cached_property
     def leaked(self) -> np.ndarray:

@@ -44,7 +44,7 @@ def _foreach(context: AdviceContext) -> Advice | None:
         "fused=True of torch.optim.AdamW, Adam, SGD and Adagrad",
         _OPTIM,
         mask,
-        words=("_multi_tensor_",),
+        functions=("_multi_tensor_",),
     )
 
 

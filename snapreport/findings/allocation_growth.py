@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.findings.least_live import least_live
+from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
 
-_LEAST_BYTES = 1 << 20
-_LEAST_SHARE = 0.001
+_MIN_BYTES = 1 << 20
+_MIN_SHARE = 0.001
 """Of the peak, for the growth of one stack over the whole trace."""
 _SPREAD, _SPREAD_ALL = 0.8, 0.6
 """The share of the later repetitions, and of all, in which a growing stack leaves something behind."""
@@ -66,9 +66,9 @@ class GrowingStack:
     replaced: bool = False
 
 
-def least_growth(timeline: DeviceTimeline) -> float:
+def min_growth_bytes(timeline: DeviceTimeline) -> float:
     """Bytes over a whole trace below which growth is not reported."""
-    return max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
+    return max(_MIN_BYTES, _MIN_SHARE * timeline.peak_bytes)
 
 
 def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[GrowingStack]:
@@ -84,11 +84,11 @@ def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[G
 def _accumulating(timeline: DeviceTimeline, repetitions: Repetitions) -> list[GrowingStack]:
     allocations = timeline.allocations
     remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
-    stacks = _large_stacks(remaining, least_growth(timeline))
+    stacks = _large_stacks(remaining, min_growth_bytes(timeline))
     if not len(stacks):
         return []
     births = _bytes_by_repetition(remaining, stacks, repetitions)
-    floors = least_live(allocations, stacks, repetitions.bounds)
+    floors = lowest_live(allocations, stacks, repetitions.bounds)
     settled = _settled(remaining, stacks) if repetitions.unit != "step" else np.zeros(len(stacks), bool)
     found = []
     for row, stack in enumerate(stacks.tolist()):
@@ -107,11 +107,11 @@ def _replaced(timeline: DeviceTimeline, repetitions: Repetitions, known: set[int
     allocations = timeline.allocations
     traced = allocations.filter(pl.col("alloc_event") >= 0)
     remaining = traced.filter(pl.col("free_event") < 0)
-    stacks = _large_stacks(remaining, least_growth(timeline))
+    stacks = _large_stacks(remaining, min_growth_bytes(timeline))
     stacks = stacks[~np.isin(stacks, list(known)) & ~_settled(remaining, stacks)]
     if repetitions.count <= FEWEST or not len(stacks):
         return []
-    floors = least_live(allocations, stacks, repetitions.bounds)
+    floors = lowest_live(allocations, stacks, repetitions.bounds)
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
@@ -120,7 +120,7 @@ def _replaced(timeline: DeviceTimeline, repetitions: Repetitions, known: set[int
     for row, stack in enumerate(stacks.tolist()):
         rises = np.diff(floors[row, 1:]).astype(float)
         steady = steady_growth(rises)
-        if steady is None or (rises < 0).mean() > 1 - _SPREAD or rises.sum() < least_growth(timeline):
+        if steady is None or (rises < 0).mean() > 1 - _SPREAD or rises.sum() < min_growth_bytes(timeline):
             continue
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)

@@ -211,11 +211,11 @@ def _neighbours(
 
 def _without_output(context: AdviceContext, births: np.ndarray, within: np.ndarray) -> np.ndarray:
     """Bool per allocation: not the last of a run of ``within``, which is the output of a call and stays."""
-    kept = np.ones(len(context.size), bool)
+    remaining = np.ones(len(context.size), bool)
     inside = within[births]
     stays = np.flatnonzero(inside & ~np.append(inside[1:], False))
-    kept[births[stays]] = False
-    return kept
+    remaining[births[stays]] = False
+    return remaining
 
 
 def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, caller: np.ndarray) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
-from snapreport.findings.reach import Request, own_segments, reach_of
 from snapreport.number_format import bytes_text, device_name, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.blocks import ASSUMED
@@ -22,11 +22,11 @@ from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
 
 _GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
-LEAST_SHARE = 0.25
+MIN_SHARE = 0.25
 """Free ranges that the request could have used, were they one, are a warning from this share of the highest
 reserved.
 """
-LEAST_BYTES = 64 << 20
+MIN_BYTES = 64 << 20
 IDLE_SHARE = 0.33
 """Reserved beyond the highest allocated, worth a finding from this share on."""
 _FEW = 40
@@ -59,7 +59,7 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
     none is bad.
     """
     events = growths(timeline)
-    least = max(LEAST_BYTES, LEAST_SHARE * int(timeline.reserved.max()))
+    least = max(MIN_BYTES, MIN_SHARE * int(timeline.reserved.max()))
     # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the
     # position before it.
     unused = (timeline.reserved - timeline.allocated)[events]
@@ -80,9 +80,9 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
         event = int(events[at])
         state = state_at(timeline, event - 1)
         request = request_behind(timeline, event)
-        holes = reach_of(state, request, occupied_only=True).own
-        if holes >= max(least, request.size):
-            return state, request, holes
+        usable = reachable_free_memory(state, request, occupied_only=True).usable
+        if usable >= max(least, request.size):
+            return state, request, usable
     return None
 
 
@@ -101,11 +101,11 @@ def served_at(timeline: DeviceTimeline, event: int) -> int:
     return event + int(after[0]) if len(after) else event
 
 
-def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, request: Request, holes: int) -> Finding:
+def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, request: Request, usable: int) -> Finding:
     position = state.position
     parts = parts_at(timeline, position)
     reserved = int(timeline.reserved[position + 1])
-    reach = reach_of(state, request, occupied_only=True)
+    free_memory = reachable_free_memory(state, request, occupied_only=True)
     names = names_of(snapshot)
     pins = pinning_stacks(timeline, state, names)
     expandable = expandable_setting(timeline)
@@ -118,8 +118,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "rounding_bytes": parts.rounding,
         "inactive_split_bytes": parts.inactive_split,
         "wholly_free_bytes": parts.unused_segments,
-        "usable_hole_bytes": holes,
-        "largest_hole_bytes": reach.largest_own,
+        "usable_hole_bytes": usable,
+        "largest_hole_bytes": free_memory.largest_usable,
         "segments": emptiest_segments(state),
         "pinning_stacks": pins,
         "expandable_segments": expandable,
@@ -140,9 +140,10 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         device=timeline.device,
         severity="warning",
         title=f"Fragmentation on {name}: a {bytes_text(request.size)} request reserved more memory although "
-        f"{bytes_text(holes)} were cached, because the largest free block was {bytes_text(reach.largest_own)}",
+        f"{bytes_text(usable)} were cached, because the largest free block was "
+        f"{bytes_text(free_memory.largest_usable)}",
         detail=detail,
-        bytes=holes,
+        bytes=usable,
         event=position,
         stack=pins[0]["stack"] if pins else None,
         evidence=evidence,
@@ -157,7 +158,7 @@ def joined_bytes(state: State, request: Request) -> int:
 
     Expandable segments join free ranges at the ends of neighbours. A block in use between two ranges still parts them.
     """
-    own = own_segments(state, request)
+    own = usable_segments(state, request)
     rows = np.flatnonzero(own)
     if not len(rows):
         return 0
@@ -188,7 +189,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     """
     most, peak = int(timeline.reserved.max()), timeline.peak_bytes
     idle = most - peak
-    if idle < max(LEAST_BYTES, IDLE_SHARE * most) or timeline.recording_gaps or timeline.reserved[0] >= most:
+    if idle < max(MIN_BYTES, IDLE_SHARE * most) or timeline.recording_gaps or timeline.reserved[0] >= most:
         return []
     first = int(np.argmax(timeline.reserved)) - 1
     at = served_at(timeline, first)
@@ -252,10 +253,10 @@ def emptiest_segments(state: State) -> list[dict[str, Any]]:
     """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``,
     ``blocks``.
     """
-    held = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
+    fragmented = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
         ["free", "address"], descending=[True, False]
     )
-    return held.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks").rows(named=True)
+    return fragmented.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks").rows(named=True)
 
 
 def expandable_setting(timeline: DeviceTimeline) -> bool | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from snapreport.allocator.minimum import least_memory
+from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.whatif import WhatIf
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
@@ -179,7 +179,7 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
         message = f"{name}: runs on {bytes_text(memory)} for the allocator, replayed{tail}"
         unknown = missing_history(snapshot, timeline, earlier=True)
         return Check(rule, file, name, not unknown, message, done.peak_reserved, memory, unknown=unknown)
-    least = least_memory(whatif, whatif.own)
+    least = minimum_memory(whatif, whatif.own)
     needs = "" if least.memory is None else f"; it needs {least.memory >> 20:,} MiB"
     where = "at its start" if failed < 0 else f"at event {count_text(failed)}"
     message = f"{name}: runs out of memory {where} with {bytes_text(memory)} for the allocator, replayed{needs}"

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, least_growth
+from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
-from snapreport.findings.least_live import least_live
 from snapreport.findings.live import Names, by_category, listed
 from snapreport.findings.loop_lines import outside_modules
+from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.number_format import bytes_text, count_text, plural
@@ -47,7 +47,7 @@ def leak_verdict(timeline: DeviceTimeline, repetitions: Repetitions | None, leak
         return LeakVerdict("none", NOTHING_GREW)
     if repetitions and repetitions.is_loop:
         return LeakVerdict("none", f"No leak found over {plural(repetitions.count, repetitions.unit)}.")
-    if abs(grew) < least_growth(timeline):
+    if abs(grew) < min_growth_bytes(timeline):
         return LeakVerdict("none", f"Start and end differ by only {bytes_text(abs(grew))}: nothing grew.")
     if grew < 0:
         return LeakVerdict("none", f"Less is allocated at the end than at the start, by {bytes_text(-grew)}.")
@@ -198,7 +198,7 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
     """Int64 by repetition: the lowest live bytes of these stacks together."""
     together = timeline.allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode()))
     together = together.with_columns(stack=pl.lit(0, pl.Int32))
-    lowest: np.ndarray = least_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
+    lowest: np.ndarray = lowest_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
     return lowest
 
 

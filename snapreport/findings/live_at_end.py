@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from snapreport.findings.allocation_growth import least_growth
+from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
 from snapreport.findings.live import by_category, by_place, by_stack, listed, names_of
@@ -65,7 +65,7 @@ def _new_at_end(
     new = live.filter(pl.col("alloc_event") >= 0)
     size, older = int(new["size"].sum()), int(live["size"].sum())
     older -= size
-    if size < least_growth(timeline):
+    if size < min_growth_bytes(timeline):
         return []
     names = names_of(snapshot)
     last = len(timeline.events) - 1

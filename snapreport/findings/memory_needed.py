@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from snapreport.allocator.minimum import least_memory
+from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import STANDARD, WhatIf
 from snapreport.timeline.build import DeviceTimeline
@@ -45,7 +45,7 @@ def memory_needed(timeline: DeviceTimeline) -> MemoryNeeded | None:
         if done.oom_event is None and not done.failed:
             return None
     searched = (whatif.own, replace(whatif.own, expandable_segments=True))
-    found = [least_memory(whatif, settings, around=0).memory for settings in dict.fromkeys(searched)]
+    found = [minimum_memory(whatif, settings, around=0).memory for settings in dict.fromkeys(searched)]
     least = min((memory for memory in found if memory is not None), default=0)
     available = whatif.trace.capacity.bytes or 0
     return MemoryNeeded(available, least, tuple(wanted)) if least > available else None

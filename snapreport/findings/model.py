@@ -1,4 +1,4 @@
-"""A finding: one thing that a snapshot says about its memory, in words and in numbers."""
+"""A finding: one statement about a snapshot's memory, with its numbers."""
 
 from __future__ import annotations
 

@@ -9,10 +9,16 @@ from typing import Any, Literal
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
+from snapreport.findings.free_memory_reachability import (
+    DEFAULT_POOL,
+    SMALL_SEGMENT,
+    FreeMemory,
+    Request,
+    reachable_free_memory,
+)
 from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
-from snapreport.findings.reach import DEFAULT_POOL, SMALL_SEGMENT, Reach, Request, reach_of
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline, Snapshot
@@ -24,7 +30,7 @@ Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "u
 LARGE_SEGMENT = 20 << 20
 _OWN_SEGMENT = 10 << 20
 """Requests from this size on have a segment to themselves."""
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
 FULL_SHARE = 0.9
 """Allocated of what is reserved and free on the device: from here on the device is called full."""
@@ -36,21 +42,21 @@ NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 class Shortage:
     """The bytes around one failure.
 
-    asked: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less allocated:
-    rounding and the holes of ``reach``. pending: of blocks whose free waits for another stream (they count as
-    allocated). piece: what the allocator would have had to take from the device for it, see :func:`piece_of`; None:
-    just as much.
+    requested: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less
+    allocated: rounding and ``free_memory``. pending: of blocks whose free waits for another stream (they count as
+    allocated). segment_size: what the allocator would have had to take from the device, see :func:`segment_size_for`;
+    None: just as much.
     """
 
-    asked: int
+    requested: int
     device_free: int | None
     reserved: int
     allocated: int
     rounding: int
     pending: int
-    wholly_free: int
-    reach: Reach
-    piece: int | None = None
+    free_segments: int
+    free_memory: FreeMemory
+    segment_size: int | None = None
 
     @property
     def unused(self) -> int:
@@ -96,28 +102,28 @@ def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
     segments = state.segments
     free = row["device_free"]
     found = Shortage(
-        asked=row["size"],
+        requested=row["size"],
         device_free=free if free is None or free >= 0 else None,
         reserved=int(timeline.reserved[event + 1]),
         allocated=int(timeline.allocated[event + 1]),
         rounding=parts_at(timeline, event).rounding,
         pending=int(state.blocks.filter(state.blocks["state"] == STATES[PENDING])["size"].sum()),
-        wholly_free=int(segments.filter(segments["blocks"] == 0)["free"].sum()),
-        reach=reach_of(state, Request(event, row["size"], row["stream"], row["pool"])),
-        piece=piece_of(row["size"], expandable=expandable_setting(timeline) is True),
+        free_segments=int(segments.filter(segments["blocks"] == 0)["free"].sum()),
+        free_memory=reachable_free_memory(state, Request(event, row["size"], row["stream"], row["pool"])),
+        segment_size=segment_size_for(row["size"], expandable=expandable_setting(timeline) is True),
     )
     return found, state
 
 
-def piece_of(asked: int, *, expandable: bool) -> int:
+def segment_size_for(requested: int, *, expandable: bool) -> int:
     """Bytes that the allocator takes from the device at once for a request that no free block holds.
 
     Small requests share segments of 2 MiB and middling ones segments of 20 MiB; what is greater has one of its own, in
     whole 2 MiB. Expandable segments grow by pages of the same sizes.
     """
-    if expandable and asked > SMALL_SIZE:
-        return -(-asked // LARGE_SEGMENT) * LARGE_SEGMENT
-    return segment_of(asked)
+    if expandable and requested > SMALL_SIZE:
+        return -(-requested // LARGE_SEGMENT) * LARGE_SEGMENT
+    return segment_of(requested)
 
 
 def segment_of(request: int) -> int:
@@ -145,21 +151,21 @@ def verdict(s: Shortage) -> Verdict:
     streams hold free. mixed: only all of that together, or with what waits to be freed. demand: not even that.
     """
     device = s.device_free or 0
-    from_device = max(s.asked, s.piece or 0)
+    from_device = max(s.requested, s.segment_size or 0)
 
     def fits(cached: int) -> bool:
         """Whether so many bytes would do in one range: alone, or as a new segment with what is free on the device."""
-        return cached >= s.asked or cached + device >= from_device
+        return cached >= s.requested or cached + device >= from_device
 
     if device >= from_device:
         return "limit"
-    if s.reach.largest_own >= s.asked:
+    if s.free_memory.largest_usable >= s.requested:
         return "unclear"
-    if fits(s.reach.own):
+    if fits(s.free_memory.usable):
         return "fragmentation"
-    if fits(s.reach.locked):
+    if fits(s.free_memory.locked):
         return "pool-locked"
-    if fits(s.reach.own + s.reach.locked + s.pending):
+    if fits(s.free_memory.usable + s.free_memory.locked + s.pending):
         return "mixed"
     return "demand"
 
@@ -181,27 +187,27 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         "verdict": why,
         "events": group,
         "asked": [int(timeline.events["size"][e]) for e in group],
-        "asked_bytes": s.asked,
+        "asked_bytes": s.requested,
         "device_free_bytes": s.device_free,
-        "device_piece_bytes": s.piece,
+        "device_piece_bytes": s.segment_size,
         "reserved_bytes": s.reserved,
         "allocated_bytes": s.allocated,
         "unused_bytes": s.unused,
         "rounding_bytes": s.rounding,
-        "own_hole_bytes": s.reach.own,
-        "other_stream_bytes": s.reach.other_stream,
-        "other_pool_bytes": s.reach.other_pool,
-        "other_size_bytes": s.reach.other_size,
-        "wholly_free_bytes": s.wholly_free,
+        "own_hole_bytes": s.free_memory.usable,
+        "other_stream_bytes": s.free_memory.other_stream,
+        "other_pool_bytes": s.free_memory.other_pool,
+        "other_size_bytes": s.free_memory.other_size,
+        "wholly_free_bytes": s.free_segments,
         "pending_free_bytes": s.pending,
-        "largest_own_hole_bytes": s.reach.largest_own,
-        "largest_hole_bytes": s.reach.largest,
+        "largest_own_hole_bytes": s.free_memory.largest_usable,
+        "largest_hole_bytes": s.free_memory.largest,
         "expandable_segments": expandable_setting(timeline),
         "stack": stack,
         "function": names.function(stack),
         "line": names.line(stack),
         "in_math_kernel": _in_math_kernel(snapshot.recording, stack),
-        "segment_bytes": segment_of(s.asked),
+        "segment_bytes": segment_of(s.requested),
         "device_full": is_full(s),
         "categories": by_category(live),
         "stacks": by_stack(live, names),
@@ -214,7 +220,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         severity="error",
         title=_title(timeline, s, why),
         detail=_detail(s, why, evidence) + ([needed.sentence] if needed is not None else []),
-        bytes=s.asked,
+        bytes=s.requested,
         event=event,
         stack=stack or None,
         evidence=evidence,
@@ -225,7 +231,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
 
 
 def _title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
-    request = with_article(bytes_text(s.asked))
+    request = with_article(bytes_text(s.requested))
     text = f"Out of memory on {device_name(timeline.kind, timeline.device)}: "
     if why == "limit":
         return f"{text}{request} request failed with {bytes_text(s.device_free or 0)} free on the device"
@@ -235,10 +241,10 @@ def _title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
         return f"{text}the device is full, and what is free is {_SCATTERED[why]}"
     if why != "demand":
         return f"{text}{_REASON[why]}"
-    short = s.asked - (s.device_free or 0) - s.reach.own - s.reach.locked - s.pending
+    short = s.requested - (s.device_free or 0) - s.free_memory.usable - s.free_memory.locked - s.pending
     if short > 0:
         return f"{text}{request} request was {bytes_text(short)} too large"
-    return f"{text}{request} request needed {with_article(bytes_text(s.piece or 0))} segment"
+    return f"{text}{request} request needed {with_article(bytes_text(s.segment_size or 0))} segment"
 
 
 _REASON = {
@@ -261,8 +267,8 @@ def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
         lines.append("A limit of the process was reached (set_per_process_memory_fraction), or the driver refused.")
     if why == "unclear":
         lines.append("The record does not say why it was not used.")
-    message = message_size(segment_of(s.asked))
-    if message != message_size(s.asked):
+    message = message_size(segment_of(s.requested))
+    if message != message_size(s.requested):
         lines.append(f'PyTorch\'s message names the segment for the request: "Tried to allocate {message}".')
     if s.pending:
         lines.append(f"{bytes_text(s.pending)} were pending free: another stream still used them.")
@@ -285,12 +291,12 @@ def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
 
 def _available(s: Shortage, why: Verdict) -> str:
     """What the request met: free on the device, cached, allocated; without what the title has said."""
-    free = s.reach.own + s.reach.locked
+    free = s.free_memory.usable + s.free_memory.locked
     if why in ("fragmentation", "mixed", "pool-locked"):
-        text = f"{upper_first(with_article(bytes_text(s.asked)))} request failed with {bytes_text(free)} cached"
+        text = f"{upper_first(with_article(bytes_text(s.requested)))} request failed with {bytes_text(free)} cached"
         text += "" if s.device_free is None else f" and {bytes_text(s.device_free)} free on the device"
         if why != "pool-locked":
-            text += f": the largest free block that it could use was {bytes_text(s.reach.largest_own)}"
+            text += f": the largest free block that it could use was {bytes_text(s.free_memory.largest_usable)}"
         return f"{text}."
     cached = f"{bytes_text(free)} cached; {bytes_text(s.allocated)} were allocated."
     if s.device_free is None or why == "limit":
@@ -301,13 +307,16 @@ def _available(s: Shortage, why: Verdict) -> str:
 def _cached(s: Shortage) -> list[str]:
     """Where the cached bytes are, but for those that the request could use, which were named before."""
     parts = [
-        f"{bytes_text(value)} {words}"
-        for value, words in (
-            (s.reach.other_stream, "belong to other streams"),
-            (s.reach.other_pool, "are in private pools"),
-            (s.reach.other_size, f"are in the pool for {'small' if s.asked > SMALL_SIZE else 'large'} blocks"),
+        f"{bytes_text(value)} {where}"
+        for value, where in (
+            (s.free_memory.other_stream, "belong to other streams"),
+            (s.free_memory.other_pool, "are in private pools"),
+            (
+                s.free_memory.other_size,
+                f"are in the pool for {'small' if s.requested > SMALL_SIZE else 'large'} blocks",
+            ),
         )
-        if value >= LEAST_SHARE * s.asked
+        if value >= MIN_SHARE * s.requested
     ]
     return [f"Of the cached memory, {listed(parts)}."] if parts else []
 
@@ -341,6 +350,6 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
 def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:
     if why in ("limit", "unclear"):
         return "guess"
-    adds_up = s.allocated + s.rounding + s.reach.own + s.reach.locked == s.reserved
+    adds_up = s.allocated + s.rounding + s.free_memory.usable + s.free_memory.locked == s.reserved
     exact = s.device_free is not None and not timeline.reconciliation_bytes and adds_up
     return "sure" if exact and not block_doubts(timeline, event) else "likely"

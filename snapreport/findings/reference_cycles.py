@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.allocation_growth import least_growth
+from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
@@ -93,7 +93,7 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
         .filter(
             (pl.col("count") >= _REPETITIONS)
             & (pl.col("died") - pl.col("oldest") >= _REPETITIONS - 1)
-            & (pl.col("bytes") >= least_growth(timeline))
+            & (pl.col("bytes") >= min_growth_bytes(timeline))
             & (pl.col("youngest") < pl.col("first"))  # all of it was live at once
         )
         .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))

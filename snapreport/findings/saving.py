@@ -59,12 +59,12 @@ def whole_parts(fraction: float) -> float:
     return int(fraction * PARTS) / PARTS
 
 
-def replay(timeline: DeviceTimeline, mask: np.ndarray, fraction: float = 1.0, words: Sequence[str] = ()) -> Saving:
-    """The peak with ``fraction`` of the bytes of each allocation in ``mask`` taken out. ``words``: see
+def replay(timeline: DeviceTimeline, mask: np.ndarray, fraction: float = 1.0, functions: Sequence[str] = ()) -> Saving:
+    """The peak with ``fraction`` of the bytes of each allocation in ``mask`` taken out. ``functions``: see
     ``selection.query_of``.
     """
     fraction = whole_parts(fraction)
-    query, mask = select(timeline, mask, words)
+    query, mask = select(timeline, mask, functions)
     rows = np.flatnonzero(mask)
     bytes_out = np.floor(timeline.allocations["size"].to_numpy()[rows] * fraction).astype(np.int64)
     peak, event, at_peak = peak_without(timeline, rows, bytes_out)

@@ -14,13 +14,13 @@ LONGEST = 3500
 """Characters of a query; the language allows 4,000, and pages number stacks with more digits."""
 
 
-def select(timeline: DeviceTimeline, mask: np.ndarray, words: Sequence[str] = ()) -> tuple[str, np.ndarray]:
+def select(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] = ()) -> tuple[str, np.ndarray]:
     """(a query, Bool per allocation that it selects exactly): ``mask``, less its smallest parts where the query is too
     long.
 
-    ``words``: see :func:`query_of`. Dropped are stacks with fewest bytes, half of those left at a time.
+    ``functions``: see :func:`query_of`. Dropped are stacks with fewest bytes, half of those left at a time.
     """
-    query = query_of(timeline, mask, words)
+    query = query_of(timeline, mask, functions)
     table = timeline.allocations
     while len(query) > LONGEST and mask.any():
         rows = pl.DataFrame({"stack": table["stack"], "size": table["size"], "row": np.arange(len(mask))})
@@ -28,25 +28,25 @@ def select(timeline: DeviceTimeline, mask: np.ndarray, words: Sequence[str] = ()
         groups = (
             chosen.group_by("stack", "size").agg(pl.col("size").sum().alias("bytes")).sort("bytes", "stack", "size")
         )
-        kept = groups.tail(max(1, len(groups) // 2)) if len(groups) > 1 else groups.head(0)
+        remaining = groups.tail(max(1, len(groups) // 2)) if len(groups) > 1 else groups.head(0)
         mask = np.zeros(len(mask), bool)
-        mask[chosen.join(kept, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
-        query = query_of(timeline, mask, words)
+        mask[chosen.join(remaining, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
+        query = query_of(timeline, mask, functions)
     return query, mask
 
 
-def query_of(timeline: DeviceTimeline, mask: np.ndarray, words: Sequence[str] = ()) -> str:
+def query_of(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] = ()) -> str:
     """The shortest form found: categories, names of functions, stacks, then single allocations by their events.
 
-    ``words``: parts of function names (lower case) that the selection is about. They are used where together with at
-    most one more term they select the same allocations. An empty mask gives a query that matches nothing.
+    ``functions``: parts of function names (lower case) that the selection is about. They are used where together with
+    at most one more term they select the same allocations. An empty mask gives a query that matches nothing.
     """
     if not mask.any():
         return "size<0"
     table = timeline.allocations
     if mask.all():
         return "size>=0"
-    for text, base in (*_functions(timeline, words), *_categories(table, mask)):
+    for text, base in (*_functions(timeline, functions), *_categories(table, mask)):
         if not (mask & ~base).any():
             if np.array_equal(mask, base):
                 return text
@@ -64,11 +64,11 @@ def _categories(table: pl.DataFrame, mask: np.ndarray) -> Iterator[tuple[str, np
     yield " OR ".join(texts), np.isin(codes, chosen)
 
 
-def _functions(timeline: DeviceTimeline, words: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+def _functions(timeline: DeviceTimeline, functions: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
     """Terms ``func:word``, with the allocations that they select."""
     recording = timeline.recording
     stack = timeline.allocations["stack"].to_numpy()
-    for word in words:
+    for word in functions:
         named = recording.frames["name"].str.to_lowercase().str.contains(word, literal=True).to_numpy()
         yield f"func:{word}", stacks_with(recording.stack_offsets, named[recording.stack_frames])[stack]
 

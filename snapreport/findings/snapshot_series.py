@@ -18,7 +18,7 @@ from snapreport.timeline.stats import stacks_at
 
 FEWEST = 3
 """Snapshots at least: with two, growth cannot be distinguished from noise."""
-_LEAST_BYTES, _LEAST_SHARE = 1 << 20, 0.001
+_MIN_BYTES, _MIN_SHARE = 1 << 20, 0.001
 """Of the last peak, for the growth of one stack over the whole series."""
 _RISING = 0.8
 """The share of all pairs of snapshots that rise, less that of those that fall (Kendall's tau)."""
@@ -115,7 +115,7 @@ def _device(snapshots: Sequence[Snapshot], numbers: tuple[int, ...], same: Seque
 
 def _followed(last: Snapshot, timeline: DeviceTimeline, size: np.ndarray, count: np.ndarray) -> list[FollowedStack]:
     """The stacks that change, growing ones first. ``size``, ``count``: Int64 (stacks, snapshots)."""
-    least = max(_LEAST_BYTES, _LEAST_SHARE * timeline.peak_bytes)
+    least = max(_MIN_BYTES, _MIN_SHARE * timeline.peak_bytes)
     changed = np.flatnonzero(np.ptp(size, axis=1) >= least)
     names = names_of(last)
     found = []

@@ -36,13 +36,13 @@ def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
     each = max(1, -(-len(number) // points))
     starts = np.arange(0, len(number), each)
     ends = np.minimum(starts + each, len(number)) - 1
-    return _greatest(timeline, number[starts], number[ends], begin[starts] + 1, end[ends] + 2)
+    return _highest(timeline, number[starts], number[ends], begin[starts] + 1, end[ends] + 2)
 
 
 def event_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
     """By event: columns of equally many positions. Position -1, the state before the first event, is in the first."""
     edges = _edges(len(timeline.allocated), points)
-    return _greatest(timeline, edges[:-1] - 1, edges[1:] - 2, edges[:-1], edges[1:])
+    return _highest(timeline, edges[:-1] - 1, edges[1:] - 2, edges[:-1], edges[1:])
 
 
 def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
@@ -58,7 +58,7 @@ def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
     edges = first + (np.arange(columns + 1) * (last - first + 1)) // columns
     at = np.searchsorted(clock, edges, "left").astype(np.int64)
     # Index s of the curves is the state after event s - 1: a column begins with what was there before its first event.
-    return _greatest(timeline, edges[:-1], edges[1:] - 1, at[:-1], at[1:] + 1)
+    return _highest(timeline, edges[:-1], edges[1:] - 1, at[:-1], at[1:] + 1)
 
 
 def _edges(count: int, points: int) -> np.ndarray:
@@ -66,7 +66,7 @@ def _edges(count: int, points: int) -> np.ndarray:
     return (np.arange(columns + 1) * count) // max(columns, 1)
 
 
-def _greatest(
+def _highest(
     timeline: DeviceTimeline, first: np.ndarray, last: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> Curve:
     """The curves' greatest values in [begin, end) of each column; the intervals ascend and may share an end."""

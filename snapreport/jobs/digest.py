@@ -20,7 +20,7 @@ from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
 SHARE = 0.99
 """Of the bytes at the peak that the stacks of a digest hold."""
-LEAST_STACKS = 64
+MIN_STACKS = 64
 """Rows that a digest has in any case: a rank that one stack fills is compared with its group by the others."""
 MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
@@ -246,7 +246,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
     rows = rows.sort(["bytes", "identity"], descending=[True, False])
     total = int(rows["bytes"].sum())
     needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1 if total else 0
-    top = rows.head(min(max(needed, LEAST_STACKS), most))
+    top = rows.head(min(max(needed, MIN_STACKS), most))
     live = live_at(timeline.allocations, timeline.peak_event)
     main = live.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
     main = main.sort(["size", "category"], descending=[True, False]).unique("stack", keep="first", maintain_order=True)

@@ -29,9 +29,9 @@ APART = 3
 """The gaps between levels are so many times those within."""
 TREND = 0.7
 """Kendall's tau from which on peaks follow the rank."""
-LEAST_CHANGE = 0.1
+MIN_CHANGE = 0.1
 """Of the median peak: a slope changes it by so much from the first rank to the last; chance makes smaller ones."""
-LEAST_FOR_SLOPE = 5
+MIN_FOR_SLOPE = 5
 PARAMETER_SHARE = 0.02
 """Of the expected bytes: with so much more in parameters and their state, a rank has another part of the model."""
 _MOST_SIGNATURES = 256
@@ -220,8 +220,8 @@ def _even_group(rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, kind: 
 
 def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
     """Whether the peaks of the inner ranks follow the rank, up to a few that do not."""
-    rows = rows[1:-1] if len(rows) > LEAST_FOR_SLOPE else rows
-    if len(rows) < LEAST_FOR_SLOPE - 1:
+    rows = rows[1:-1] if len(rows) > MIN_FOR_SLOPE else rows
+    if len(rows) < MIN_FOR_SLOPE - 1:
         return False
     x, y = rows.astype(np.float64), totals[rows]
     if len(rows) > 400:  # tau is quadratic
@@ -232,9 +232,7 @@ def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
     tau = abs(signs.sum()) / len(signs)
     fitted, slope = _lines(x, y[:, None])
     change = abs(float(slope[0])) * (x[-1] - x[0])
-    return bool(
-        tau >= TREND and change >= LEAST_CHANGE * np.median(y) and _spread(y - fitted[:, 0]) <= 0.35 * _spread(y)
-    )
+    return bool(tau >= TREND and change >= MIN_CHANGE * np.median(y) and _spread(y - fitted[:, 0]) <= 0.35 * _spread(y))
 
 
 def _lines(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

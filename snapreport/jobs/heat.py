@@ -43,8 +43,8 @@ class Heat:
 
 def heat_of(job: Job) -> Heat:
     """The matrices of a job, read from its digests one after the other."""
-    greatest = max([1, *(digest.peak_reserved for digest in job.digests), *job.peaks.tolist()])
-    scale = -(-greatest // (LEVELS - 1))
+    highest = max([1, *(digest.peak_reserved for digest in job.digests), *job.peaks.tolist()])
+    scale = -(-highest // (LEVELS - 1))
     columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))
     bounds = [_bounds(job, row) for row in range(len(job.rows))]
     axes = [_step_axis(bounds, columns, len(job.rows)), *_time_axis(job, bounds, columns)]
@@ -150,5 +150,5 @@ def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray
     for metric, cells in axis.cells.items():
         values = np.append(curve.values[metric], 0)
         # reduceat takes [begin, end) and what lies between two intervals; an interval may begin before the last ended.
-        greatest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
-        cells[row, has] = 1 + np.minimum(-(-greatest // scale), LEVELS - 1)
+        highest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
+        cells[row, has] = 1 + np.minimum(-(-highest // scale), LEVELS - 1)

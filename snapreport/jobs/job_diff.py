@@ -15,7 +15,7 @@ from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
 
 SCHEMA = "snapreport-job-diff/1"
 MOST_PLACES = 6
-LEAST_SHARE = 0.005
+MIN_SHARE = 0.005
 """Of the peak before: a change below this is none."""
 
 
@@ -103,7 +103,7 @@ def job_diff_text(diff: JobDiff) -> str:
     lines = [f"Worst rank: {arrow_text(was, now)} allocated at the peak ({who})."]
     for group in diff.groups:
         name = upper_first(ranks_text(group.ranks))
-        if abs(group.after - group.before) < LEAST_SHARE * max(group.before, 1) and not group.places:
+        if abs(group.after - group.before) < MIN_SHARE * max(group.before, 1) and not group.places:
             lines.append(f"{name}: no change, {bytes_text(group.after)}.")
             continue
         lines.append(f"{name}: {arrow_text(group.before, group.after)}.")
@@ -134,7 +134,7 @@ def _places(
     now = [_by_place(after, new[rank]) for rank in ranks]
     names = sorted({name for counts in (*was, *now) for name in counts})
     changes = [(name, int(np.median([b[name] - a[name] for a, b in zip(was, now, strict=True)]))) for name in names]
-    least = LEAST_SHARE * float(np.median([before.peaks[old[rank]] for rank in ranks]))
+    least = MIN_SHARE * float(np.median([before.peaks[old[rank]] for rank in ranks]))
     changes = [(name, change) for name, change in changes if abs(change) > least]
     return sorted(changes, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from snapreport.jobs.groups import Group
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """Of what the group has: less is no outlier."""
-LEAST_BYTES = 1 << 20
+MIN_BYTES = 1 << 20
 DEVIATIONS = 6.0
 """Robust standard deviations that an outlier lies above its group; of a spread, where they are of logarithms."""
 LONELY = 0.25
@@ -48,7 +48,7 @@ def find_outliers(groups: list[Group], stacks: np.ndarray, totals: np.ndarray) -
 def _of_group(number: int, group: Group, stacks: np.ndarray, totals: np.ndarray) -> list[Outlier]:
     rows = np.array(group.rows)
     above = totals[rows] - group.totals
-    least = np.maximum(LEAST_SHARE * group.totals, LEAST_BYTES)
+    least = np.maximum(MIN_SHARE * group.totals, MIN_BYTES)
     is_out = _by_total(group, totals[rows], above, least) | _by_stack(group, stacks[rows], above, least)
     # An outlier of more than a quarter of the group is no outlier: it is how the group is.
     if is_out.sum() > max(1, len(rows) // 4):

@@ -15,7 +15,7 @@ from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.reduce import Job
 from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
 
-LEAST_IMBALANCE = 0.03
+MIN_IMBALANCE = 0.03
 """Of the worst rank's peak: less is called even."""
 _NAMED = 12  # ranks listed one by one
 
@@ -82,13 +82,13 @@ def imbalance_of(job: Job) -> Imbalance:
     high, median = int(peaks[worst]), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
     name = f"Rank {job.ranks[worst]}"
-    if len(peaks) < 2 or share < LEAST_IMBALANCE:
+    if len(peaks) < 2 or share < MIN_IMBALANCE:
         low = int(peaks.min())
         within = f"within {share_text(high - low, high)} of" if low < high else "at"
         text = f"All {len(peaks)} ranks peak {within} {bytes_text(high)}."
         if len(peaks) < 2:
             text = f"{name} peaks at {bytes_text(high)} allocated."
-        elif (high - int(peaks.min())) / max(high, 1) >= LEAST_IMBALANCE:
+        elif (high - int(peaks.min())) / max(high, 1) >= MIN_IMBALANCE:
             text = f"{name} has the highest peak, {bytes_text(high)}; the median rank peaks at {bytes_text(median)}."
         return Imbalance(worst, high, median, share, unused, text)
     text = (

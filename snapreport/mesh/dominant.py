@@ -89,12 +89,12 @@ def _by_sums(members: Members, rep: Ints) -> None:
     opens_at, closes_at = opened[opening], closed[closing]
     for low in range(0, cuts, step):
         high = min(low + step, cuts)
-        coming = opening[np.searchsorted(opens_at, low) : np.searchsorted(opens_at, high)]
-        going = closing[np.searchsorted(closes_at, low) : np.searchsorted(closes_at, high)]
-        sums = _running(bytes_, high - low, (opened[coming] - low, stack[coming], members.size[coming]),
-                        (closed[going] - low, stack[going], members.size[going]))  # fmt: skip
+        starting = opening[np.searchsorted(opens_at, low) : np.searchsorted(opens_at, high)]
+        ending = closing[np.searchsorted(closes_at, low) : np.searchsorted(closes_at, high)]
+        sums = _running(bytes_, high - low, (opened[starting] - low, stack[starting], members.size[starting]),
+                        (closed[ending] - low, stack[ending], members.size[ending]))  # fmt: skip
         live = _running(
-            count, high - low, (opened[coming] - low, stack[coming], 1), (closed[going] - low, stack[going], 1)
+            count, high - low, (opened[starting] - low, stack[starting], 1), (closed[ending] - low, stack[ending], 1)
         )
         bytes_, count = sums[-1].copy(), live[-1].copy()
         sums[live == 0] = -1
@@ -104,8 +104,8 @@ def _by_sums(members: Members, rep: Ints) -> None:
     order = np.argsort(stack, kind="stable")
     stride = cuts + 1
     base = stack[order] * stride
-    gone = np.maximum.accumulate(base + closed[order])
-    since = np.maximum(base + opened[order], np.append(0, gone[:-1]))
+    freed = np.maximum.accumulate(base + closed[order])
+    since = np.maximum(base + opened[order], np.append(0, freed[:-1]))
     oldest = since < base + closed[order]
     order, since = order[oldest], since[oldest]
     known = np.flatnonzero(best >= 0)

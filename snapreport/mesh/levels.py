@@ -21,7 +21,7 @@ STORED_ABOVE = 16384
 # Rows of the stored tile, which is shown until the columns are decoded, a blink later: a quarter of the page's. At 1024
 # rows it is two thirds of a large file's first blob (90,000 spans on 920,183 events), and nobody sees the difference in
 # time.
-STORED_ROWS, STORED_ROWS_LEAST = 256, 32
+STORED_ROWS, MIN_STORED_ROWS = 256, 32
 # A span costs about a byte in the file and a microsecond in the browser.
 STORED_SPANS = 60_000
 
@@ -102,6 +102,6 @@ def stored_tile(lifetimes: Lifetimes, shape: Pyramid) -> tuple[Tile, int] | None
     birth, peak, rows = birth_offsets(lifetimes), int(lifetimes.allocated.max()), STORED_ROWS
     while True:
         tile = lay_out(lifetimes, replace(shape, tolerance=row_bytes(peak, rows)), 0, 0, birth)
-        if len(tile.spans.first) <= STORED_SPANS or rows <= STORED_ROWS_LEAST:
+        if len(tile.spans.first) <= STORED_SPANS or rows <= MIN_STORED_ROWS:
             return tile, rows
         rows //= 2

@@ -22,10 +22,10 @@ T = TypeVar("T")
 # C stack for each byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the key
 # of a dict) recurses in C without any check, some 100 bytes a level: with less room the process would die, not raise.
 STACK_PER_BYTE = 160
-STACK_LEAST, STACK_MOST = 16 << 20, 8 << 30
+MIN_STACK, STACK_MOST = 16 << 20, 8 << 30
 # Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it.
 # What asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
-MEMORY_PER_BYTE, MEMORY_LEAST = 100, 1 << 30
+MEMORY_PER_BYTE, MIN_MEMORY = 100, 1 << 30
 BUFFER = 1 << 18  # the unpickler asks for a frame at a time, or for 128 KiB
 # What guarded() and load() set for a while belongs to the whole process: two at once would restore each other's values.
 _ALONE = threading.Lock()
@@ -65,7 +65,7 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
     """
     collectors = TraceCollectors()
     try:
-        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines():
+        with _address_space(MIN_MEMORY + size * MEMORY_PER_BYTE), _no_stray_lines():
             source = DivertedPickle(file)
             with supervision.unpickling():
                 raw = _DivertingUnpickler(source, collectors).load()
@@ -83,7 +83,7 @@ def load(file: BinaryIO, size: int) -> Any:
     To be called inside :func:`guarded`, which provides for pickles that nest deep.
     """
     try:
-        with _address_space(MEMORY_LEAST + size * MEMORY_PER_BYTE), _no_stray_lines(), supervision.unpickling():
+        with _address_space(MIN_MEMORY + size * MEMORY_PER_BYTE), _no_stray_lines(), supervision.unpickling():
             return RestrictedUnpickler(file).load()
     except SnapshotError:
         raise
@@ -115,7 +115,7 @@ def guarded(task: Callable[[], T], size: int) -> T:
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             failure.append(error)
 
-    stack = max(STACK_LEAST, min(size * STACK_PER_BYTE, STACK_MOST))
+    stack = max(MIN_STACK, min(size * STACK_PER_BYTE, STACK_MOST))
     with _ALONE, _collector_paused():
         while True:
             try:
@@ -125,9 +125,9 @@ def guarded(task: Callable[[], T], size: int) -> T:
                     thread.join()
                 break
             except (RuntimeError, MemoryError):  # no room for such a stack
-                if stack <= STACK_LEAST:
+                if stack <= MIN_STACK:
                     raise SnapshotError("needs more memory than there is") from None
-                stack = max(STACK_LEAST, stack // 4)
+                stack = max(MIN_STACK, stack // 4)
     if failure:
         raise failure[0]
     return outcome[0]

@@ -13,7 +13,7 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Of the peak: less is left out."""
 
 
@@ -100,7 +100,7 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     if timeline.recording.is_profiled:
         has_python = (timeline.recording.frames["line"] > 0).any()
         return [] if has_python else ["Stack traces have no Python functions. Profile with with_stack=True."]
-    if not peak or bare < LEAST_SHARE * peak or not has_history(timeline):
+    if not peak or bare < MIN_SHARE * peak or not has_history(timeline):
         return []
     if not len(timeline.recording.stack_frames):
         return ['No stack traces were recorded. Record with context="all" and stacks="python".']
@@ -110,11 +110,11 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     live = (rows["stack"] == 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
     older = int(rows.filter(live & (rows["alloc_event"] < 0))["size"].sum())
     lines = []
-    if older >= LEAST_SHARE * peak:
+    if older >= MIN_SHARE * peak:
         share = share_text(older, peak)
         text = f"{share} of the peak was allocated before recording started and has no stack trace."
         lines.append(f"{text} {START_EARLY}")
-    if bare - older >= LEAST_SHARE * peak:
+    if bare - older >= MIN_SHARE * peak:
         share = share_text(bare - older, peak)
         text = f"{share} of the peak was allocated during the trace without a Python stack, as the backward pass does."
         lines.append(f'{text} Record with stacks="all" to see its C++ frames.')
@@ -127,7 +127,7 @@ def _without_rule(timeline: DeviceTimeline) -> list[str]:
     free = rows["free_event"]
     live = (rows["stack"] > 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
     unknown = int(rows.filter(live & (rows["category"] == "unknown"))["size"].sum())
-    if unknown < LEAST_SHARE * max(timeline.peak_bytes, 1):
+    if unknown < MIN_SHARE * max(timeline.peak_bytes, 1):
         return []
     share = share_text(unknown, timeline.peak_bytes)
     return [f"{share} of the peak has a stack trace that no category rule matches. Add rules with --rules."]

@@ -15,7 +15,7 @@ MOST = 5
 """Rows of a breakdown; ``stats --json`` has ten, the page's table all."""
 _PLACES = 5
 """Of a module path, the innermost; the page's stack traces have all of it."""
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 NO_NAMES = "Modules are named by the file and line of their forward(): a stack trace does not hold their names."
 
 
@@ -31,7 +31,7 @@ class Breakdown:
 
 
 def breakdowns(peak: Finding) -> list[Breakdown]:
-    """Of a peak's finding. What one row has all of, or none has any of, is said by :func:`in_words`."""
+    """Of a peak's finding. What one row has all of, or none has any of, is said by :func:`breakdown_text`."""
     e, whole = peak.evidence, peak.bytes
     within = e["module_bytes"]
     parts = (
@@ -39,11 +39,11 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
         ("By line", "place", e["places"], whole),
         (f"By module path, {share_text(within, whole)} of it", "module", e["modules"], within),
     )
-    shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= LEAST_SHARE * whole]
+    shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= MIN_SHARE * whole]
     return [Breakdown(key, title, _rows(rows, key, total, whole)) for title, key, rows, total in shown]
 
 
-def in_words(peak: Finding) -> str:
+def breakdown_text(peak: Finding) -> str:
     """One sentence on what :func:`breakdowns` leaves out because one row has all of it; "" where that is nothing."""
     e, whole = peak.evidence, peak.bytes
     parts = [category_text(e["categories"][0]["category"])] if _alone(e["categories"], whole) else []
@@ -62,10 +62,10 @@ def _alone(rows: Sequence[dict[str, Any]], whole: int) -> bool:
 
 def _rows(rows: Sequence[dict[str, Any]], key: str, total: int, whole: int) -> list[tuple[str, str, str]]:
     """The largest of ``rows``, at least 1% of ``whole`` each, then the rest of ``total`` bytes."""
-    large = [row for row in rows[:MOST] if row["bytes"] >= LEAST_SHARE * whole]
+    large = [row for row in rows[:MOST] if row["bytes"] >= MIN_SHARE * whole]
     shown = [(row["bytes"], _path(row[key]) if key == "module" else row[key]) for row in large]
     rest = total - sum(size for size, _ in shown)
-    shown += [(rest, "others")] * (rest >= LEAST_SHARE * whole)
+    shown += [(rest, "others")] * (rest >= MIN_SHARE * whole)
     return [(bytes_text(size), share_text(size, whole), name) for size, name in shown]
 
 

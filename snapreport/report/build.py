@@ -135,23 +135,23 @@ def _fitting(
 
     left_out = LeftOut()
     document = render_page(described(left_out), payload)
-    full = least = len(document)
+    full = smallest = len(document)
     if max_size is None:
         return document, left_out
     parts = [part for part in PARTS if worth_leaving_out(part, sections.columns)]
 
-    def without(gone: Sequence[Part]) -> tuple[bytes, LeftOut]:
-        left_out = LeftOut(tuple(gone), max_size, full)
+    def without(left: Sequence[Part]) -> tuple[bytes, LeftOut]:
+        left_out = LeftOut(tuple(left), max_size, full)
         return render_page(described(left_out), sections.payload(left_out)), left_out
 
     while len(document) > max_size:
         if len(left_out.parts) == len(parts):
             what = "and that without all that can be left out" if parts else "and there is nothing to leave out"
             raise SnapshotError(
-                f"the report takes {size_text(least)}, {what}: more than the {size_text(max_size)} allowed"
+                f"the report takes {size_text(smallest)}, {what}: more than the {size_text(max_size)} allowed"
             )
         document, left_out = without(parts[: len(left_out.parts) + 1])
-        least = min(least, len(document))
+        smallest = min(smallest, len(document))
     # What the last step made room for comes back, the most telling first.
     for part in reversed(left_out.parts[:-1]):
         candidate = without([other for other in left_out.parts if other is not part])
@@ -173,8 +173,8 @@ def _side_by_side(
             sections = lay_out()
             return sections, sections.payload(LeftOut())
 
-        coming = side.submit(columns)
-        return summarise(), *coming.result()
+        pending = side.submit(columns)
+        return summarise(), *pending.result()
 
 
 def write_document(path: str | os.PathLike[str], document: bytes) -> None:

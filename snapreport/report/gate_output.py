@@ -31,8 +31,8 @@ def _verdict(checks: Sequence[Check], noun: str) -> str:
     """``1 of 3 checks failed``, ``1 of 3 checks cannot be decided``, ``3 checks passed``."""
     counted = plural(len(checks), noun)
     parts = [
-        f"{count} of {counted} {words}"
-        for status, words in (("failed", "failed"), ("unknown", "cannot be decided"))
+        f"{count} of {counted} {outcome}"
+        for status, outcome in (("failed", "failed"), ("unknown", "cannot be decided"))
         if (count := sum(check.status == status for check in checks))
     ]
     return "; ".join(parts) or f"{counted} passed"

@@ -16,13 +16,13 @@ from snapreport.packing.columns import Encoded, varints_of_zero
 
 @dataclass(frozen=True)
 class Part:
-    """Something that can be left out. ``words``: what it is, for readers.
+    """Something that can be left out. ``description``: what it is, for readers.
 
     ``sections``: sections that go, by the end of their name. ``columns``: columns whose values become 0, by their name
     without the device. ``keys``: the device's manifest entries that go with them, and what they become.
     """
 
-    words: str
+    description: str
     sections: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     keys: tuple[tuple[str, object], ...] = ()
@@ -69,26 +69,28 @@ class LeftOut:
         """A device's entry that says what is missing of it: ``left_out``, names of columns and sections."""
         if not self.parts:
             return manifest
-        gone = [name.removeprefix(".") for part in self.parts for name in (*part.sections, *part.columns)]
-        return {**manifest, **{key: value for part in self.parts for key, value in part.keys}, "left_out": gone}
+        names = [name.removeprefix(".") for part in self.parts for name in (*part.sections, *part.columns)]
+        return {**manifest, **{key: value for part in self.parts for key, value in part.keys}, "left_out": names}
 
     @property
     def sentence(self) -> str:
         """What is missing and what would bring it back; "" where nothing is."""
         if not self.parts:
             return ""
-        *others, last = [part.words for part in self.parts]
-        words = f"{', '.join(others)} and {last}" if others else last
+        *others, last = [part.description for part in self.parts]
+        description = f"{', '.join(others)} and {last}" if others else last
         return (
-            f"left out to fit {size_text(self.limit)}: {words}; all of it takes {size_text(self.full)} (--max-size "
-            f"{self.full})"
+            f"left out to fit {size_text(self.limit)}: {description}; all of it takes {size_text(self.full)} "
+            f"(--max-size {self.full})"
         )
 
     @property
     def manifest(self) -> dict[str, object]:
         """What the report says of itself."""
-        words = [part.words for part in self.parts]
-        return {"left_out": {"limit": self.limit, "full_bytes": self.full, "words": words}} if words else {}
+        descriptions = [part.description for part in self.parts]
+        return (
+            {"left_out": {"limit": self.limit, "full_bytes": self.full, "words": descriptions}} if descriptions else {}
+        )
 
     @property
     def _columns(self) -> set[str]:

@@ -27,21 +27,21 @@ def oom_entries(timeline: DeviceTimeline) -> list[dict[str, object]]:
 
 
 def _figures(found: Shortage) -> dict[str, object]:
-    reach = found.reach
-    available = (found.device_free or 0) + reach.own + reach.locked + found.pending
+    free_memory = found.free_memory
+    available = (found.device_free or 0) + free_memory.usable + free_memory.locked + found.pending
     return {
         "verdict": verdict(found),
-        "segment": found.piece,
+        "segment": found.segment_size,
         "device_free": found.device_free,
         "reserved": found.reserved,
         "allocated": found.allocated,
         "rounding": found.rounding,
         "pending": found.pending,
-        "usable": reach.own,
-        "other_stream": reach.other_stream,
-        "other_pool": reach.other_pool,
-        "other_size": reach.other_size,
-        "largest_usable": reach.largest_own,
-        "largest_free": reach.largest,
-        "shortfall": max(0, found.asked - available),
+        "usable": free_memory.usable,
+        "other_stream": free_memory.other_stream,
+        "other_pool": free_memory.other_pool,
+        "other_size": free_memory.other_size,
+        "largest_usable": free_memory.largest_usable,
+        "largest_free": free_memory.largest,
+        "shortfall": max(0, found.requested - available),
     }

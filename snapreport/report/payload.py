@@ -99,14 +99,14 @@ def build_sections(
     ``source``: lines to hold; ``comparison``: of the first with the last of them; ``links``: addresses of lines.
     """
     tables: list[DeviceTables] = []
-    coming: dict[str, list[Future[list[Encoded]]]] = {}
+    pending: dict[str, list[Future[list[Encoded]]]] = {}
     devices = [(number, snapshot, device) for number, snapshot in enumerate(snapshots) for device in snapshot.devices]
     rows = sum(len(snapshot.events(device)) for _, snapshot, device in devices)
     # numpy and brotli release the interpreter lock in what takes long.
     with progress.stage("laying out", rows, "events") as bar, _workers() as pool:
 
         def add(name: str, columns: list[Column]) -> None:
-            coming.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
+            pending.setdefault(name, []).extend(pool.submit(encode_column, column) for column in columns)
 
         rules = links.rules([snapshot.recording.recorder for snapshot in snapshots])
         numbering = stack_columns(snapshots, [rule for rule in rules if _is_named(rule, snapshots)])
@@ -121,7 +121,7 @@ def build_sections(
             )
             tables.append(table)
             bar.advance(len(snapshot.events(device)))
-        columns = {name: [future.result() for future in futures] for name, futures in coming.items()}
+        columns = {name: [future.result() for future in futures] for name, futures in pending.items()}
     small = sum(table.rows for table in tables) <= ONE_BLOB_UP_TO
     start = opening(snapshots)
     first = start.index if start else 0

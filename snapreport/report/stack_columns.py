@@ -45,7 +45,7 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     of the lines.
     """
     lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
-    seen = total = 0
+    offset = total = 0
     for snapshot in snapshots:
         recording = snapshot.recording
         lcp, length, sequence = _front_coded(recording)
@@ -53,12 +53,12 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
         total += len(length)
         lcps.append(lcp)
         lengths.append(length)
-        sequences.append(sequence + seen)
+        sequences.append(sequence + offset)
         frames.append(recording.frames)
         named = stack_names(recording)
         names_at.append(named.place + 1)
         launchers.append(named.launcher_place + 1)
-        seen += len(recording.frames)
+        offset += len(recording.frames)
     table = (
         pl.concat(frames, how="diagonal")
         if frames

@@ -14,7 +14,7 @@ from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.report.about_recording import assurances, doubts
-from snapreport.report.attribution import NO_NAMES, Breakdown, breakdowns, in_words
+from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
@@ -192,7 +192,7 @@ def _card(
             allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events]
         )
     lines = [f"{peak.title}.", composition(peak.evidence), *peak.detail] if peak else []
-    lines += [line for line in (in_words(peak) if peak else "",) if line]
+    lines += [line for line in (breakdown_text(peak) if peak else "",) if line]
     return Card(
         name,
         cells,

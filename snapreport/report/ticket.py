@@ -11,7 +11,7 @@ from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.report.about_recording import assurances, doubts
-from snapreport.report.attribution import NO_NAMES, breakdowns, in_words
+from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns
 from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
@@ -92,14 +92,14 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
 
 def _peak_lines(peak: Finding, links: Mapping[str, str]) -> list[str]:
     """What the peak consists of, a line for each way to divide it."""
-    words, lines = in_words(peak), []
+    breakdown, lines = breakdown_text(peak), []
     for part in breakdowns(peak):
         names = [escape(what) if part.key == "category" else place(what, links) for _, _, what in part.rows]
         shown = list(zip(part.rows, names, strict=True))[:_PARTS]
         largest = ", ".join(f"{size} ({share}) {name}" for (size, share, _), name in shown)
         more = ", …" if len(part.rows) > _PARTS else "."
         lines.append(f"- {part.title}: {largest}{more}{f' {escape(NO_NAMES)}' if part.key == 'module' else ''}")
-    lines += [f"- {prose(words, links)}"] if words else []
+    lines += [f"- {prose(breakdown, links)}"] if breakdown else []
     return ["At the peak:", "", *lines, ""] if lines else []
 
 

@@ -129,8 +129,8 @@ class Searcher:
                 self._notes.append(NO_OOM)
             counts = np.zeros(self._positions + 1, np.int64)
             counts[np.array(events, np.int64) + 2] = 1  # the state after event i is position s = i + 1
-            seen = np.cumsum(counts)
-            live: np.ndarray = seen[self._end] > seen[self._start]
+            running = np.cumsum(counts)
+            live: np.ndarray = running[self._end] > running[self._start]
             return live
         last = len(self.timeline.events) - 1
         event = {"start": -1, "end": last, "peak": self.timeline.peak_event}[name]
@@ -171,10 +171,10 @@ class Searcher:
 
     def _events(self, test: Range) -> np.ndarray:
         """One event: what it is about. A range: what was allocated in it."""
-        born = self._column("alloc_event")
+        alloc_event = self._column("alloc_event")
         if test.low is None or test.low != test.high or test.low < 0:
-            return _between(born, test)
-        found: np.ndarray = born == test.low
+            return _between(alloc_event, test)
+        found: np.ndarray = alloc_event == test.low
         for name in ("free_requested_event", "free_event"):
             found = found | (self._column(name) == test.low)
         return found
@@ -185,8 +185,8 @@ class Searcher:
         if self._event_us is None:
             return _between(self._alloc_us, test)
         last = len(self._event_us) - 1
-        born, gone = self._column("alloc_event"), self._column("free_event")
-        lived = self._event_us[np.where(gone < 0, last, gone)] - self._event_us[np.maximum(born, 0)]
+        alloc_event, free_event = self._column("alloc_event"), self._column("free_event")
+        lived = self._event_us[np.where(free_event < 0, last, free_event)] - self._event_us[np.maximum(alloc_event, 0)]
         return _between(lived, test)
 
     def _steps(self, test: Range | Text) -> np.ndarray:
@@ -212,8 +212,8 @@ class Searcher:
     @cached_property
     def _end(self) -> np.ndarray:
         """First position at which it is no longer."""
-        gone = self._column("free_event").astype(np.int64)
-        return np.where(gone < 0, self._positions, gone + 1)
+        free_event = self._column("free_event").astype(np.int64)
+        return np.where(free_event < 0, self._positions, free_event + 1)
 
     @cached_property
     def _first_us(self) -> int:
@@ -241,8 +241,8 @@ class Searcher:
         if self._event_us is None:
             self._notes.append(NO_TIMES)
             return np.full(len(self.table), np.nan)
-        born = self._column("alloc_event")
-        return np.where(born >= 0, self._event_us[np.maximum(born, 0)].astype(np.float64), np.nan)
+        alloc_event = self._column("alloc_event")
+        return np.where(alloc_event >= 0, self._event_us[np.maximum(alloc_event, 0)].astype(np.float64), np.nan)
 
 
 def _between(values: np.ndarray, test: Range) -> np.ndarray:

@@ -91,7 +91,7 @@ def fold(text: str) -> str:
     return text.lower().replace("\\", "/")
 
 
-def looks_for(words: str, *, is_quoted: bool) -> Text:
+def text_of(words: str, *, is_quoted: bool) -> Text:
     """The test of a bare word. ``*`` stands for anything and ``file.py:12`` for a place unless the word is quoted."""
     return Text((fold(words),)) if is_quoted else Text(_parts(words), _place(words))
 

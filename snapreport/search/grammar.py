@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 
 from snapreport.errors import QueryError
-from snapreport.search.fields import FIELDS, Test, fold, is_quantity, looks_for, read_value
+from snapreport.search.fields import FIELDS, Test, fold, is_quantity, read_value, text_of
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
@@ -127,7 +127,7 @@ class _Parser:
         elif text[self.at] == '"':
             start = self.at
             words = self._quoted()
-            node = Term("", looks_for(words, is_quoted=True), start, self.at - start)
+            node = Term("", text_of(words, is_quoted=True), start, self.at - start)
         else:
             node = self._field() or self._word()
         return Not(node) if signs % 2 else node
@@ -177,7 +177,7 @@ class _Parser:
     def _word(self) -> Node:
         start = self.at
         self.at = self._word_end(start)
-        return Term("", looks_for(self.text[start : self.at], is_quoted=False), start, self.at - start)
+        return Term("", text_of(self.text[start : self.at], is_quoted=False), start, self.at - start)
 
     def _quoted(self) -> str:
         """What stands between quotes; goes on behind them."""

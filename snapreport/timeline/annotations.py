@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS, Recording
-from snapreport.scalars import greatest
+from snapreport.scalars import max_or_zero
 
 REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)
@@ -74,7 +74,7 @@ def annotated(recording: Recording, device: int, events: pl.DataFrame, allocatio
     if lost:
         broken["without_allocation"] = lost
     if len(memory):
-        base = greatest(regions["depth"]) + 1 if len(regions) else 0
+        base = max_or_zero(regions["depth"]) + 1 if len(regions) else 0
         memory = memory.with_columns(pl.col("depth") + base)
     spans = pl.concat([regions, memory]).sort("first_event", "depth", maintain_order=True)
     return Annotated(spans, {key: count for key, count in broken.items() if count})
@@ -191,11 +191,11 @@ def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, 
     inside = total - (total[begins] - step[begins])[number]
     # The least so far in the group: groups are pushed apart, so that one running minimum serves all.
     apart = 2 * (len(group) + 1)
-    least = np.minimum(np.minimum.accumulate(inside - number * apart) + number * apart, 0)
-    depth = inside - least  # after the bracket; an end without a start leaves it at 0 and lowers the least
+    lowest = np.minimum(np.minimum.accumulate(inside - number * apart) + number * apart, 0)
+    depth = inside - lowest  # after the bracket; an end without a start leaves it at 0 and lowers the least
     lowered = np.zeros(len(group), bool)
-    lowered[1:] = (least[1:] < least[:-1]) & ~begins[1:]
-    lowered[begins] = least[begins] < 0
+    lowered[1:] = (lowest[1:] < lowest[:-1]) & ~begins[1:]
+    lowered[begins] = lowest[begins] < 0
     level = np.where(is_start, depth, depth + 1)
     matched = np.flatnonzero(~lowered)
     by_level = matched[np.lexsort((matched, level[matched], number[matched]))]
@@ -238,8 +238,8 @@ def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray |
     total = int((events["action"].to_physical().to_numpy() == _ANNOTATE).sum())
     end = pl.when(pl.col("free_event") < 0).then(len(events)).otherwise(pl.col("free_event"))
     each = found.with_columns(after=end.cast(pl.Int32)).sort("name", "event")
-    reach = pl.col("after").cum_max().over("name")
-    apart = (pl.col("event") > reach.shift(1).over("name")).fill_null(True)
+    latest = pl.col("after").cum_max().over("name")
+    apart = (pl.col("event") > latest.shift(1).over("name")).fill_null(True)
     merged = (
         each.with_columns(apart=apart)
         .with_columns(run=pl.col("apart").cum_sum())

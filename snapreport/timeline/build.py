@@ -93,8 +93,10 @@ class DeviceTimeline:
             )
         if self._blocks_at is None or self._blocks_at[0] != position:  # several things are asked of one moment
             record = self.recording.devices[self.device]
-            made = blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history, ids=ids)
-            self._blocks_at = position, made
+            blocks = blocks_of(
+                record, self.recording.settings, self.allocations, segments=self.segment_history, ids=ids
+            )
+            self._blocks_at = position, blocks
         return self._blocks_at[1]
 
     @cached_property
@@ -378,6 +380,6 @@ def _free_stacks(events: pl.DataFrame, requested: np.ndarray, free: np.ndarray) 
         return np.zeros(len(free), np.int32)
     stack = events["stack"].to_numpy()
     is_free = action_codes(events) != 0  # an alloc that ends an older lifetime did not free it
-    asked = np.where(requested >= 0, stack[requested], 0)
+    request_stack = np.where(requested >= 0, stack[requested], 0)
     done = np.where((free >= 0) & is_free[free], stack[free], 0)
-    return np.where(asked > 0, asked, done).astype(np.int32)
+    return np.where(request_stack > 0, request_stack, done).astype(np.int32)

@@ -52,7 +52,7 @@ class Evidence:
     reserved_start: int
 
 
-_LEAST_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
+_MIN_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
 _COMES_DOWN, _RISES = 0.25, 0.5  # of what forward passes allocate at most
 RULES = ("workspace", "engine", "growing cache", "input batch", "copies", "forward only")
 
@@ -131,7 +131,7 @@ def _several_copies(size: np.ndarray) -> bool:
     """Whether sizes come in twos, threes or fours: then gradients, optimizer state or a second model are among them."""
     sizes, counts = np.unique(size, return_counts=True)
     weight = sizes * counts
-    if len(sizes) < _LEAST_SIZES:
+    if len(sizes) < _MIN_SIZES:
         return False
     fits = [counts % copies == 0 for copies in (2, 3, 4)]
     return any(weight[fit].sum() >= _SAME * weight.sum() and fit.mean() >= _SAME_SIZES for fit in fits)
@@ -148,8 +148,8 @@ def _returns(e: Evidence) -> bool:
         return False
     mine = (e.alloc >= 0) & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
     change = np.bincount(e.alloc[mine] + 1, e.size[mine], minlength=len(e.allocated))
-    gone = mine & (e.free >= 0)
-    change -= np.bincount(e.free[gone] + 1, e.size[gone], minlength=len(change))
+    freed = mine & (e.free >= 0)
+    change -= np.bincount(e.free[freed] + 1, e.size[freed], minlength=len(change))
     height = np.cumsum(change)
     top = int(np.argmax(height))
     rise = int(e.allocated.max()) - start

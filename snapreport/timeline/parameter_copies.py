@@ -19,8 +19,8 @@ _FITS = 0.95
 _EXPLAINS = 0.9
 _EXPLAINS_THREE = 0.5
 _NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace makes
-_LEAST_BLOCKS = 4
-_LEAST_BYTES = 64 << 20
+_MIN_BLOCKS = 4
+_MIN_BYTES = 64 << 20
 
 Sizes = tuple[np.ndarray, np.ndarray]
 """(distinct sizes, ascending; how many of each)."""
@@ -51,7 +51,7 @@ def parameter_copies(
     references += [_alive_together(size, alloc, free, steps & (stack == one)) for one in np.unique(stack[steps])]
     best, copies = None, 0
     for reference in references:
-        if reference[1].sum() < _LEAST_BLOCKS or _bytes(reference) < min(_LEAST_BYTES, 0.05 * total):
+        if reference[1].sum() < _MIN_BLOCKS or _bytes(reference) < min(_MIN_BYTES, 0.05 * total):
             continue
         fits = _fits(reference, sizes)
         if fits and (best is None or _bytes(reference) > 1.02 * _bytes(best)):
@@ -88,12 +88,12 @@ def _alive_together(size: np.ndarray, alloc: np.ndarray, free: np.ndarray, mine:
     rows = np.flatnonzero(mine)
     if not len(rows):
         return _counted(size[:0])
-    born, gone = alloc[rows], np.where(free[rows] < 0, np.iinfo(np.int32).max, free[rows])
-    event = np.concatenate((gone, born))  # at one event, what goes before what comes
+    alloc_event, free_event = alloc[rows], np.where(free[rows] < 0, np.iinfo(np.int32).max, free[rows])
+    event = np.concatenate((free_event, alloc_event))  # at one event, what goes before what comes
     change = np.concatenate((-size[rows], size[rows]))
     order = np.argsort(event, kind="stable")
     moment = event[order][np.argmax(np.cumsum(change[order]))]
-    return _counted(size[rows][(born <= moment) & (gone > moment)])
+    return _counted(size[rows][(alloc_event <= moment) & (free_event > moment)])
 
 
 def _fits(reference: Sizes, sizes: Sizes) -> int:

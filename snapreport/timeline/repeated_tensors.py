@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import FORWARD, NONE
 
-_LEAST_CACHE = 1 << 16  # bytes: lists of token numbers grow, too
+_MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers grow, too
 _GENERATIONS = 2
 _NEVER = 2**31 - 1
 
@@ -45,7 +45,7 @@ def growing_caches(
     again; and blocks of one pass live until those of the next replace them. Scores grow as well, but not beyond a pass.
     """
     found = np.zeros(len(size), bool)
-    rows = np.flatnonzero((alloc >= 0) & (lives.born == FORWARD) & (stack > 0) & (size >= _LEAST_CACHE))
+    rows = np.flatnonzero((alloc >= 0) & (lives.born == FORWARD) & (stack > 0) & (size >= _MIN_CACHE_BYTES))
     if not len(rows):
         return found
     table = pl.DataFrame(

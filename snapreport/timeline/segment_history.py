@@ -49,28 +49,28 @@ def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.D
     same_as_previous[1:] = same_as_next[:-1]
     after_make = same_as_previous & np.concatenate(([False], makes[:-1]))[: len(events)]
 
-    made = np.flatnonzero(makes)
+    starts = np.flatnonzero(makes)
     older = np.flatnonzero(~makes & ~after_make)  # given back, and made before the trace
-    following = np.minimum(made + 1, max(len(events) - 1, 0))
-    ended = np.where(same_as_next[made], events[following] if len(events) else 0, -1)
+    following = np.minimum(starts + 1, max(len(events) - 1, 0))
+    ended = np.where(same_as_next[starts], events[following] if len(events) else 0, -1)
     final_address = final["address"].to_numpy()
     is_open = ended < 0
-    stays = is_open & np.isin(address[made], final_address)
+    stays = is_open & np.isin(address[starts], final_address)
     ended = np.where(is_open & ~stays, len(table) - 1, ended)
     # A final segment takes its row's place: it says more, and its size is what the reserved bytes are counted from.
-    opened = made[stays]
+    opened = starts[stays]
     at = np.searchsorted(address[opened], final_address) if len(opened) else np.zeros(len(final), np.int64)
     known = at < len(opened)
     known[known] = address[opened][at[known]] == final_address[known]
     birth = np.full(len(final), -1, np.int64)
     birth[known] = events[opened[at[known]]]
-    rows = np.concatenate((made[~stays], older))
+    rows = np.concatenate((starts[~stays], older))
     source = table[events[rows]]
-    begun = np.concatenate((events[made[~stays]], np.full(len(older), -1)))
-    gone = np.concatenate((ended[~stays], events[older]))
+    begun = np.concatenate((events[starts[~stays]], np.full(len(older), -1)))
+    ended_at = np.concatenate((ended[~stays], events[older]))
     nothing = np.full(len(final), -1)
     return pl.concat([
-        _rows(source, "addr", "size", begun, gone, expandable=False),
+        _rows(source, "addr", "size", begun, ended_at, expandable=False),
         _rows(final, "address", "total_size", birth, nothing, expandable=False),
     ])  # fmt: skip
 
@@ -113,10 +113,10 @@ class _Mapped:
         self.ranges: dict[int, _Range] = {}
         self.rows: list[tuple[int, int, int, int, int, str | None, str | None, bool]] = []
 
-    def put(self, start: int, piece: _Range) -> None:
+    def put(self, start: int, mapped: _Range) -> None:
         if start not in self.ranges:
             self.starts.insert(bisect_left(self.starts, start), start)
-        self.ranges[start] = piece
+        self.ranges[start] = mapped
 
     def close(self, start: int, event: int) -> _Range:
         """Take a range out that existed from ``event`` on, and keep it as a row."""
@@ -139,16 +139,16 @@ class _Mapped:
                 self.put(end, _Range(r.end, r.stream, r.pool, r.kind, event))
 
     def undo_unmap(self, start: int, end: int, stream: int, pool: str | None, event: int) -> None:
-        whole = _Range(end, stream, pool, None, event)
+        range_ = _Range(end, stream, pool, None, event)
         first = max(bisect_right(self.starts, start) - 1, 0)
         for at in self.starts[first : bisect_right(self.starts, end)]:
             r = self.ranges[at]
             overlaps = r.end > start and at < end
-            if overlaps or (r.end >= start and at <= end and r.joins(whole)):
+            if overlaps or (r.end >= start and at <= end and r.joins(range_)):
                 self.close(at, event)
-                start, whole.end = min(start, at), max(whole.end, r.end)
-                whole.pool, whole.kind = whole.pool or r.pool, whole.kind or r.kind
-        self.put(start, whole)
+                start, range_.end = min(start, at), max(range_.end, r.end)
+                range_.pool, range_.kind = range_.pool or r.pool, range_.kind or r.kind
+        self.put(start, range_)
 
 
 def _mapped(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.events import enum_series
-from snapreport.scalars import greatest
+from snapreport.scalars import max_or_zero
 from snapreport.timeline.interface import Timeline
 
 STATES = ("allocated", "pending free", "free")
@@ -38,7 +38,7 @@ class State:
     @property
     def largest_free(self) -> int:
         """Bytes of the largest contiguous free range, 0 where nothing is free."""
-        return greatest(self.segments["largest_free"])
+        return max_or_zero(self.segments["largest_free"])
 
 
 def state_at(timeline: Timeline, position: int) -> State:

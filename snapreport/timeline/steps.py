@@ -124,10 +124,10 @@ def _numbers(names: pl.Series, pattern: str) -> pl.Series:
 
 
 def _from_metadata(events: pl.DataFrame) -> pl.DataFrame:
-    told = events["user_metadata"]
-    if told.null_count() < len(told):
+    metadata = events["user_metadata"]
+    if metadata.null_count() < len(metadata):
         for rule in _rules()["metadata"]:
-            numbers = _numbers(told, rule["name"])
+            numbers = _numbers(metadata, rule["name"])
             known = np.flatnonzero(numbers.is_not_null().to_numpy())
             if not len(known):
                 continue

@@ -16,9 +16,7 @@ DEFAULT_POOL = "(0, 0)"
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: ``size`` bytes for ``stream`` from ``pool`` (None: not recorded, taken for the default
-    one).
-    """
+    """``size`` bytes for ``stream`` from ``pool`` (None: not recorded, taken for the default one)."""
 
     event: int
     size: int
@@ -27,19 +25,19 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Bytes in holes, each counted once.
+class FreeMemory:
+    """Bytes in free blocks, each counted once.
 
-    own: in segments that serve the request. other_pool: of a private pool, or not of the request's. other_stream: of
+    usable: in segments that serve the request. other_pool: of a private pool, or not of the request's. other_stream: of
     blocks that belong to another stream. other_size: of the pool for small requests where this one is large, or the
-    other way round. largest_own: the largest hole of ``own``; largest: of all.
+    other way round. largest_usable: the largest free block of ``usable``; largest: of all.
     """
 
-    own: int
+    usable: int
     other_pool: int
     other_stream: int
     other_size: int
-    largest_own: int
+    largest_usable: int
     largest: int
 
     @property
@@ -47,25 +45,25 @@ class Reach:
         return self.other_pool + self.other_stream + self.other_size
 
 
-def reach_of(state: State, request: Request, *, occupied_only: bool = False) -> Reach:
-    """Sort the holes of a state by whether they serve a request. ``occupied_only``: leave wholly free segments out."""
+def reachable_free_memory(state: State, request: Request, *, occupied_only: bool = False) -> FreeMemory:
+    """Sort the free blocks of a state by whether they serve a request. ``occupied_only``: without free segments."""
     segments = _reasons(state, request)
     if occupied_only:
         segments = segments.filter(pl.col("blocks") > 0)
     sums = dict(segments.group_by("why").agg(pl.col("free").sum()).iter_rows())
-    own = segments.filter(pl.col("why") == "own")["largest_free"].max()
+    usable = segments.filter(pl.col("why") == "usable")["largest_free"].max()
     most = segments["largest_free"].max()
-    parts = {name: int(sums.get(name, 0)) for name in ("own", "other_pool", "other_stream", "other_size")}
-    return Reach(**parts, largest_own=int(own or 0), largest=int(most or 0))  # type: ignore[arg-type]
+    parts = {name: int(sums.get(name, 0)) for name in ("usable", "other_pool", "other_stream", "other_size")}
+    return FreeMemory(**parts, largest_usable=int(usable or 0), largest=int(most or 0))  # type: ignore[arg-type]
 
 
-def own_segments(state: State, request: Request) -> np.ndarray:
+def usable_segments(state: State, request: Request) -> np.ndarray:
     """Bool per segment of a state: whether it serves a request."""
-    return (_reasons(state, request).sort("segment")["why"] == "own").to_numpy()
+    return (_reasons(state, request).sort("segment")["why"] == "usable").to_numpy()
 
 
 def _reasons(state: State, request: Request) -> pl.DataFrame:
-    """``state.segments`` with ``why``: "own" for those that serve a request, else what keeps it out of them."""
+    """``state.segments`` with ``why``: "usable" for those that serve a request, else what keeps it out of them."""
     small = request.size <= SMALL_SIZE
     pool = request.pool or DEFAULT_POOL
     # A segment that does not tell is small if it has the size of small ones, or, expandable, holds small blocks only.
@@ -83,6 +81,6 @@ def _reasons(state: State, request: Request) -> pl.DataFrame:
         .then(pl.lit("other_stream"))
         .when(is_small != small)
         .then(pl.lit("other_size"))
-        .otherwise(pl.lit("own"))
+        .otherwise(pl.lit("usable"))
     )
     return segments.with_columns(why=why)

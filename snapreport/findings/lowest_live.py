@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 
-def least_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Int64 (stacks, stretches): the lowest bytes of each stack that are live at once within ``[bounds[k], bounds[k +
     1])``.
 

@@ -37,8 +37,13 @@ import { JobHost } from './job-host'
  * readers never need.
  */
 const EVENTS_AHEAD = 1 << 18
-/** The views of a device of up to so many events are rehearsed; each keeps the page busy for some 50 ms, in a larger one for longer. */
+/** The views of a device of up to so many events are rehearsed before the page is ready; each keeps the page busy for some 50 ms. */
 const EVENTS_REHEARSED = 1 << 16
+/**
+ * Those of a larger one afterwards, while the reader rests. On 920,183 events the allocator's replay takes the worker
+ * 0.2 s and a step the page up to 60 ms; of more than this they take longer than a reader should ever wait for a frame.
+ */
+const EVENTS_REHEARSED_AT_REST = 1 << 21
 
 /** Does ahead, while the worker reads the report, what the first frame would wait for: colours, styles, fonts. */
 export function warmUp(root: HTMLElement): void {
@@ -414,7 +419,9 @@ class App implements Controller {
   private async prepareViews(): Promise<void> {
     if (!this.info && this.client.manifest.job) return // a job of digests alone has no view of a device
     await this.stage.load()
-    if (this.info && this.info.events <= EVENTS_REHEARSED) await this.stage.rehearse()
+    const events = this.info?.events ?? Infinity
+    if (events <= EVENTS_REHEARSED) await this.stage.rehearse(false)
+    else if (events <= EVENTS_REHEARSED_AT_REST) this.stage.rehearse(true).catch(() => {}) // whoever switches is told
   }
 
   private showDevice(): void {

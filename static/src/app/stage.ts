@@ -26,6 +26,8 @@ export class Stage {
   readonly tools = h('div', { class: 'tools view-tools', hidden: true })
   private readonly parts: ViewParts
   private readonly made = new Map<ViewName, View>()
+  /** Views that the reader was shown. */
+  private readonly seen = new Set<ViewName>()
   private current: View | null = null
   private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
   private asked: { state: State; scene: Scene | null } | null = null
@@ -68,6 +70,7 @@ export class Stage {
       this.element.hidden = !view
     }
     if (!view) return
+    this.seen.add(state.view)
     const replay = view.needsReplay && scene?.data && hasAddresses(scene.data) ? this.replayOf(scene.info.index) : null
     this.context = replay === 'coming' ? null : contextOf(this, state, scene, replay)
     this.element.classList.toggle('reading', !this.context)
@@ -182,18 +185,35 @@ export class Stage {
     if (this.asked) this.show(this.asked.state, this.asked.scene)
   }
 
-  /** Shows the views that were not shown yet, where nobody sees them. Does nothing where there is no room for them now. */
-  async rehearse(): Promise<void> {
+  /**
+   * Shows the views that were not shown yet, where nobody sees them. Does nothing where there is no room for them now.
+   * patient: only while the reader rests; what takes long is then worked out apart from showing it.
+   */
+  async rehearse(patient: boolean): Promise<void> {
     const data = this.asked?.scene?.data
     if (!data || this.wings.element.clientHeight === 0) return
-    const replay = hasAddresses(data) ? await this.parts.client.replay(data.info.index) : null
+    const { client } = this.parts
+    const { index } = data.info
+    if (patient) await client.times(index)
+    if (hasAddresses(data)) this.replayOf(index)
+    const replay = hasAddresses(data) ? await client.replay(index) : null
+    const contextNow = ({ needsReplay }: View, name: ViewName): ViewContext | null => {
+      const { state, scene } = this.asked!
+      // By now the reader may have gone there, or to another device.
+      if (this.seen.has(name) || scene?.data !== data) return null
+      return contextOf(this, { ...state, view: name }, scene, needsReplay ? replay : null)
+    }
     await this.wings.rehearse(
       REHEARSED.filter((name) => !this.made.has(name)),
+      patient,
+      (name) => {
+        const view = this.viewOf(name)
+        const context = view && contextNow(view, name)
+        if (context) view.prepare?.(context)
+      },
       (name, place) => {
-        const { state, scene } = this.asked!
-        // By now the reader may have gone there, or to another device.
-        const view = this.made.has(name) || scene?.data !== data ? null : this.viewOf(name)
-        const context = view && contextOf(this, { ...state, view: name }, scene, replay)
+        const view = this.viewOf(name)
+        const context = view && contextNow(view, name)
         if (!context) return
         fill(place, view.element)
         view.show(context)

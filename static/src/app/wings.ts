@@ -3,28 +3,32 @@
 // two frames are waiting, and 30 to 80 ms otherwise; with both cores busy 20 to 90 instead of 40 to 310.
 
 import { h } from '../ui/dom'
-
-/** Where a browser is never idle. */
-const PATIENCE_MS = 100
+import { InputWatch, idle } from '../ui/idle'
 
 export class Wings {
   /** As large as the stage, and in the page: what is laid out here keeps its measures there. */
   readonly element = h('div', { class: 'stage wings', 'aria-hidden': 'true', inert: true })
 
-  /** Shows one after the other, each once the browser has nothing else to do. show: puts a view into the element. */
-  async rehearse<T>(each: readonly T[], show: (one: T, place: HTMLElement) => void): Promise<void> {
-    for (const one of each) {
+  /**
+   * Does the steps of one after the other, each in an idle moment. patient: one in which the reader rests too. The last
+   * step of a view puts it into the element.
+   */
+  async rehearse<T>(
+    each: readonly T[],
+    patient: boolean,
+    ...steps: ((one: T, place: HTMLElement) => void)[]
+  ): Promise<void> {
+    const watch = patient ? new InputWatch() : null
+    try {
+      for (const one of each)
+        for (const step of steps) {
+          await (watch?.rest() ?? idle())
+          step(one, this.element)
+        }
       await idle()
-      show(one, this.element)
+    } finally {
+      watch?.stop()
+      this.element.remove()
     }
-    await idle()
-    this.element.remove()
   }
-}
-
-function idle(): Promise<unknown> {
-  return new Promise((resolve) => {
-    if ('requestIdleCallback' in window) requestIdleCallback(resolve, { timeout: PATIENCE_MS })
-    else setTimeout(resolve)
-  })
 }

@@ -48,6 +48,8 @@ export interface View {
   readonly needsReplay?: boolean
   /** Called whenever the view is on screen and anything in the context has changed, also its size. */
   show(context: ViewContext): void
+  /** Works out, ahead of a first `show` and without elements, what takes that longest. Absent: nothing does. */
+  prepare?(context: ViewContext): void
   /** It was shown where nobody saw it: the next time is the first. Absent: that makes no difference. */
   forget?(): void
   /** Settled when what the last `show` asked for is on screen. */

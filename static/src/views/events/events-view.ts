@@ -96,6 +96,12 @@ export class EventsView implements View {
     )
   }
 
+  prepare({ info, data }: ViewContext): void {
+    if (info.events === 0) return
+    this.index.get([data], () => indexEvents(info, data))
+    this.boundaries.get([data], () => boundariesOf(info, data))
+  }
+
   show(context: ViewContext): void {
     const { state, info, data, stacks, matches, position, colouring } = context
     this.context = context

@@ -91,6 +91,10 @@ export class FlameView implements View {
     this.plot.addEventListener('blur', () => this.requestPaint())
   }
 
+  prepare(context: ViewContext): void {
+    this.models.of(context, 1) // the tree is the same for every width
+  }
+
   show(context: ViewContext): void {
     const before = this.model
     const choices = readChoices(context.state.options)

@@ -8,6 +8,7 @@ import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
+import { Memo } from '../memo'
 import { MomentBar } from '../moment'
 import { AxisSwitch } from '../shared/axis-switch'
 import { contradictionOf } from '../shared/figures'
@@ -20,6 +21,14 @@ import { figuresOf, largestFigure, momentName } from './words'
 
 /** Curves of more positions than this are not copied out for tests. */
 const MOST_COPIED = 100_000
+
+interface Prepared {
+  replay: Replay | null
+  groups: Groups | null
+  moments: Worst
+  isEmpty: boolean
+  doubts: string[]
+}
 
 export class ReservedView implements View {
   readonly element: HTMLElement
@@ -42,14 +51,7 @@ export class ReservedView implements View {
   private readonly worst: HTMLButtonElement
   private readonly stuck: HTMLButtonElement
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
-  private prepared: {
-    data: unknown
-    replay: Replay | null
-    groups: Groups | null
-    moments: Worst
-    isEmpty: boolean
-    doubts: string[]
-  } | null = null
+  private readonly prepared = new Memo<Prepared>()
   private inks: { key: string; inks: Inks } | null = null
   private largest: { data: DeviceData; bytes: Float64Array | null; coming: Promise<void> } | null = null
 
@@ -112,22 +114,22 @@ export class ReservedView implements View {
     )
   }
 
+  /** What the whole trace says, whatever is shown of it. */
+  prepare({ data, info, replay }: ViewContext): Prepared {
+    return this.prepared.get([data], () => ({
+      replay,
+      groups: replay && groupsOf(info, replay.segments),
+      moments: worstMoments(data, replay?.whollyFree ?? null),
+      isEmpty: data.reserved.every((bytes) => bytes === 0),
+      doubts: doubtsOf(data, replay),
+    }))
+  }
+
   show(context: ViewContext): void {
     const { data, info, state, position, dark } = context
     this.moment.render(context)
     this.axis.render(context)
-    if (this.prepared?.data !== data) {
-      const { replay } = context
-      this.prepared = {
-        data,
-        replay,
-        groups: replay && groupsOf(info, replay.segments),
-        moments: worstMoments(data, replay?.whollyFree ?? null),
-        isEmpty: data.reserved.every((bytes) => bytes === 0),
-        doubts: doubtsOf(data, replay),
-      }
-    }
-    const { replay, groups, moments, isEmpty, doubts } = this.prepared
+    const { replay, groups, moments, isEmpty, doubts } = this.prepare(context)
     this.shown = { context, replay, moments }
     const choice = this.choice(context)
     this.showTools(choice, replay)

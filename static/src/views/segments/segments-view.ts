@@ -5,6 +5,7 @@ import { type AllocatorState, stateAt } from '../../allocator/state'
 import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
+import { Memo } from '../memo'
 import { MomentBar } from '../moment'
 import { AxisSwitch } from '../shared/axis-switch'
 import { type Groups, groupsOf } from '../shared/groups'
@@ -45,8 +46,9 @@ export class SegmentsView implements View {
   private readonly mapTools: HTMLElement
   private readonly whole: HTMLButtonElement
   private shown: { context: ViewContext; replay: Replay; state: AllocatorState; groups: Groups } | null = null
+  private readonly states = new Memo<AllocatorState>()
+  private readonly groups = new Memo<Groups>()
   private inks: { key: string; inks: Inks } | null = null
-  private grouped: { replay: Replay; groups: Groups } | null = null
 
   constructor(parts: ViewParts) {
     this.parts = parts
@@ -104,6 +106,12 @@ export class SegmentsView implements View {
     )
   }
 
+  prepare({ info, replay, position }: ViewContext): void {
+    if (!replay) return
+    this.states.get([replay, position], () => stateAt(replay, position))
+    this.groups.get([replay], () => groupsOf(info, replay.segments))
+  }
+
   show(context: ViewContext): void {
     const { data, info, state, position, replay } = context
     this.moment.render(context)
@@ -117,12 +125,8 @@ export class SegmentsView implements View {
       return this.showNothing(
         'This report leaves out addresses to stay under its size limit (--max-size): blocks cannot be shown.',
       )
-    const allocator =
-      this.shown?.replay === replay && this.shown.state.position === position
-        ? this.shown.state
-        : stateAt(replay, position)
-    if (this.grouped?.replay !== replay) this.grouped = { replay, groups: groupsOf(info, replay.segments) }
-    const { groups } = this.grouped
+    const allocator = this.states.get([replay, position], () => stateAt(replay, position))
+    const groups = this.groups.get([replay], () => groupsOf(info, replay.segments))
     this.shown = { context, replay, state: allocator, groups }
     if (info.profiled) return this.showNothing(NO_SEGMENTS)
     if (replay.segments.count === 0 && data.N === 0)

@@ -5,6 +5,10 @@ import type { Line } from './describe'
 
 const GAP = 14
 
+/** How often the window has changed its size. (To ask for its size has the whole page laid out.) */
+let resizes = 0
+addEventListener('resize', () => resizes++)
+
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true })
   private shown = ''
@@ -13,7 +17,7 @@ export class Tooltip {
 
   show(lines: readonly Line[], x: number, y: number, swatch: string | null): void {
     const { element } = this
-    const key = JSON.stringify([lines, swatch, innerWidth])
+    const key = JSON.stringify([lines, swatch, resizes])
     // Mostly it only moves: its text is laid out and painted again when it says something else.
     if (element.hidden || key !== this.shown) this.write(lines, swatch)
     this.shown = key

@@ -92,6 +92,10 @@ export class TableView implements View {
     )
   }
 
+  prepare(context: ViewContext): void {
+    this.model.of(context)
+  }
+
   show(context: ViewContext): void {
     const { state, info, data, matches, colouring } = context
     const fresh = this.context?.data !== data

@@ -8,7 +8,7 @@ import type { Hit } from '../shared/describe'
 import { FONT } from '../shared/font'
 import { drawFailedRequests, type FailedRequest, failedRequests, placeRequestLabel } from './failed-requests'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
-import { drawLines, reservedLabel } from './lines'
+import { Lines, reservedLabel } from './lines'
 import { drawMarks } from './marks'
 import { Outline } from './outline'
 import type { Box } from '../shared/pointer'
@@ -31,6 +31,7 @@ export class Overlay {
   private readonly requestLabel = h('div', { class: 'line-label request-label', 'aria-hidden': 'true', hidden: true })
   /** What was drawn last, for the pointer. */
   failed: readonly FailedRequest[] = []
+  private readonly lines = new Lines()
   private readonly hoverOutline = new Outline()
   private readonly selectOutline = new Outline()
 
@@ -57,7 +58,7 @@ export class Overlay {
   draw(frame: Frame, pointed: Pointed): void {
     this.frame = frame
     drawAxes(frame)
-    drawLines(frame)
+    this.lines.draw(frame)
     this.failed = failedRequests(frame)
     drawFailedRequests(frame, this.failed)
     drawMarks(frame)

@@ -348,7 +348,6 @@ export class TimelineView {
     })
     this.ruler.draw(frame, this.box)
     this.picture.drawRects(rects, plot)
-    this.showTooltip(frame, hit)
     this.tracks.draw(this.scene, scale, window, plot, inks, isDark(state.theme))
     this.minimap.draw(
       this.scene,
@@ -359,6 +358,8 @@ export class TimelineView {
       this.themeKey,
     )
     this.onDrawn()
+    // Last, since its text has to be laid out to be placed: what else was written is laid out with it.
+    this.showTooltip(frame, hit)
   }
 
   private providerFor({ scale }: Limits): TileProvider | null {

@@ -28,9 +28,9 @@ from snapreport.timeline.categories import (
     stack_and_free_categories,
     stack_categories,
 )
-from snapreport.timeline.category_rules import CATEGORIES
 from snapreport.timeline.inference import RULES, Evidence, infer
 from snapreport.timeline.life_phases import life_phases
+from snapreport.vocabulary import CATEGORIES
 
 _TENTHS = 10
 _LEAST_EVENTS = 150

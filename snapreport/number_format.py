@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from snapreport.vocabulary import SHOWN_UNITS
 
 
 def bytes_text(value: int) -> str:
     """Binary units, three significant digits: ``512 B``, ``1.50 KiB``, ``11.0 GiB``."""
     number, unit = float(abs(value)), 0
-    while number >= 1023.5 and unit < len(_UNITS) - 1:
+    while number >= 1023.5 and unit < len(SHOWN_UNITS) - 1:
         number, unit = number / 1024, unit + 1
     digits = 0 if unit == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
-    return f"{'-' if value < 0 else ''}{_rounded(number, digits)} {_UNITS[unit]}"
+    return f"{'-' if value < 0 else ''}{_rounded(number, digits)} {SHOWN_UNITS[unit]}"
 
 
 def arrow_text(before: int, after: int) -> str:

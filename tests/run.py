@@ -115,6 +115,8 @@ def front_end(scratch: Path) -> Path | None:
     # Away from the checkout: installing there would leave a node_modules behind.
     copy = scratch / "static"
     shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (scratch / "snapreport").mkdir()
+    shutil.copy(ROOT / "snapreport/vocabulary.json", scratch / "snapreport")  # which the bundle holds, too
     must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
     return copy
 

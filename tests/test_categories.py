@@ -14,7 +14,8 @@ from test_pipeline import load
 
 import snapreport
 from snapreport.errors import SnapshotError
-from snapreport.timeline.category_rules import CATEGORIES, default_rules, load_rules
+from snapreport.timeline.category_rules import default_rules, load_rules
+from snapreport.vocabulary import CATEGORIES
 
 BACKWARD = [("/x/torch/autograd/graph.py", "_engine_run_backward"), ("/a/train.py", "step")]
 

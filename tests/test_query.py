@@ -18,10 +18,11 @@ from hypothesis import example, given, settings
 
 import snapreport
 from snapreport import QueryError
-from snapreport.search.fields import CATEGORIES, FIELDS, Choice, Range, Text
+from snapreport.search.fields import Choice, Range, Text
 from snapreport.search.grammar import AllOf, AnyOf, Node, Not, Term, parse
 from snapreport.search.snapshot import Snapshot
 from snapreport.timeline import category_rules as categories
+from snapreport.vocabulary import CATEGORIES, QUERY_FIELDS
 
 SNAPSHOTS = [
     "small", "training", "oom", "pools", "compiled", "multi-gpu", "expandable", "truncated", "no-times", "no-stacks",
@@ -175,7 +176,7 @@ PIECES = [
     *"()\"-:<>=*.,_ ", "OR", "AND", " OR ", " AND ", "..", ">=", "<=", "::", "\u00a0", "\t", "a", "conv", "file.py:12",
     "0x7f", "1.5MiB", "3ms",
     "-1", "18446744073709551616", "9" * 30, "peak", "é", "İ", "\U0001f525", "\ud800", "\x00",
-    *(f"{name}{op}" for name in FIELDS for op in (":", ">", "<=")),
+    *(f"{name}{op}" for name in QUERY_FIELDS for op in (":", ">", "<=")),
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.category_rules import CATEGORIES
+from snapreport.vocabulary import CATEGORIES
 
 LONGEST = 3500
 """Characters of a query; the language allows 4,000, and pages number stacks with more digits."""

@@ -14,8 +14,7 @@ from snapreport.packing.columns import Column
 from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.timeline.build import DeviceTimeline, Snapshot
-from snapreport.timeline.categories import SOURCES
-from snapreport.timeline.category_rules import CATEGORIES
+from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def device_tables(
         "stored_rows": stored[1] if stored else None,
         "actions": actions,
         "categories": list(CATEGORIES),
-        "category_sources": list(SOURCES),
+        "category_sources": list(CATEGORY_SOURCES),
         **{key: value.values for key, value in names.items()},
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),

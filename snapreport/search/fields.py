@@ -11,38 +11,18 @@ import re
 from dataclasses import dataclass
 
 from snapreport.errors import QueryError
-
-# Field → what its value is. The order is that in messages.
-FIELDS = {
-    "size": "size",
-    "addr": "address",
-    "stream": "stream",
-    "pool": "pool",
-    "device": "device",
-    "category": "category",
-    "origin": "origin",
-    "event": "whole",
-    "time": "time",
-    "lifetime": "lifetime",
-    "live": "moment",
-    "file": "text",
-    "func": "text",
-    "line": "whole",
-    "stack": "whole or text",
-    "step": "whole or text",
-    "meta": "text",
-    "source": "source",
-}
-CATEGORIES = (
-    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input",
-    "communication", "workspace",
-    "kv cache",
+from snapreport.vocabulary import (
+    CATEGORIES,
+    CATEGORY_SOURCES,
+    MOMENTS,
+    ORIGINS,
+    POOLS,
+    QUERY_FIELDS,
+    SIZE_UNITS,
+    TIME_UNITS_US,
 )  # fmt: skip
-SOURCES = ("unknown", "recorded", "stack", "freed in", "inferred")
-ORIGINS = ("traced", "freed", "ghost")
+
 PREEXISTING = "preexisting"
-MOMENTS = ("start", "peak", "end", "oom")
-POOLS = ("default", "private", "none")
 
 # What a number can say beyond any data; both ends fit every column.
 _LIMIT = 2**64
@@ -52,9 +32,6 @@ _TIME = re.compile(rf"({_NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)")
 _WHOLE = re.compile(r"(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)")
 _ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,20})")
 _PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
-_SIZE_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
-               "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}  # fmt: skip
-_US = {"": 1.0, "ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6}
 
 
 @dataclass(frozen=True)
@@ -98,7 +75,7 @@ def text_of(words: str, *, is_quoted: bool) -> Text:
 
 def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Test:
     """What a value tests. ``at``: where it begins in the query. Raises :class:`QueryError`."""
-    kind = FIELDS[field]
+    kind = QUERY_FIELDS[field]
     is_equal = op in (":", "=")
     bad = _Bad(field, value, at)
     if kind == "text" or (kind == "whole or text" and is_equal and not _is_whole_range(value)):
@@ -153,8 +130,8 @@ def _choice(kind: str, value: str, bad: _Bad) -> Choice:
             raise bad(f'there is no category "{value}"; categories are {", ".join(CATEGORIES)}')
         return Choice(names)
     if kind == "source":
-        if wanted not in SOURCES:
-            raise bad(f'there is no source "{value}"; sources of categories are {", ".join(SOURCES)}')
+        if wanted not in CATEGORY_SOURCES:
+            raise bad(f'there is no source "{value}"; sources of categories are {", ".join(CATEGORY_SOURCES)}')
         return Choice((wanted,))
     if kind == "origin":
         if wanted == PREEXISTING:
@@ -204,14 +181,15 @@ def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[fl
     """A number and its unit: "events" or "us" for lifetimes, else "". Exact to 64 bits where a field has 64 bits."""
     if kind == "size":
         found = _SIZE.fullmatch(text)
-        if found and (unit := found[2].lower().removesuffix("b")) in _SIZE_UNITS:
-            return _scaled(found[1], _SIZE_UNITS[unit]), ""
+        if found and (unit := found[2].lower().removesuffix("b")) in SIZE_UNITS:
+            return _scaled(found[1], SIZE_UNITS[unit]), ""
         raise bad(f'"{text}" is no size; try 512, 1.5MiB or 2GiB', begin, len(text))
     if kind in ("time", "lifetime"):
         found = _TIME.fullmatch(text)
         if found and (found[2] or kind == "time" or "." not in found[1]):
             is_events = kind == "lifetime" and not found[2]
-            return _scaled(found[1], _US[found[2]]), ("events" if is_events else "us") if kind == "lifetime" else ""
+            unit = ("events" if is_events else "us") if kind == "lifetime" else ""
+            return _scaled(found[1], TIME_UNITS_US[found[2]]), unit
         hint = "250 (events), 3ms or 1.5s" if kind == "lifetime" else "800 (µs), 250ms or 1.5s"
         raise bad(f'"{text}" is no {field}; try {hint}', begin, len(text))
     if kind == "address":

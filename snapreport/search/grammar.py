@@ -18,7 +18,8 @@ import re
 from dataclasses import dataclass
 
 from snapreport.errors import QueryError
-from snapreport.search.fields import FIELDS, Test, fold, is_quantity, read_value, text_of
+from snapreport.search.fields import Test, fold, is_quantity, read_value, text_of
+from snapreport.vocabulary import QUERY_FIELDS
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
@@ -155,10 +156,10 @@ class _Parser:
             return None
         name, op = found[1].lower(), found[2]
         start, value_at = self.at, found.end()
-        if name not in FIELDS:
+        if name not in QUERY_FIELDS:
             if op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)]):
                 return None
-            known = ", ".join(FIELDS)
+            known = ", ".join(QUERY_FIELDS)
             raise QueryError(
                 f'there is no field "{found[1]}" (put a word into quotes); fields are {known}', start, len(found[1])
             )

@@ -14,7 +14,6 @@ from snapreport.reading.events import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.timeline.category_rules import (
     ACTIVATION,
-    CATEGORIES,
     GRADIENT,
     KV_CACHE,
     OPTIMIZER_STATE,
@@ -35,9 +34,9 @@ from snapreport.timeline.phases import (
     StackPhases,
     stack_phases,
 )
+from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
-SOURCES = ("unknown", "recorded", "stack", "freed in", "inferred")
-SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(SOURCES))
+SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(CATEGORY_SOURCES))
 # What others call these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
     "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter",
@@ -204,5 +203,5 @@ def apply_recorded(codes: np.ndarray, source: np.ndarray, recorded: pl.Series) -
 
 
 def category_columns(codes: np.ndarray, source: np.ndarray) -> tuple[pl.Series, pl.Series]:
-    """``category`` Enum(``CATEGORIES``) and ``category_source`` Enum(``SOURCES``)."""
-    return enum_series("category", codes, CATEGORIES), enum_series("category_source", source, SOURCES)
+    """``category`` Enum(``CATEGORIES``) and ``category_source`` Enum(``CATEGORY_SOURCES``)."""
+    return enum_series("category", codes, CATEGORIES), enum_series("category_source", source, CATEGORY_SOURCES)

@@ -13,12 +13,8 @@ from typing import Any
 
 from snapreport.errors import SnapshotError
 from snapreport.timeline.phases import PHASES
+from snapreport.vocabulary import CATEGORIES
 
-CATEGORIES = (
-    "unknown", "parameter", "gradient", "optimizer state", "activation", "temporary", "input",
-    "communication", "workspace",
-    "kv cache",
-)  # fmt: skip
 (
     UNKNOWN_CATEGORY, PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, TEMPORARY, INPUT, COMMUNICATION,
     WORKSPACE, KV_CACHE,
@@ -46,8 +42,7 @@ class Rule:
 @dataclass(frozen=True)
 class Rules:
     """rules: by the stack that allocated, the innermost matching frame deciding. freed: by the stack that freed, for
-    what
-    the first leave unknown. own: a user's rules, which come before all others: the first that matches any frame
+    what the first leave unknown. own: a user's rules, which come before all others: the first that matches any frame
     decides.
     """
 

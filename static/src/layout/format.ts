@@ -1,7 +1,9 @@
 // Numbers as people read them. Always the same, whatever the reader's locale: reports are compared and quoted.
 // Sizes, counts and shares follow snapreport/number_format.py to the letter; a test compares the two.
 
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
+import vocabulary from '../../../snapreport/vocabulary.json'
+
+const UNITS = vocabulary.shown_units
 
 /** 1234567 → "1,234,567". */
 export function formatCount(n: number): string {

@@ -1,6 +1,8 @@
 // The fields of the query language, and how the value of each is read: the twin of snapreport/search/fields.py.
 // Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
 
+import vocabulary from '../../../snapreport/vocabulary.json'
+
 /** A query that cannot be read. `position`, `length`: the bad part of it, in UTF-16 units. */
 export class QueryError extends Error {
   constructor(
@@ -13,48 +15,32 @@ export class QueryError extends Error {
   }
 }
 
+export type Field = keyof typeof vocabulary.query_fields
+type Kind =
+  | 'size'
+  | 'address'
+  | 'stream'
+  | 'pool'
+  | 'device'
+  | 'category'
+  | 'origin'
+  | 'whole'
+  | 'time'
+  | 'lifetime'
+  | 'moment'
+  | 'text'
+  | 'whole or text'
+  | 'source'
 /** Field → what its value is. The order is that in messages. */
-export const FIELDS = {
-  size: 'size',
-  addr: 'address',
-  stream: 'stream',
-  pool: 'pool',
-  device: 'device',
-  category: 'category',
-  origin: 'origin',
-  event: 'whole',
-  time: 'time',
-  lifetime: 'lifetime',
-  live: 'moment',
-  file: 'text',
-  func: 'text',
-  line: 'whole',
-  stack: 'whole or text',
-  step: 'whole or text',
-  meta: 'text',
-  source: 'source',
-} as const
-export type Field = keyof typeof FIELDS
-type Kind = (typeof FIELDS)[Field]
+export const FIELDS = vocabulary.query_fields as Record<Field, Kind>
 
-export const CATEGORIES = [
-  'unknown',
-  'parameter',
-  'gradient',
-  'optimizer state',
-  'activation',
-  'temporary',
-  'input',
-  'communication',
-  'workspace',
-  'kv cache',
-] as const
+export const CATEGORIES: readonly string[] = vocabulary.categories
 /** Where a category comes from. */
-export const SOURCES = ['unknown', 'recorded', 'stack', 'freed in', 'inferred'] as const
-export const ORIGINS = ['traced', 'freed', 'ghost'] as const
+export const SOURCES: readonly string[] = vocabulary.category_sources
+export const ORIGINS: readonly string[] = vocabulary.origins
 export const PREEXISTING = 'preexisting'
-export const MOMENTS = ['start', 'peak', 'end', 'oom'] as const
-export const POOLS = ['default', 'private', 'none'] as const
+export const MOMENTS: readonly string[] = vocabulary.moments
+export const POOLS: readonly string[] = vocabulary.pools
 
 /** Whole numbers from `low` to `high`, both included; null: no bound. `unit`: of a lifetime. */
 export interface Range {
@@ -95,18 +81,8 @@ const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
 const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
 const PLACE = /^([\s\S]+):([0-9]{1,9})$/
 const POOL = /^\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?$/
-const SIZE_UNITS: Record<string, number> = {
-  '': 1,
-  k: 1e3,
-  m: 1e6,
-  g: 1e9,
-  t: 1e12,
-  ki: 1024,
-  mi: 1024 ** 2,
-  gi: 1024 ** 3,
-  ti: 1024 ** 4,
-}
-const US: Record<string, number> = { '': 1, ns: 1e-3, us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
+const SIZE_UNITS: Record<string, number> = vocabulary.size_units
+const US: Record<string, number> = vocabulary.time_units_us
 
 export function isField(name: string): name is Field {
   return Object.hasOwn(FIELDS, name)

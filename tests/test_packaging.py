@@ -20,6 +20,7 @@ PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
     {"terminal"},
     {"supervision"},
+    {"vocabulary"},
     {"errors", "memoize", "number_format", "ordering", "progress", "scalars"},
     {"output_file"},
     {"reading", "packing", "recorder"},

@@ -9,7 +9,7 @@ given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from snapreport.findings.advice_activations import ACTIVATION_RULES
 from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
@@ -19,6 +19,7 @@ from snapreport.findings.advice_devices import DEVICE_RULES
 from snapreport.findings.advice_inference import INFERENCE_RULES
 from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import AdviceEvidence, CombinedRow
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together
 from snapreport.number_format import arrow_text, bytes_text, count_text
@@ -76,17 +77,38 @@ def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Ad
             yield advice, None if mask is None else replay(context.timeline, mask, advice.fraction, advice.functions)
 
 
+@dataclass(frozen=True)
+class Combined:
+    """What two pieces of advice do together, replayed, and as a sentence."""
+
+    row: CombinedRow
+    sentence: str
+
+
 def _finding(
     timeline: DeviceTimeline,
     advice: Advice,
     saving: Saving | None,
-    both: dict[str, Any] | None,
-    following: dict[str, Any] | None,
+    both: Combined | None,
+    following: Combined | None,
 ) -> Finding:
     detail = list(advice.why)
     if saving and not advice.spares_peak and saving.second_is_close:
         detail.append(_second_maximum(timeline, saving))
-    detail += [combined["sentence"] for combined in (both, following) if combined]
+    detail += [combined.sentence for combined in (both, following) if combined]
+    evidence: AdviceEvidence = {
+        "rule": advice.rule,
+        "saving": saving.to_json() if saving else None,
+        "together": both.row if both else None,
+        "second_maximum": following.row if following else None,
+        "at_peak_bytes": _at_peak(timeline, saving) if saving else None,
+        "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
+        "term": advice.term,
+        "url": advice.url,
+        **advice.evidence,
+    }
+    if advice.avoids_failure:
+        evidence["avoids_failure"] = True
     return Finding(
         kind="advice",
         device=timeline.device,
@@ -95,18 +117,7 @@ def _finding(
         detail=detail,
         bytes=saving.saves_bytes if saving else 0,
         event=timeline.peak_event,
-        evidence={
-            "rule": advice.rule,
-            "saving": saving.to_json() if saving else None,
-            "together": _without_sentence(both),
-            "second_maximum": _without_sentence(following),
-            "at_peak_bytes": _at_peak(timeline, saving) if saving else None,
-            "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
-            "term": advice.term,
-            "url": advice.url,
-            **({"avoids_failure": True} if advice.avoids_failure else {}),
-            **advice.evidence,
-        },
+        evidence=evidence,
         basis=basis_of(timeline),
         confidence=advice.confidence,
         link=dict(advice.link)
@@ -134,7 +145,7 @@ def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
     return f"{here} event {count_text(saving.peak_event)} is {high}."
 
 
-def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> dict[str, Any] | None:
+def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
     """What the two best pieces of advice give together; None where there are fewer, or the second adds nothing."""
     best = [(advice, saving) for advice, saving in given if saving and not advice.spares_peak][:2]
     if len(best) < 2 or given[0][0] is not best[0][0]:
@@ -145,7 +156,7 @@ def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | N
 
 def _second_remedy(
     context: AdviceContext, limited: tuple[Advice, Saving | None], given: Sequence[tuple[Advice, Saving | None]]
-) -> dict[str, Any] | None:
+) -> Combined | None:
     """What helps at the second maximum that limits a piece of advice, and what both give together."""
     first, one = limited
     if one is None:
@@ -162,26 +173,22 @@ def _second_remedy(
             )
         )
     ]
-    best = min(pairs, key=lambda found: found["peak_bytes"], default=None)
-    return best if best and context.is_much(best["saves_bytes"] - one.saves_bytes) else None
+    best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
+    return best if best and context.is_much(best.row["saves_bytes"] - one.saves_bytes) else None
 
 
 def _combined(
     timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], sentence: str
-) -> dict[str, Any] | None:
+) -> Combined | None:
     """Two changes at once; None where the second adds nothing to the first."""
     peak, event = together(timeline, (one[1], two[1]))
     saves = timeline.peak_bytes - peak
     if saves <= one[1].saves_bytes:
         return None
-    return {
+    row: CombinedRow = {
         "rules": [one[0].rule, two[0].rule],
         "peak_bytes": peak,
         "peak_event": event,
         "saves_bytes": saves,
-        "sentence": f"{sentence}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).",
     }
-
-
-def _without_sentence(combined: dict[str, Any] | None) -> dict[str, Any] | None:
-    return {key: value for key, value in combined.items() if key != "sentence"} if combined else None
+    return Combined(row, f"{sentence}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).")

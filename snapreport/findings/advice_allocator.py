@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snapreport.findings.advice_context import MIN_SHARE, Advice, AdviceContext
+from snapreport.findings.evidence import AdviceNumbers
 from snapreport.findings.model import Finding
 from snapreport.findings.setting_replay import SettingReplay
 from snapreport.number_format import arrow_text, bytes_text, plural, share_text
@@ -104,7 +105,7 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
     return why, f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
 
 
-def _numbers(replayed: SettingReplay | None) -> dict[str, int]:
+def _numbers(replayed: SettingReplay | None) -> AdviceNumbers:
     return {} if replayed is None else {"reserved_bytes": replayed.before, "replayed_bytes": replayed.after}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from snapreport.findings.evidence import AdviceNumbers
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
@@ -55,7 +56,7 @@ class Advice:
     spares_peak: bool = False
     avoids_failure: bool = False
     link: dict[str, Any] | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: AdviceNumbers = field(default_factory=AdviceNumbers)
 
 
 class AdviceContext:

@@ -10,11 +10,13 @@ or for the capture of a CUDA graph, is explained by that.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import ChurnEvidence, ChurnRow
 from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
@@ -178,17 +180,17 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
             bytes=found.again_bytes,
             event=int(found.again[0]),
             stack=emptier if emptier is not None else int(stacks["stack"][0]) if len(stacks) else None,
-            evidence={
-                "segments_again": count,
-                "segments_freed": len(found.freed),
-                "bytes_again": found.again_bytes,
-                "stall_us": found.stall_us,
-                "retries": found.retries,
-                "emptied": len(found.emptied),
-                "emptied_in": names.place(emptier) if emptier is not None else None,
-                "warm_event": found.warm_event,
-                "stacks": stacks.head(5).rows(named=True),
-            },
+            evidence=ChurnEvidence(
+                segments_again=count,
+                segments_freed=len(found.freed),
+                bytes_again=found.again_bytes,
+                stall_us=found.stall_us,
+                retries=found.retries,
+                emptied=len(found.emptied),
+                emptied_in=names.place(emptier) if emptier is not None else None,
+                warm_event=found.warm_event,
+                stacks=cast("list[ChurnRow]", stacks.head(5).rows(named=True)),
+            ),
             basis=basis_of(timeline),
             confidence="sure",
             link={"view": "reserved", "x": [int(found.again[0]) - 1, int(found.again[-1]) + 1]},

@@ -4,12 +4,13 @@ more.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import FragmentationEvidence, OversizedEvidence, PinningRow, SegmentRow
 from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
@@ -110,7 +111,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     pins = pinning_stacks(timeline, state, names)
     expandable = expandable_setting(timeline)
     name = device_name(timeline.kind, timeline.device)
-    evidence = {
+    joined = joined_bytes(state, request)
+    evidence: FragmentationEvidence = {
         "event": request.event,
         "asked_bytes": request.size,
         "reserved_bytes": reserved,
@@ -123,9 +125,8 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "segments": emptiest_segments(state),
         "pinning_stacks": pins,
         "expandable_segments": expandable,
+        "joined_bytes": joined,
     }
-    joined = joined_bytes(state, request)
-    evidence["joined_bytes"] = joined
     detail = []
     if pins:
         top = pins[0]
@@ -211,15 +212,15 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             ],
             bytes=idle,
             event=at,
-            evidence={
-                "event": at,
-                "reserved_bytes": most,
-                "peak_bytes": peak,
-                "rounding_bytes": parts.rounding,
-                "inactive_split_bytes": split,
-                "wholly_free_bytes": free,
-                "expandable_segments": expandable_setting(timeline),
-            },
+            evidence=OversizedEvidence(
+                event=at,
+                reserved_bytes=most,
+                peak_bytes=peak,
+                rounding_bytes=parts.rounding,
+                inactive_split_bytes=split,
+                wholly_free_bytes=free,
+                expandable_segments=expandable_setting(timeline),
+            ),
             basis=basis_of(timeline) + block_doubts(timeline, at),
             confidence="likely" if timeline.reconciliation_bytes or timeline.reserved[0] else "sure",
             link={"view": "reserved", "at": at},
@@ -227,7 +228,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     ]
 
 
-def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[dict[str, Any]]:
+def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[PinningRow]:
     """Stacks whose blocks alone keep segments from being wholly free.
 
     ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` that hold them, most free bytes
@@ -246,17 +247,18 @@ def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list
         segments=pl.len().cast(pl.Int64), free_bytes=pl.col("free").sum(), held_bytes=pl.col("held").sum()
     )
     top = grouped.sort(["free_bytes", "stack"], descending=[True, False]).head(MOST)
-    return [{**row, "function": names.function(row["stack"])} for row in top.rows(named=True)]
+    return [cast("PinningRow", {**row, "function": names.function(row["stack"])}) for row in top.rows(named=True)]
 
 
-def emptiest_segments(state: State) -> list[dict[str, Any]]:
+def emptiest_segments(state: State) -> list[SegmentRow]:
     """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``,
     ``blocks``.
     """
     fragmented = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
         ["free", "address"], descending=[True, False]
     )
-    return fragmented.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks").rows(named=True)
+    top = fragmented.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks")
+    return cast("list[SegmentRow]", top.rows(named=True))
 
 
 def expandable_setting(timeline: DeviceTimeline) -> bool | None:

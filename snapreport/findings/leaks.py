@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,7 @@ import polars as pl
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
+from snapreport.findings.evidence import LeakEvidence, SavingRow
 from snapreport.findings.live import Names, by_category, listed
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
@@ -87,7 +88,7 @@ def _leak(
     query = f"({query}) origin:traced live:end" if len(stacks) > 1 else f"{query} origin:traced live:end"
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
-    evidence = {
+    evidence: LeakEvidence = {
         "bytes_per_step": _per_repetition(group),
         "kept_bytes": size,
         "kept_count": len(remaining),
@@ -128,7 +129,7 @@ def _leak(
     )
 
 
-def _title(evidence: dict[str, Any], *, is_cache: bool) -> str:
+def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     unit, place = evidence["unit"], evidence["stacks"][0]["place"]
     amount, total = bytes_text(evidence["bytes_per_step"] * evidence["every"]), bytes_text(evidence["kept_bytes"])
     often = f"every {unit}" if evidence["every"] == 1 else f"every {evidence['every']} {unit}s"
@@ -146,7 +147,7 @@ def _title(evidence: dict[str, Any], *, is_cache: bool) -> str:
     return f"Leak: {amount} stay allocated {often}, {where}, {after}"
 
 
-def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, *, is_cache: bool) -> list[str]:
+def _detail(timeline: DeviceTimeline, evidence: LeakEvidence, all_leaks: int, *, is_cache: bool) -> list[str]:
     unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
     lines = []
     if not evidence["replaced"]:
@@ -174,7 +175,7 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any], all_leaks: int, 
     return lines
 
 
-def _remedy(evidence: dict[str, Any]) -> str:
+def _remedy(evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
         return "Preallocate the tensor, or move what is no longer needed to the CPU."
     if evidence["category"] == "activation" or len(evidence["stacks"]) >= _ONE_CAUSE:
@@ -202,7 +203,7 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
     return lowest
 
 
-def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> dict[str, Any]:
+def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> SavingRow:
     """What the peak would be without ``removed``, rows of the timeline's allocations: the whole curve is summed again.
 
     ``query``: the documented query that selects exactly those rows.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 import polars as pl
 
+from snapreport.findings.evidence import CategoryRow, FunctionRow, PlaceRow, StackRow
 from snapreport.memoize import memoize
 from snapreport.timeline.build import Snapshot
 from snapreport.timeline.modules import ModulePaths
@@ -62,12 +63,13 @@ def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
     return grouped.sort(["bytes", key], descending=[True, False])
 
 
-def by_category(live: pl.DataFrame) -> list[dict[str, Any]]:
+def by_category(live: pl.DataFrame) -> list[CategoryRow]:
     """``category``, ``bytes``, ``count``, all of them, most bytes first."""
-    return by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
+    rows = by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
+    return cast("list[CategoryRow]", rows)
 
 
-def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRow]:
     """``stack``, ``bytes``, ``count``, ``function``, ``line`` (with what launched it) and ``category`` (of most of its
     bytes) of the largest.
     """
@@ -76,27 +78,26 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[st
     within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
     main = dict(within.sort(["size", "category"], descending=[False, True]).select("stack", "category").iter_rows())
     return [
-        {
-            **row,
-            "function": names.function(row["stack"]),
-            "line": names.line(row["stack"]),
-            "category": main[row["stack"]],
-        }
-        for row in top.rows(named=True)
+        StackRow(
+            stack=stack,
+            bytes=size,
+            count=count,
+            function=names.function(stack),
+            line=names.line(stack),
+            category=main[stack],
+        )
+        for stack, size, count in top.select("stack", "bytes", "count").iter_rows()
     ]
 
 
-def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[FunctionRow]:
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
     stacks = by(live, "stack")
-    return (
-        _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function")
-        .head(most)
-        .rows(named=True)
-    )
+    rows = _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most)
+    return cast("list[FunctionRow]", rows.rows(named=True))
 
 
-def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[dict[str, Any]]:
+def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRow]:
     """``place``, ``bytes``, ``count``: the lines of those functions."""
     stacks = by(live, "stack")
     rows = stacks.with_columns(frame=pl.Series(names.frames[stacks["stack"].to_numpy()]))
@@ -139,7 +140,7 @@ def category_text(category: str) -> str:
     return _PLURALS.get(category, category)
 
 
-def main_parts(categories: Sequence[dict[str, Any]], most: int = 4) -> list[tuple[str, int]]:
+def main_parts(categories: Sequence[CategoryRow], most: int = 4) -> list[tuple[str, int]]:
     """(name, bytes) of the largest categories of at least 1%; what is unknown comes last, whatever its size."""
     total = sum(row["bytes"] for row in categories)
     parts = [row for row in categories if row["bytes"] >= _LEAST * total]

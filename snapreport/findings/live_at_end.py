@@ -8,12 +8,12 @@ start, caches, and what a step in progress needs are live at its end, too. Only 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import KeptEvidence
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
 from snapreport.findings.live import by_category, by_place, by_stack, listed, names_of
 from snapreport.findings.model import Finding
@@ -71,7 +71,7 @@ def _new_at_end(
     last = len(timeline.events) - 1
     growing = [leak for leak in leaks if leak.severity != "info"]
     stacks = by_stack(new, names)
-    evidence = {
+    evidence: KeptEvidence = {
         "start_bytes": int(timeline.allocated[0]),
         "end_bytes": int(timeline.allocated[-1]),
         "new_bytes": size,
@@ -103,7 +103,7 @@ def _new_at_end(
     ]
 
 
-def _title(evidence: dict[str, Any], steps: int) -> str:
+def _title(evidence: KeptEvidence, steps: int) -> str:
     size, categories = evidence["new_bytes"], evidence["categories"]
     first = categories[0]
     since = "from this step" if steps == 1 else "from this trace"
@@ -120,13 +120,13 @@ def _title(evidence: dict[str, Any], steps: int) -> str:
     return f"{bytes_text(size)} {since} were still allocated when recording stopped: {listed(shares)}"
 
 
-def _growth(evidence: dict[str, Any], repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
+def _growth(evidence: KeptEvidence, repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
     if evidence["leak_bytes"] and repetitions:
         return f"{bytes_text(evidence['leak_bytes'])} of it grow {repetitions.unit} by {repetitions.unit}: a leak."
     return verdict.reason
 
 
-def _largest(evidence: dict[str, Any]) -> str:
+def _largest(evidence: KeptEvidence) -> str:
     top = [
         f"{row['place']} ({bytes_text(row['bytes'])} in {plural(row['count'], 'allocation')})"
         for row in evidence["places"][:_LISTED]
@@ -134,7 +134,7 @@ def _largest(evidence: dict[str, Any]) -> str:
     return f"Largest: {listed(top)}."
 
 
-def _when(evidence: dict[str, Any]) -> str:
+def _when(evidence: KeptEvidence) -> str:
     early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
     part = "All of it was" if early == size else "None of it was" if not early else f"{bytes_text(early)} were"
     text = f"{part} allocated in the first half of the trace."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,11 +18,11 @@ class Finding:
     kind: "peak", "oom", "fragmentation", "leak", "kept", "churn" or "advice". title: one sentence, as a colleague would
     say it. detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at,
     None where it is about the whole trace; stack: the stack it is about, None where there is no one. evidence: the
-    numbers behind the sentences, plain values for JSON. basis: what it rests on, in sentences: events seen, how many
-    bytes have frames, what the record cannot tell. confidence: "sure" where it follows from the record, "likely" where
-    a rule was met that has exceptions, "guess" where something needed for certainty was not recorded. link: the state
-    of the page that shows it: ``view``, and where they help ``at`` (a position), ``x`` (first and last position),
-    ``query``.
+    numbers behind the sentences, plain values for JSON; their types are in ``evidence.py``. basis: what it rests on, in
+    sentences: events seen, how many bytes have frames, what the record cannot tell. confidence: "sure" where it follows
+    from the record, "likely" where a rule was met that has exceptions, "guess" where something needed for certainty was
+    not recorded. link: the state of the page that shows it: ``view``, and where they help ``at`` (a position), ``x``
+    (first and last position), ``query``.
     """
 
     kind: str
@@ -32,7 +33,7 @@ class Finding:
     bytes: int = 0
     event: int | None = None
     stack: int | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
     basis: list[str] = field(default_factory=list)
     confidence: Confidence = "sure"
     link: dict[str, Any] = field(default_factory=dict)

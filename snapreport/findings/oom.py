@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
@@ -70,7 +71,7 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     if len(groups) > MOST:
         name = device_name(timeline.kind, timeline.device)
         more = f"{name} ran out of memory another {plural(len(groups) - MOST, 'time')}"
-        evidence = {"events": [group[0] for group in groups[MOST:]]}
+        evidence: MoreOomsEvidence = {"events": [group[0] for group in groups[MOST:]]}
         event = groups[MOST][0]
         link = {"view": "events", "at": event}
         rest = Finding(
@@ -183,7 +184,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     live = live_at(timeline.allocations, event)
     pins = pinning_stacks(timeline, state, names) if why in ("fragmentation", "mixed") else []
     stack = int(timeline.events["stack"][event])
-    evidence: dict[str, Any] = {
+    evidence: OomEvidence = {
         "verdict": why,
         "events": group,
         "asked": [int(timeline.events["size"][e]) for e in group],
@@ -259,7 +260,7 @@ _SCATTERED = {
 }
 
 
-def _detail(s: Shortage, why: Verdict, evidence: dict[str, Any]) -> list[str]:
+def _detail(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
     lines = [_available(s, why)]
     if s.unused:
         lines += _cached(s)
@@ -327,7 +328,7 @@ def _in_math_kernel(recording: Recording, stack: int) -> bool:
     return any(re.search(MATH_KERNEL, names[frame]) for frame in recording.stack(stack))
 
 
-def _allocated(s: Shortage, evidence: dict[str, Any]) -> list[str]:
+def _allocated(s: Shortage, evidence: OomEvidence) -> list[str]:
     """What filled the device, in one sentence."""
     if not evidence["stacks"]:
         return []

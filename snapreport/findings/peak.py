@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import CategoryRow, LastStretch, ModuleRow, PeakEvidence, PeakStackRow
 from snapreport.findings.live import (
     MOST,
     Names,
@@ -42,11 +44,11 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
     names = names_of(snapshot)
     live = live_at(timeline.allocations, event)
     categories = by_category(live)
-    stacks = [{**row, **without(timeline, row["stack"])} for row in by_stack(live, names)]
+    stacks = [cast("PeakStackRow", {**row, **without(timeline, row["stack"])}) for row in by_stack(live, names)]
     modules = by_module(live, names)
     stretch = last_stretch(timeline, live, names)
     in_modules = modules.filter(pl.col("module") != "")
-    evidence = {
+    evidence: PeakEvidence = {
         "peak_bytes": peak,
         "peak_event": event,
         "reserved_bytes": int(timeline.reserved[event + 1]),
@@ -60,7 +62,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         "stacks": stacks,
         "functions": by_function(live, names),
         "places": by_place(live, names),
-        "modules": in_modules.head(MOST).rows(named=True),
+        "modules": cast("list[ModuleRow]", in_modules.head(MOST).rows(named=True)),
         "module_bytes": int(in_modules["bytes"].sum()),
         "last_stretch": stretch,
     }
@@ -103,7 +105,7 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
     return {"peak_without_bytes": int(most[stretch]), "peak_without_event": at - 1}
 
 
-def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> dict[str, Any]:
+def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> LastStretch:
     """What was added on the way from 75% of the peak up to it, and is still there.
 
     ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``,
@@ -122,7 +124,7 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
     }
 
 
-def _title(timeline: DeviceTimeline, evidence: dict[str, Any]) -> str:
+def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
     name = device_name(timeline.kind, timeline.device)
     allocated, reserved = bytes_text(timeline.peak_bytes), bytes_text(evidence["reserved_bytes"])
     has_reserved = timeline.kind != "host" and not (timeline.recording.is_profiled and not timeline.reserved.any())
@@ -134,7 +136,7 @@ def _title(timeline: DeviceTimeline, evidence: dict[str, Any]) -> str:
     return f"Peak on {name}: {least}{sizes} ({when})"
 
 
-def composition(evidence: dict[str, Any]) -> str:
+def composition(evidence: Mapping[str, Any]) -> str:
     """One sentence on the main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``."""
     inferred = evidence["inferred_categories"]
     parts = [
@@ -144,7 +146,7 @@ def composition(evidence: dict[str, Any]) -> str:
     return f"{upper_first(', '.join(parts))}."
 
 
-def _inferred(live: pl.DataFrame, categories: list[dict[str, Any]]) -> list[str]:
+def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
     """Names of the categories of which most bytes are inferred rather than recorded or seen in a stack."""
     if "category_source" not in live.columns:
         return []
@@ -153,7 +155,7 @@ def _inferred(live: pl.DataFrame, categories: list[dict[str, Any]]) -> list[str]
     return [category_text(row["category"]) for row in categories if 2 * of.get(row["category"], 0) > row["bytes"]]
 
 
-def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
+def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     lines = []
     counted = evidence["max_memory_allocated_bytes"]
     if counted is not None:
@@ -180,7 +182,7 @@ def _detail(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _without_top(timeline: DeviceTimeline, top: dict[str, Any]) -> str:
+def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
     """What removing the largest stack would do, and which second maximum limits it."""
     peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
     where = "the start of the trace" if event < 0 else f"event {count_text(event)}"
@@ -200,7 +202,7 @@ def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
     return timeline.max_memory_allocated if is_known else None
 
 
-def _basis(timeline: DeviceTimeline, evidence: dict[str, Any]) -> list[str]:
+def _basis(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     lines = basis_of(timeline)
     lines.append("Categories follow from function and file names and from how long an allocation lived.")
     share = share_text(evidence["module_bytes"], timeline.peak_bytes)

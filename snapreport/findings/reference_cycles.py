@@ -11,6 +11,7 @@ import polars as pl
 
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
+from snapreport.findings.evidence import CycleEvidence
 from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
@@ -153,12 +154,12 @@ def _finding(
         bytes=row["bytes"],
         event=before,
         stack=row["stack"],
-        evidence={
-            "bursts": row["bursts"],
-            "burst_bytes": row["bytes"],
-            "burst_count": row["count"],
-            "share_of_bytes": round(share, 4),
-        },
+        evidence=CycleEvidence(
+            bursts=row["bursts"],
+            burst_bytes=row["bytes"],
+            burst_count=row["count"],
+            share_of_bytes=round(share, 4),
+        ),
         basis=basis_of(timeline),
         confidence="likely" if likely else "guess",
         link={"view": "timeline", "at": before, "query": f"stack:{row['stack']}"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapreport.findings.evidence import SavingRow
 from snapreport.findings.selection import select
 from snapreport.timeline.build import DeviceTimeline
 
@@ -37,7 +38,7 @@ class Saving:
     def second_is_close(self) -> bool:
         return self.saves_bytes < CLOSE * self.at_peak_bytes
 
-    def to_json(self) -> dict[str, str | float | int]:
+    def to_json(self) -> SavingRow:
         return {
             "query": self.query,
             "fraction": self.fraction,

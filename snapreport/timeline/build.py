@@ -43,8 +43,8 @@ class DeviceTimeline:
     requested,
       ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
       ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of what allocated and what freed
-      it, never mixed up), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin`` Enum,
-      ``compile_context``, ``user_metadata`` String null (of the alloc event).
+      it, never mixed up), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
+      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event).
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) at which allocated is greatest; peak_bytes what it is there.
     oom_events: indices of ``oom`` events.

@@ -1,0 +1,51 @@
+"""The evidence of every finding has the keys and types that ``findings/evidence.py`` declares."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from expected import case
+
+from snapreport.findings.evidence import EVIDENCE
+
+
+def misfits(value: Any, declared: Any, path: str = "evidence") -> list[str]:
+    """Where ``value`` is not as declared."""
+    origin, arguments = get_origin(declared), get_args(declared)
+    if origin in (types.UnionType, Union):
+        found = [misfits(value, one, path) for one in arguments]
+        return [] if [] in found else found[0]
+    if origin is list:
+        if not isinstance(value, list):
+            return [f"{path}: {type(value).__name__}, not a list"]
+        return [line for i, item in enumerate(value) for line in misfits(item, arguments[0], f"{path}[{i}]")]
+    if is_typeddict(declared):
+        hints = get_type_hints(declared)
+        if not isinstance(value, dict):
+            return [f"{path}: {type(value).__name__}, not a dict"]
+        lines = [f"{path}.{key}: missing" for key in declared.__required_keys__ - value.keys()]
+        lines += [f"{path}.{key}: not declared" for key in value.keys() - hints.keys()]
+        return lines + [
+            line for key in value.keys() & hints for line in misfits(value[key], hints[key], f"{path}.{key}")
+        ]
+    expected = type(None) if declared is None else declared
+    # A bool is an int in Python, but not in JSON.
+    is_right = type(value) is expected or (expected is float and type(value) is int)
+    return [] if is_right else [f"{path}: {value!r} is no {expected.__name__}"]
+
+
+def test_evidence_is_as_declared(snapshot_path: Path) -> None:
+    for finding in case(snapshot_path).found:
+        tries = [misfits(dict(finding.evidence), declared) for declared in EVIDENCE[finding.kind]]
+        assert [] in tries, (finding.title, min(tries, key=len))
+
+
+def test_what_is_not_declared_is_found() -> None:
+    declared = EVIDENCE["leak"][1]
+    right = {"bursts": 1, "burst_bytes": 2, "burst_count": 3, "share_of_bytes": 0.5}
+    assert misfits(right, declared) == []
+    assert misfits({**right, "more": 1}, declared) == ["evidence.more: not declared"]
+    assert misfits({**right, "bursts": "1"}, declared) == ["evidence.bursts: '1' is no int"]
+    assert misfits({"bursts": 1}, declared) != []

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import BinaryIO, NoReturn
 
 from snapreport import supervision
+from snapreport.durable_rename import sync_folder
 from snapreport.errors import SnapshotError
 
 MARKDOWN_MARK = "<!-- written by snapreport -->"
@@ -75,7 +76,7 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def _move(temporary: Path, target: Path) -> None:
@@ -140,16 +141,6 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where folders can be flushed."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, force: bool = False) -> None:

@@ -21,7 +21,7 @@ FLOORS = [
     {"terminal"},
     {"supervision"},
     {"vocabulary"},
-    {"errors", "memoize", "number_format", "ordering", "progress", "scalars"},
+    {"durable_rename", "errors", "memoize", "number_format", "ordering", "progress", "scalars"},
     {"output_file"},
     {"reading", "packing", "recorder"},
     {"timeline"},

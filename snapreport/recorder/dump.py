@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from snapreport.durable_rename import sync_folder
+
 CHUNK = 16_384  # events; a memo each, so that strings repeat once per chunk and compress to nothing
 SUFFIXES = {"gzip": ".pickle.gz", "zstd": ".pickle.zst", "none": ".pickle"}
 _GZIP_LEVEL = 1  # three times as fast as level 6 on traces, and a tenth larger
@@ -52,7 +54,7 @@ def write_snapshot(snapshot: dict[str, Any], path: Path, compression: str, deadl
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return size
 
 
@@ -81,7 +83,7 @@ def compress_file(source: Path, path: Path, compression: str) -> None:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) -> None:
@@ -149,13 +151,3 @@ def _zstd() -> Any:
         import zstandard
 
         return lambda file: zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename durable, where folders can be flushed."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -23,9 +23,9 @@ class Recording(SlowAllocator):
         self.at += 1 << 36
         return self.at
 
-    def event(self, action: str, address: int, size: int, line: int) -> None:
+    def event(self, action: str, address: int, size: int, line: int, **more: object) -> None:
         frames = [{"filename": "/w/train.py", "line": line, "name": "step"}]
-        self.trace.append({"action": action, "addr": address, "size": size, "stream": 0, "frames": frames})
+        self.trace.append({"action": action, "addr": address, "size": size, "stream": 0, "frames": frames, **more})
 
     def note(self, action: str, size: int) -> None:
         if action == "segment_alloc":
@@ -42,6 +42,11 @@ class Recording(SlowAllocator):
         self.event("alloc", address, mib * MIB, line)
         self.sizes[address] = mib * MIB
         return address
+
+    def fail(self, mib: int, pool: tuple[int, int]) -> None:
+        """A request of a memory pool that runs out of memory."""
+        assert self.malloc(mib * MIB, 0, pool) is None
+        self.event("oom", 0, mib * MIB, 2, device_free=self.capacity - self.reserved, pool_id=pool)
 
     def drop(self, address: int) -> None:
         for action in ("free_requested", "free_completed"):
@@ -119,4 +124,18 @@ def full_device() -> dict[str, Any]:
     for number in range(60):
         record.drop(record.request(100 + 10 * number))
     assert record.retries > 3
+    return record.snapshot()
+
+
+def failures_in_private_pools() -> dict[str, Any]:
+    """Three requests of 450 MiB fail although 500 MiB are free in a block of the default pool: they are of private
+    pools, one that has memory and one that has none, and of the default one after that block is in use.
+    """
+    record = Recording(1024 * MIB)
+    record.drop(record.request(600))
+    record.request(100)
+    record.fail(450, (0, 1))
+    record.fail(450, (0, 2))
+    record.request(450)
+    record.fail(450, (0, 0))
     return record.snapshot()

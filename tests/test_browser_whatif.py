@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import corpus
 import numpy as np
+import planted_trace
 import pytest
 import recorded
 
@@ -104,6 +106,14 @@ def test_page_and_library_agree_on_recordings(
 ) -> None:
     path = recorded.ROOT / f"{name}.pickle"
     agree(borrow_report(report_of(path)), path)
+
+
+def test_page_and_library_agree_on_failures_in_private_pools(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    path = corpus.scratch() / "failures-in-private-pools.pickle"
+    path.write_bytes(pickle.dumps(planted_trace.failures_in_private_pools(), 4))
+    agree(open_report(report_of(path)), path)
 
 
 def test_without_a_query(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:

@@ -94,6 +94,8 @@ def assert_other_events(found: DecodedDevice, device: oracle.Device, stacks: lis
     assert found["other_size"].tolist() == [e["size"] for e in events]
     assert found.addresses("other_addr") == [e.get("addr") or 0 for e in events]
     assert [stacks[i] for i in found["other_stack"]] == [oracle.frames_of(e) for e in events]
+    pools = [found.info["pools"][index] for index in found["other_pool"]]
+    assert pools == [str(e.get("pool_id", e.get("segment_pool_id", ""))) for e in events]
     assert found["other_free"].tolist() == [e["device_free"] + 1 if "device_free" in e else 0 for e in events]
 
 

@@ -333,6 +333,30 @@ def test_retries_are_cured_by_garbage_collection() -> None:
     assert runs["recorded settings"]["retries"] > 3 and collected["retries"] == 0
 
 
+def test_a_failed_request_of_a_private_pool_has_no_use_of_the_default_pool() -> None:
+    path = planted_file("private-pools", planted_trace.failures_in_private_pools())
+    timeline = snapreport.load(path).timeline(0)
+    whatif = WhatIf(timeline)
+    assert whatif.check.exact and whatif.capacity == 1024 * MIB
+    own = whatif.baseline.replayed
+    assert own is not None and own.failed == timeline.oom_events and not own.avoided
+    assert least_memory(whatif, whatif.own).memory == (600 + 3 * 450) * MIB
+
+
+def test_a_failed_request_is_rounded_as_the_replayed_settings_round_it() -> None:
+    """A request of 560 MiB is one of 640 MiB where powers of two have four parts."""
+    record = planted_trace.Recording(700 * MIB)
+    record.request(160)
+    record.fail(560, (0, 0))
+    path = planted_file("rounded", record.snapshot())
+    whatif = WhatIf(snapreport.load(path).timeline(0))
+    four = parse_settings(["roundup_power2_divisions:4"], whatif.own)
+    (event,) = whatif.timeline.oom_events
+    roomy = (160 + 560) * MIB
+    assert whatif.replay(whatif.own, memory=Ascending(roomy)).avoided == [event]
+    assert whatif.replay(four, memory=Ascending(roomy)).failed == [event]
+
+
 def test_advice_that_the_replay_refutes_is_not_given() -> None:
     """Fragmentation that neither expandable segments nor a limit on splitting cures is reported without that advice;
     where both help, each says its own replayed peak.
@@ -359,6 +383,11 @@ SHAPES = Path(__file__).resolve().parent / "fakecuda" / "programs" / "shapes.py"
 
 def shapes(out: Path, program: str, conf: str = "", mib: int = 40 << 10, *options: str) -> tuple[str, int, int]:
     """(RESULT or OOM, peak reserved, retries) of a program by PyTorch's CUDA build."""
+    return measured(out, program, conf, mib, *options)[:3]
+
+
+def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tuple[str, int, int, int]:
+    """As shapes(), and the peak of requested bytes."""
     assert CUDA_PYTHON
     environment = {
         **os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "FAKE_GPU_GIB": repr(mib / 1024), "FAKE_GPU_CONTEXT_MIB": "0",
@@ -367,8 +396,8 @@ def shapes(out: Path, program: str, conf: str = "", mib: int = 40 << 10, *option
     command = [CUDA_PYTHON, str(SHAPES), str(out), program, *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(("RESULT", "OOM"))]
-    outcome, peak, retries, _ = line.split()
-    return outcome, int(peak), int(retries)
+    outcome, peak, retries, _, requested = line.split()
+    return outcome, int(peak), int(retries), int(requested)
 
 
 @pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
@@ -400,3 +429,18 @@ def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp
     (_, without) = snapshot.whatif(without=["func:extra"], cards=False)["devices"][0]["runs"][:2]
     _, peak, retries = shapes(other, program, "", 40 << 10, "--without")
     assert (without["peak_reserved_bytes"], without["retries"]) == (peak, retries)
+
+
+@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+def test_real_runs_with_a_functions_buffers_scaled_are_predicted_to_the_byte(tmp_path: Path) -> None:
+    """The program runs again with the buffers of scratch() at a half, and at 0.37, where hardly a size stays whole
+    and the smallest become 0, for which PyTorch makes no request: what --scale says of the first run equals each.
+    """
+    outcome = {factor: measured(tmp_path / f"{factor}.pickle", "buffers", "", 40 << 10, "--scale", str(factor))
+               for factor in (1, 0.5, 0.37)}  # fmt: skip
+    whole = snapreport.load(tmp_path / "1.pickle")
+    for factor in (0.5, 0.37):
+        run = whole.whatif(scale=[("func:scratch", factor)], cards=False)["devices"][0]["runs"][1]
+        assert (run["peak_reserved_bytes"], run["retries"]) == outcome[factor][1:3]
+        assert run["peak_allocated_bytes"] == outcome[factor][3]
+    assert len({peak for _, peak, _, _ in outcome.values()}) == 3

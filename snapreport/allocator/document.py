@@ -151,9 +151,12 @@ def _change(whatif: WhatIf, question: Question, masks: Masks) -> Change:
     device = whatif.timeline.device
     without = [masks(device, query) for query in question.without]
     parts = [(masks(device, query), factor) for query, factor in question.scale]
+    sizes = scaled(whatif.trace, parts) if parts else None
+    if sizes is not None and not sizes.all():
+        without.append(sizes == 0)
     return Change(
         np.logical_or.reduce(without) if without else None,
-        scaled(whatif.trace, parts) if parts else None,
+        sizes,
         " OR ".join(question.without) or None,
         ", ".join(f"{query}:{factor:g}" for query, factor in question.scale) or None,
     )

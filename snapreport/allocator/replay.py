@@ -12,7 +12,7 @@ from snapreport.allocator.model import SEGMENT_ALLOC, SEGMENT_MAP, CachingAlloca
 from snapreport.allocator.placement import SHIFT, Ascending, Recorded
 from snapreport.allocator.settings import AllocatorSettings
 from snapreport.allocator.start import in_address_order, restore
-from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, FREE, RETRY, Trace
+from snapreport.allocator.trace import ALLOC, DEFAULT_POOLS, EMPTY_CACHE, FREE, RETRY, Trace
 from snapreport.timeline.rounding import AllocatorRules
 from snapreport.timeline.state import State
 
@@ -104,7 +104,7 @@ def replay(
     if without is not None:
         keep = (kinds > ALLOC) | ~left_out[np.minimum(items, len(left_out) - 1)]
         kinds, items, events = kinds[keep], items[keep], events[keep]
-    run = _Run(trace, allocator, memory, live, rounded, streams, pools, recorded_retries, with_addresses)
+    run = _Run(trace, allocator, memory, live, rules, rounded, streams, pools, recorded_retries, with_addresses)
     count = len(kinds)
     for at in range(0, count, _BATCH):
         if first_oom is not None:
@@ -135,6 +135,7 @@ class _Run:
     allocator: _Logging
     memory: Ascending
     live: dict[int, Block]
+    rules: AllocatorRules
     rounded: list[int]
     streams: list[int]
     pools: list[tuple]  # type: ignore[type-arg]
@@ -185,8 +186,10 @@ class _Run:
         if self.recorded_retries:
             return  # its retry is an operation of its own
         row = self.trace.timeline.events.row(event, named=True)
-        size = int(AllocatorRules(self.trace.settings.divisions).rounded(np.array([row["size"] or 1]))[0])
-        pool = row["pool"] if row["pool"] in self.trace.pools else None
+        # The event has the size as the recorded settings round it; those of the replay may round it further.
+        size = int(self.rules.rounded(np.array([row["size"] or 1]))[0])
+        # PyTorch 2.9 does not record the pool of a failed request, 2.12 does: without one it counts as the default's.
+        pool = None if row["pool"] in DEFAULT_POOLS else row["pool"]
         block = self.allocator.allocate(size, row["stream"] or 0, self.allocator.pair(pool))
         if block is None:
             self.failed.append(event)

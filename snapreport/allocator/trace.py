@@ -20,7 +20,7 @@ FREE, ALLOC, EMPTY_CACHE, RETRY, OOM = range(5)
 CODE = {action: code for code, action in enumerate(ACTIONS)}
 RELEASES = [CODE["segment_free"], CODE["segment_unmap"]]
 GROWS = [CODE["segment_alloc"], CODE["segment_map"]]
-_DEFAULT_POOLS = ("(0, 0)", "0, 0")
+DEFAULT_POOLS = ("(0, 0)", "0, 0")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _pools(timeline: DeviceTimeline) -> tuple[list[str | None], np.ndarray]:
         row = pl.Series(np.maximum(blocks.segment, 0))
         behind = blocks.segments["pool"].gather(row).set(pl.Series(blocks.segment < 0), None)
         column = column.zip_with(column.is_not_null(), behind)
-    column = column.replace(dict.fromkeys(_DEFAULT_POOLS))
+    column = column.replace(dict.fromkeys(DEFAULT_POOLS))
     names = column.drop_nulls().unique().sort().to_list()
     index = column.replace_strict({name: at + 1 for at, name in enumerate(names)}, default=0, return_dtype=pl.Int64)
     return [None, *names], index.fill_null(0).to_numpy()

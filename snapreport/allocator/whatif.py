@@ -192,8 +192,10 @@ class WhatIf:
 
 
 def scaled(trace: Trace, parts: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
-    """Int64 bytes by allocation id, with each part's allocations multiplied; at least one byte each."""
+    """Int64 bytes by allocation id, with each part's allocations multiplied and rounded to whole bytes; 0: what is so
+    small that nothing is left of it, an empty tensor, for which PyTorch requests nothing.
+    """
     sizes = trace.size.astype(np.int64)
     for mask, factor in parts:
-        sizes = np.where(mask, np.maximum(np.rint(sizes * factor), 1), sizes).astype(np.int64)
+        sizes = np.where(mask, np.rint(sizes * factor), sizes).astype(np.int64)
     return sizes

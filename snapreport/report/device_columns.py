@@ -201,6 +201,7 @@ def _add_other_events(
     columns.add_address("other_addr", table["addr"])
     columns.add_stack("other_stack", table["stack"], stack_base)
     columns.add_names("other_stream", names["streams"], table["stream"])
+    columns.add_names("other_pool", names["pools"], table["pool"])
     columns.add("other_free", (table["device_free"] + 1).fill_null(0).to_numpy(), "f64")
     return actions.values
 

@@ -183,6 +183,7 @@ function deviceOf(
       addrLo: new Uint32Array(0),
       stack: new Uint32Array(0),
       stream: new Uint16Array(0),
+      pool: new Uint16Array(0),
       free: new Float64Array(0),
     },
     segments: {

@@ -124,6 +124,7 @@ function otherEvents(columns: DecodedBlob, p: string): OtherEvents {
     addrLo: columns.u32(p + 'other_addr_lo'),
     stack: columns.u32(p + 'other_stack'),
     stream: columns.u16(p + 'other_stream'),
+    pool: columns.u16(p + 'other_pool'),
     free,
   }
 }

@@ -204,6 +204,8 @@ export interface OtherEvents {
   addrLo: Uint32Array
   stack: Uint32Array
   stream: Uint16Array
+  /** index into info.pools; 0 where the event has none, as in PyTorch 2.9 */
+  pool: Uint16Array
   /** device_free of an oom event; NaN where not known */
   free: Float64Array
 }

@@ -20,9 +20,9 @@ const card = (name: string, example: string, total: number): Card => ({
 
 export const CARDS: readonly Card[] = [
   card('24 GB', 'RTX 4090', 23.52),
-  card('40 GB', 'A100', 39.5),
-  card('48 GB', 'L40S', 44.4),
-  card('80 GB', 'A100', 79.25),
-  card('141 GB', 'H200', 139.72),
+  card('40 GB', 'A100', 39.39),
+  card('48 GB', 'L40', 44.4),
+  card('80 GB', 'H100', 79.11),
+  card('141 GB', 'H200', 139.8),
   card('192 GB', 'B200', 178.35),
 ]

@@ -57,7 +57,6 @@ export function* replayTrace(
     segmentEvents.push({ event, action, size: bytes }),
   )
   const rules = { host: false, expandable: false, maxSplit: Infinity, divisions: settings.divisions }
-  const own = { ...rules, divisions: trace.settings.divisions }
   const live = new Array<Block | null>(N).fill(null)
   const addresses = new Float64Array(N).fill(Number.NaN)
   let oomEvent: number | null = null
@@ -111,7 +110,7 @@ export function* replayTrace(
     } else if (kind[at] === EMPTY_CACHE || (kind[at] === RETRY && recordedRetries)) allocator.releaseCached()
     else if (kind[at] === OOM && !recordedRetries) {
       const request = trace.failed.find((one) => one.event === event)!
-      const block = allocator.allocate(roundedSize(own, request.size || 1), request.stream, pools[0])
+      const block = allocator.allocate(roundedSize(rules, request.size || 1), request.stream, pools[request.pool])
       if (block) {
         avoided.push(event)
         allocator.freeBlock(block)

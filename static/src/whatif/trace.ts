@@ -52,7 +52,7 @@ export interface Trace {
   /** Bytes by position. */
   reserved: Float64Array
   /** Failed requests by event. */
-  failed: { event: number; size: number; stream: number }[]
+  failed: { event: number; size: number; stream: number; pool: number }[]
   /** Bytes for the allocator, as far as the trace says; Infinity: unlimited. */
   capacity: number
   /** Why it cannot be replayed; empty where it can. */
@@ -110,7 +110,8 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
     if (code[e] === 4) {
       const row = rowOf[e]
       add(OOM, e, e)
-      failed.push({ event: e, size: other.size[row], stream: streamOf(info.streams, other.stream[row]) })
+      const pool = isDefaultPool(info.pools[other.pool[row]]) ? 0 : other.pool[row]
+      failed.push({ event: e, size: other.size[row], stream: streamOf(info.streams, other.stream[row]), pool })
       const left = other.free[row]
       const needed =
         segmentSize(other.size[row], settings.largeSegment) + (settings.expandable ? 2 * settings.largeSegment : 0)
@@ -157,6 +158,10 @@ function streamOf(streams: readonly string[], index: number): number {
   return Number(streams[index] || 0)
 }
 
+function isDefaultPool(name: string): boolean {
+  return name === '' || name === '(0, 0)' || name === '0, 0'
+}
+
 /** A burst is a retry where a request follows that took new memory, with its stack trace; see trace.py. */
 function retries(
   data: DeviceData,
@@ -192,7 +197,7 @@ function ownersOf(n: number, bornAt: Int32Array, code: Int8Array): Int32Array {
 /** The pool of each allocation; older PyTorch records that of segments only. */
 function poolsOf(data: DeviceData, { segment, segments }: Replay): { pool: Uint16Array; pools: number } {
   const { info, N } = data
-  const isDefault = info.pools.map((name) => name === '' || name === '(0, 0)' || name === '0, 0')
+  const isDefault = info.pools.map(isDefaultPool)
   const seen = new Set(segments.pool.filter((index) => index !== 0))
   const pool = new Uint16Array(N)
   for (let id = 0; id < N; id++) {
@@ -235,6 +240,7 @@ function startOf(data: DeviceData, replay: Replay, pool: Uint16Array): Pick<Trac
 
 function refusalOf(data: DeviceData, P: number): string {
   const { info, N, start, end, freeRequestedEvent } = data
+  if (info.leftOut.includes('pool')) return 'memory pools and streams were left out of this report to fit its size'
   if (info.kind !== 'cuda') return `the model covers CUDA memory, not ${info.kind} memory`
   let born = false
   let freed = 0

@@ -1,7 +1,7 @@
 """Programs whose requests change from step to step, for replays under other allocator settings.
 
-python shapes.py OUT PROGRAM [--fraction F] [--without]: records, dumps a snapshot to OUT and prints
-"RESULT peak_reserved retries ooms", or "OOM retries" where it runs out of memory.
+python shapes.py OUT PROGRAM [--fraction F] [--without] [--scale F]: records, dumps a snapshot to OUT and prints
+"RESULT peak_reserved retries ooms peak_requested", or the same behind "OOM" where it runs out of memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import random
 
 import torch
 from torch import nn
+
+
+SCALE = 1.0
 
 
 class Block(nn.Module):
@@ -107,14 +110,34 @@ def streams(dice: random.Random, left_out: bool) -> None:
             alive.pop(dice.randrange(len(alive)))
 
 
+def scratch(size: int) -> torch.Tensor:
+    return torch.empty(round(size * SCALE), dtype=torch.uint8, device="cuda")
+
+
+def buffers(dice: random.Random, left_out: bool) -> None:
+    """Buffers of any size, between them those of scratch(), which --scale alone changes: of a few bytes, about the
+    limits of the small pool (1 MiB) and of segments of their own (10 MiB), and larger ones, most of odd lengths.
+    """
+    limits = (3, 2_000, 1 << 20, 2 << 20, 10 << 20, 20 << 20, 60 << 20)
+    alive: list[torch.Tensor] = []
+    for _ in range(400):
+        size = max(1, int(dice.choice(limits) * dice.uniform(0.5, 1.5)))
+        alive.append(torch.empty(size, dtype=torch.uint8, device="cuda") if dice.random() < 0.5 else scratch(size))
+        while len(alive) > 30:
+            alive.pop(dice.randrange(len(alive)))
+
+
 def main() -> None:
+    global SCALE
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
-    parser.add_argument("program", choices=("varlen", "conv", "inference", "streams"))
+    parser.add_argument("program", choices=("varlen", "conv", "inference", "streams", "buffers"))
     parser.add_argument("--fraction", type=float, default=0.0)
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--scale", type=float, default=1.0, help="of what scratch() allocates")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    SCALE = options.scale
     torch.cuda.memory._record_memory_history(max_entries=1_000_000)
     if options.fraction:
         torch.cuda.set_per_process_memory_fraction(options.fraction)
@@ -126,7 +149,10 @@ def main() -> None:
         outcome = "OOM"
     stats = torch.cuda.memory_stats()
     torch.cuda.memory._dump_snapshot(options.out)
-    print(outcome, stats["reserved_bytes.all.peak"], stats["num_alloc_retries"], stats["num_ooms"])
+    print(
+        outcome, stats["reserved_bytes.all.peak"], stats["num_alloc_retries"], stats["num_ooms"],
+        stats["requested_bytes.all.peak"],
+    )  # fmt: skip
 
 
 main()

@@ -14,7 +14,7 @@ import pytest
 import recorded
 
 import snapreport
-from snapreport.allocator.document import Question, answer
+from snapreport.allocator.document import Question, answer, limits
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import STANDARD, Run, WhatIf
 
@@ -35,7 +35,7 @@ ASK = """async ([device, settings, start, memory]) => {
     const { exact, allocations, sameAllocations, segmentEvents, settings: own } = answer.check
     return {
         check: [exact, allocations, sameAllocations, segmentEvents, own.oldestFirst],
-        placements: answer.placements,
+        reason: answer.check.reason, limits: answer.limits, residual: answer.residual, placements: answer.placements,
         runs: answer.runs.map(run => ({
             peak: run.peakReserved, low: run.low, high: run.high, retries: run.retries, oom: run.oomEvent,
             avoided: run.avoided, hasNote: run.note !== '', events: Array.from(run.events),
@@ -66,13 +66,14 @@ def agree(opened: Any, path: Path) -> None:
             whatif = WhatIf(timeline, capacity=capacity, start=start)
             check = whatif.check
             got = opened.page.evaluate(ASK, [device, SETTINGS, start, capacity])
-            assert got["check"][0] == check.exact
+            assert (got["check"][0], got["reason"]) == (check.exact, check.reason)
             if not check.exact:
                 assert got["runs"] == []
                 continue
             same = [check.allocations, check.same_allocations, check.segment_events, check.settings.oldest_first]
             assert got["check"][1:] == same
-            assert got["placements"] == whatif.placements
+            assert got["limits"] == limits(whatif)
+            assert (got["placements"], got["residual"]) == (whatif.placements, whatif.residual)
             wanted = [(text, parse_settings([text], whatif.own)) for text in SETTINGS]
             runs = [whatif.baseline]
             runs += [whatif.run(s, None, text) for text, s in wanted if s != whatif.own or text not in STANDARD]
@@ -139,13 +140,13 @@ def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
     opened = borrow_report(report_of(path))
     opened.set_view(view="reserved")
     opened.page.get_by_role("button", name="What if").click()
-    opened.until("snapreport.debug.view().whatIf.rows.length === 6")
+    opened.until("snapreport.debug.view().whatIf.rows.length === 7")
     shown = opened.js("snapreport.debug.view().whatIf")
     runs = {run["name"]: run for run in snapreport.load(path).whatif(cards=False)["devices"][0]["runs"]}
     cured = runs["expandable_segments:True"]
     assert shown["curvePeak"] == cured["peak_reserved_bytes"]
     rows = {row[0]: row for row in shown["rows"]}
-    assert rows["expandable_segments:True"][5] == "no" and rows["recorded settings"][5] == "event 7,593"
+    assert rows["expandable_segments:True"][5] == "no" and rows["recorded settings, replayed"][5] == "event 7,593"
     assert "is exact" in shown["words"]
     opened.page.get_by_role("textbox", name="Settings").fill("max_split_size_mb:2")
     opened.page.get_by_role("button", name="Replay").click()
@@ -171,7 +172,7 @@ def test_without_this_stack_leads_from_the_details_to_the_replay(
     opened.until("(snapreport.debug.view().whatIf?.words ?? '').includes('Peak allocated without them')")
     runs = snapreport.load(path).whatif(without=[f"stack:{stack}"], cards=False)["devices"][0]["runs"]
     rows = opened.js("snapreport.debug.view().whatIf.rows")
-    assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[1][1]
+    assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[2][1]
 
 
 # Opens the panel and cancels as soon as that can be done: the replays of a small trace end within a few frames.
@@ -195,7 +196,7 @@ def test_a_replay_is_cancelled_and_another_begins(
     opened.page.wait_for_timeout(300)
     assert opened.js("snapreport.debug.view().whatIf.rows.length") == 0, "nothing arrives after it"
     opened.page.get_by_role("button", name="Replay").click()
-    opened.until("snapreport.debug.view().whatIf.rows.length === 6")
+    opened.until("snapreport.debug.view().whatIf.rows.length === 7")
     opened.until("snapreport.debug.view().whatIf.minimums.length === 2", seconds=60)
     opened.page.get_by_role("button", name="What if").click()
 
@@ -240,8 +241,8 @@ def test_the_flame_graph_and_the_table_lead_to_the_replay(
         assert allocated in opened.js(f"{shown}.textContent")
         opened.page.locator(".without:not([hidden]) button").first.click()
         opened.until("snapreport.getView().view === 'reserved'")
-        opened.until("(snapreport.debug.view().whatIf?.rows ?? []).length === 7")
-        assert opened.js("snapreport.debug.view().whatIf.rows[1][1]") == reserved
+        opened.until("(snapreport.debug.view().whatIf?.rows ?? []).length === 8")
+        assert opened.js("snapreport.debug.view().whatIf.rows[2][1]") == reserved
         assert allocated in opened.js("snapreport.debug.view().whatIf.words")
         opened.page.get_by_role("button", name="What if").click()
         opened.until("snapreport.debug.view().whatIf === null")

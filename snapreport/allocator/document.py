@@ -162,14 +162,26 @@ def _change(whatif: WhatIf, question: Question, masks: Masks) -> Change:
     )
 
 
+def start_text(whatif: WhatIf) -> str:
+    """How the replay starts; empty where the trace starts with nothing reserved."""
+    if whatif.trace.starts_empty:
+        return ""
+    if whatif.start == FRESH:
+        return (
+            "Fresh start: what was live when the trace begins is allocated first, in order of address. Compare with "
+            "the recorded settings replayed, not with the recording."
+        )
+    return (
+        "From here on: the recorded state at the start of the trace is kept. What was cached stays cached, which hides "
+        "what a setting saves."
+    )
+
+
 def limits(whatif: WhatIf) -> list[str]:
     """What the replay of this trace does not know, a sentence each."""
     trace, found = whatif.trace, []
-    if not trace.starts_empty:
-        if whatif.start == FRESH:
-            found.append("What was live at the start of the trace is allocated first, in order of address.")
-        else:
-            found.append("What was cached at the start of the trace stays cached, which hides what a setting saves.")
+    if start := start_text(whatif):
+        found.append(start)
     if len(trace.pools) > 1:
         found.append("The trace does not record when private pools are released: they keep their segments.")
     requested = trace.timeline.allocations["free_requested_event"].to_numpy()
@@ -177,5 +189,8 @@ def limits(whatif: WhatIf) -> list[str]:
     if bool((completed > requested + 1)[requested >= 0].any()):
         found.append("Frees that waited for another stream complete where they did in the recording.")
     if trace.timeline.oom_events:
-        found.append("What the program did after its out-of-memory error is replayed as recorded.")
+        found.append(
+            "Where a request fits that ran out of memory, it is freed at once: what the program would have done with "
+            "it is not recorded."
+        )
     return found

@@ -103,6 +103,11 @@ class WhatIf:
         return self._capacity if self._capacity is not None else self.trace.capacity.bytes
 
     @property
+    def capacity_given(self) -> bool:
+        """Whether the capacity was asked for; else it is what the trace says."""
+        return self._capacity is not None
+
+    @property
     def placements(self) -> int:
         """How many placements of new segments are tried."""
         return PLACEMENTS if len(self.trace.kind) <= MANY_OPERATIONS else 3

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from snapreport import terminal
-from snapreport.allocator.cards import CARDS
-from snapreport.allocator.document import Answer, limits
+from snapreport.allocator.cards import CARDS, CONTEXT
+from snapreport.allocator.document import Answer, limits, start_text
 from snapreport.allocator.minimum import Minimum
-from snapreport.allocator.whatif import FRESH, Run
+from snapreport.allocator.whatif import Run, WhatIf
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _HEADER = ("settings", "peak reserved", "change", "error bar", "peak allocated", "retries", "out of memory")
@@ -30,23 +30,32 @@ def _device(answer: Answer) -> str:
     if not check.exact:
         reason = f"The replay under the recorded settings is not exact: {check.reason}."
         return terminal.lines([f"{title}: not replayed. {reason}"])
-    capacity = whatif.capacity
-    room = "unlimited memory" if capacity is None else f"{bytes_text(capacity)} for the allocator"
-    start = "" if whatif.trace.starts_empty else "fresh start, " if whatif.start == FRESH else "recorded start, "
     compared = f"{plural(check.allocations, 'allocation')}, {plural(check.segment_events, 'segment event')}"
-    head = (
-        f"{title}: the same requests and frees in the same order, {start}{room}. "
-        f"The replay under the recorded settings is exact: {compared}."
-    )
-    lines = [head, "", *_table(answer)]
+    start = start_text(whatif)
+    lines = [
+        f"{title}: the same requests and frees, in the same order, on a device with {_room(whatif)}.",
+        *([start] if start else []),
+        f"Self-check: the replay under the recorded settings is exact ({compared}).",
+        "",
+        *_table(answer),
+    ]
     least = [_least(found) for found in answer.least]
     if least:
         lines += ["", *least]
         lines += [line for found in answer.least[:1] for line in _cards(answer, found)]
-    known = limits(whatif)
+    known = [text for text in limits(whatif) if text != start]
     if known:
         lines += ["", *known]
     return terminal.lines(lines)
+
+
+def _room(whatif: WhatIf) -> str:
+    if whatif.capacity is None:
+        return "unlimited memory"
+    room = f"{bytes_text(whatif.capacity)} for the allocator"
+    if whatif.capacity_given:
+        return room
+    return f"{room}, as its {'out-of-memory event says' if whatif.trace.capacity.exact else 'failed requests suggest'}"
 
 
 def _table(answer: Answer) -> list[str]:
@@ -66,12 +75,21 @@ def _table(answer: Answer) -> list[str]:
     base = runs[0].peak_reserved
     rows += [_row(run, base, index > 0) for index, run in enumerate(runs)]
     lines = _aligned(rows)
-    notes = [f"{run.name}: {run.note}." for run in runs if run.note]
-    return lines + (["", *notes] if notes else [])
+    notes = [_error_bar(whatif), *(f"{run.name}: {run.note}." for run in runs if run.note)]
+    return [*lines, "", *notes]
+
+
+def _error_bar(whatif: WhatIf) -> str:
+    off = whatif.residual
+    wider = f", widened by the {bytes_text(off)} that the replayed recorded settings are off by" if off else ""
+    return (
+        f"Error bar: the lowest and the highest peak of {whatif.placements} replays, which place new segments at other "
+        f'addresses{wider}; "none" where all agree.'
+    )
 
 
 def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
-    name = run.name
+    name = run.name if compared else f"{run.name}, replayed"
     if run.change.without_text:
         name += f", without {run.change.without_text}"
     if run.change.scale_text:
@@ -83,7 +101,7 @@ def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
     change = _change(run.peak_reserved, base) if compared and base is not None else ""
     assert run.low is not None
     assert run.high is not None
-    bar = "exact" if run.low == run.high else f"{bytes_text(run.low)} to {bytes_text(run.high)}"
+    bar = "none" if run.low == run.high else f"{bytes_text(run.low)} to {bytes_text(run.high)}"
     return (name, bytes_text(run.peak_reserved), change, bar, allocated, count_text(run.retries), oom)
 
 
@@ -104,7 +122,7 @@ def _spare(card: dict[str, Any]) -> str:
         return "fails"
     if spare < 0:
         return f"{bytes_text(-spare)} too small"
-    return f"{bytes_text(spare)} to spare" if card["fits"] else "fails: the limit is not sharp"
+    return f"{bytes_text(spare)} to spare" if card["fits"] else "fails, though less would do"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -129,7 +147,7 @@ def _least(found: Minimum) -> str:
     settings = "the recorded settings" if found.settings.text() == "default" else found.settings.text()
     if found.memory is None:
         return f"Under {settings} the trace fails on any device."
-    tail = "" if found.monotone else " More memory than that may fail again: the limit is not sharp."
+    tail = "" if found.monotone else " Some sizes just above it fail again."
     return (
         f"Least memory under {settings}: {_exact(found.memory)} for the allocator, with "
         f"{_retries(found.retries)}.{tail}"
@@ -157,4 +175,6 @@ def _cards(answer: Answer, found: Minimum) -> list[str]:
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
         text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"
-    return [f"{text}.", "", *_card_table(answer, answer.least)]
+    reserve = f"{bytes_text(CONTEXT)} for the CUDA context"
+    beside = f"For the allocator: what CUDA reports for the card, less {reserve}. NCCL and other processes take more."
+    return [f"{text}.", "", *_card_table(answer, answer.least), beside]

@@ -77,17 +77,20 @@ function compare(trace: Trace, settings: AllocatorSettings, done: Outcome, recor
     sameSegmentEvents === segmentEvents &&
     segmentEvents === done.segmentEvents.length &&
     curveError === 0
-  const share = ((100 * (allocations - sameAllocations)) / Math.max(allocations, 1)).toFixed(1)
-  const reason = exact
-    ? ''
-    : done.contradictions
-      ? 'the state at the start of the trace cannot be reconstructed'
-      : trace.settings.threshold
-        ? 'garbage collection was on, and its memory limit was not recorded'
-        : trace.pool.some((pool) => pool !== 0)
-          ? 'private pools, whose release is not recorded'
-          : `${share}% of the allocations are at other addresses in the replay`
+  const share = (100 * (allocations - sameAllocations)) / Math.max(allocations, 1)
+  const reason = exact ? '' : reasonOf(trace, done, share)
   return { exact, settings, allocations, sameAllocations, segmentEvents, sameSegmentEvents, curveError, reason }
+}
+
+/** The likeliest cause, most telling first. */
+function reasonOf(trace: Trace, done: Outcome, share: number): string {
+  if (trace.contradictory) return 'trace and final state of this file contradict each other'
+  if (done.contradictions) return 'the state at the start of the trace cannot be reconstructed'
+  if (trace.mixed) return 'expandable and other segments are mixed'
+  if (trace.settings.threshold) return 'garbage collection was on, and its memory limit was not recorded'
+  if (trace.pool.some((pool) => pool !== 0)) return 'private pools, whose release is not recorded'
+  if (trace.overflowed) return 'the trace lost events (it overflowed)'
+  return `${share.toFixed(1)}% of the allocations are at other addresses in the replay`
 }
 
 /** Counts under the event that the replay gives them: of a growth or a retry the request, of empty_cache() its first. */

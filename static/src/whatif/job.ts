@@ -59,6 +59,10 @@ export interface WhatIfAnswer {
   startsEmpty: boolean
   /** How many placements of new segments were tried. */
   placements: number
+  /** Bytes that the replay of the recorded settings is off by: part of every error bar. */
+  residual: number
+  /** What the replay of this trace does not know, a sentence each. */
+  limits: string[]
   /** The recorded settings, the same without what is left out, then the others; none where the check is not exact. */
   runs: WhatIfRun[]
 }
@@ -101,7 +105,8 @@ export function* answerWhatIf(
   const capacity = question.memory ?? trace.capacity
   const startsEmpty = trace.reserved[0] === 0
   const runs: WhatIfRun[] = []
-  const answer = { check, capacity, startsEmpty, placements: count, runs }
+  const limits = limitsOf(trace, fromRecorded)
+  const answer = { check, capacity, startsEmpty, placements: count, residual: 0, limits, runs }
   if (!check.exact) return answer
   const baseline = runOf(OWN, false, yield* spread(check.settings, null), 0)
   runs.push(baseline)
@@ -113,6 +118,7 @@ export function* answerWhatIf(
         ? (baseline.peakReserved ?? 0)
         : (yield* replayOn(check.settings, placements(trace.capacity, 1)[0], null)).peakReserved
     residual = Math.abs(own - peak)
+    answer.residual = residual
   }
   const isChanged = question.without !== null
   if (isChanged) runs.push(runOf(OWN, true, yield* spread(check.settings, question.without), residual))
@@ -133,6 +139,25 @@ export function* answerWhatIf(
     runs.push(runOf(name, isChanged, yield* spread(settings, question.without), residual))
   }
   return answer
+}
+
+/** The twin of `limits` of snapreport/allocator/document.py. */
+function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
+  const found: string[] = []
+  if (trace.reserved[0] !== 0)
+    found.push(
+      fromRecorded
+        ? 'From here on: the recorded state at the start of the trace is kept. What was cached stays cached, which hides what a setting saves.'
+        : 'Fresh start: what was live when the trace begins is allocated first, in order of address. Compare with the recorded settings replayed, not with the recording.',
+    )
+  if (trace.pool.some((pool) => pool !== 0))
+    found.push('The trace does not record when private pools are released: they keep their segments.')
+  if (trace.delayed) found.push('Frees that waited for another stream complete where they did in the recording.')
+  if (trace.failed.length)
+    found.push(
+      'Where a request fits that ran out of memory, it is freed at once: what the program would have done with it is not recorded.',
+    )
+  return found
 }
 
 /** The least memory under the settings, and under expandable segments where they are others. */

@@ -55,6 +55,12 @@ export interface Trace {
   failed: { event: number; size: number; stream: number; pool: number }[]
   /** Bytes for the allocator, as far as the trace says; Infinity: unlimited. */
   capacity: number
+  /** What else makes a replay inexact: some frees wait for another stream, only some segments are expandable, events
+   * were lost, the trace and the final state contradict each other. */
+  delayed: boolean
+  mixed: boolean
+  overflowed: boolean
+  contradictory: boolean
   /** Why it cannot be replayed; empty where it can. */
   refused: string
 }
@@ -150,6 +156,10 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
     reserved: data.reserved.slice(),
     failed,
     capacity: !Number.isNaN(exact) ? Math.max(exact, least) : most < Infinity ? Math.max(most - 1, least) : Infinity,
+    delayed: data.freeRequestedEvent.some((asked, id) => asked >= 0 && data.end[id] < P && data.end[id] > asked + 2),
+    mixed: expandableSeen && replay.segments.expandable.some((flag) => flag === 0),
+    overflowed: info.stats.trace_overflowed === true,
+    contradictory: info.stats.reconciliation_bytes !== 0,
     refused: refusalOf(data, P),
   }
 }

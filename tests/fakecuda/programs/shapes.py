@@ -12,7 +12,6 @@ import random
 import torch
 from torch import nn
 
-
 SCALE = 1.0
 
 

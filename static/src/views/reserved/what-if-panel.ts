@@ -11,7 +11,7 @@ import type { Minimum } from '../../whatif/minimum'
 import { maskOf } from '../../whatif/query'
 import type { ReplayRequest } from '../../worker/data-client'
 import type { ViewParts } from '../view'
-import { HEADS, leastParts, nameOf, runRow } from './what-if-table'
+import { errorBarText, HEADS, leastParts, nameOf, recordedRow, runRow } from './what-if-table'
 
 /** The least memory takes some 50 replays: of traces with so many events it is searched only on demand. */
 const MANY_EVENTS = 200_000
@@ -47,6 +47,7 @@ export class WhatIfPanel {
   private readonly words = h('p', { class: 'soft', role: 'status' })
   private readonly rows = h('tbody', {})
   private readonly table: HTMLElement
+  private readonly limits = h('div', { class: 'what-if-limits soft', hidden: true })
   private readonly least = h('div', { class: 'what-if-least' })
   private device: { data: DeviceData; info: DeviceInfo } | null = null
   private request: ReplayRequest<unknown> | null = null
@@ -86,6 +87,7 @@ export class WhatIfPanel {
       form,
       this.words,
       this.table,
+      this.limits,
       this.least,
     )
   }
@@ -216,17 +218,17 @@ export class WhatIfPanel {
   private render(): void {
     const { answer, device } = this
     if (!answer || !device) return
-    const { check, runs, startsEmpty, capacity } = answer
-    this.table.hidden = !check.exact
+    const { check, runs, capacity, limits, placements, residual } = answer
+    this.table.hidden = this.limits.hidden = !check.exact
     if (!check.exact) {
       this.words.textContent = `Not replayed: the replay under the recorded settings is not exact: ${check.reason}.`
       this.choose(null)
       return
     }
     const room = capacity === Infinity ? 'unlimited memory' : `${formatBytes(capacity)} for the allocator`
-    const start = startsEmpty ? '' : ' What was live at the start is allocated first, in order of address.'
     const counts = `${plural(check.allocations, 'allocation')}, ${plural(check.segmentEvents, 'segment event')}`
-    this.words.textContent = `${this.peakWords()}The same requests and frees in the same order, ${room}.${start} The replay under the recorded settings is exact: ${counts}.`
+    this.words.textContent = `${this.peakWords()}The same requests and frees, in the same order, on a device with ${room}. Self-check: the replay under the recorded settings is exact (${counts}).`
+    fill(this.limits, ...limits.map((text) => h('p', {}, text)), h('p', {}, errorBarText(placements, residual)))
     this.renderRows()
     this.choose(runs.find((run) => nameOf(run) === this.chosen) ?? null)
   }
@@ -234,7 +236,15 @@ export class WhatIfPanel {
   private renderRows(): void {
     const runs = this.answer?.runs ?? []
     const base = runs[0]?.peakReserved ?? null
-    fill(this.rows, ...runs.map((run) => runRow(run, base, nameOf(run) === this.chosen, () => this.pick(run))))
+    if (!this.device) return
+    const { data, info } = this.device
+    const peak = data.reserved.reduce((most, bytes) => Math.max(most, bytes), 0)
+    const recorded = recordedRow(peak, info.ooms[0]?.event ?? null)
+    fill(
+      this.rows,
+      recorded,
+      ...runs.map((run) => runRow(run, base, nameOf(run) === this.chosen, () => this.pick(run))),
+    )
   }
 
   private pick(run: WhatIfRun): void {

@@ -3,7 +3,7 @@
 
 import { formatBytes, formatCount, formatShare } from '../../layout/format'
 import { h } from '../../ui/dom'
-import { CARDS } from '../../whatif/cards'
+import { CARDS, CONTEXT } from '../../whatif/cards'
 import { OWN, type WhatIfRun } from '../../whatif/job'
 import type { Minimum } from '../../whatif/minimum'
 
@@ -13,8 +13,7 @@ export const HEADS = ['Settings', 'Peak reserved', 'Change', 'Error bar', 'Retri
 export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, pick: () => void): HTMLElement {
   const { peakReserved: peak, low, high, oomEvent, retries, note } = run
   const isUnknown = peak === null && note !== ''
-  const bar =
-    low === null || high === null ? '' : low === high ? 'exact' : `${formatBytes(low)} to ${formatBytes(high)}`
+  const bar = low === null || high === null ? '' : low === high ? 'none' : `${formatBytes(low)} to ${formatBytes(high)}`
   const isBase = run.settings === OWN && !run.without
   return h(
     'tr',
@@ -22,7 +21,11 @@ export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, p
     h(
       'th',
       { scope: 'row' },
-      h('button', { type: 'button', title: 'Draw this run over the recorded curve', onclick: pick }, nameOf(run)),
+      h(
+        'button',
+        { type: 'button', title: 'Draw this run over the recorded curve', onclick: pick },
+        ...breakable(isBase ? `${OWN}, replayed` : nameOf(run)),
+      ),
       note && h('div', { class: 'soft' }, note),
     ),
     h('td', {}, peak === null ? '–' : formatBytes(peak)),
@@ -31,6 +34,17 @@ export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, p
     h('td', {}, isUnknown ? '–' : formatCount(retries)),
     h('td', {}, isUnknown ? '–' : oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`),
   )
+}
+
+/** Settings in a narrow column break behind `_`, `:` and `,`, not within a word. */
+function breakable(name: string): (string | Node)[] {
+  return name.split(/(?<=[_:,])/).flatMap((part) => [part, h('wbr')])
+}
+
+/** What was recorded, above the replays. `oomEvent`: the first failed request, null for none. */
+export function recordedRow(peak: number, oomEvent: number | null): HTMLElement {
+  const cells = [formatBytes(peak), '', '', '', oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`]
+  return h('tr', {}, h('th', { scope: 'row' }, 'recorded'), ...cells.map((text) => h('td', {}, text)))
 }
 
 export function nameOf({ settings, without }: Pick<WhatIfRun, 'settings' | 'without'>): string {
@@ -49,14 +63,15 @@ function changeText(peak: number | null, base: number | null): string {
 export function leastParts(found: readonly Minimum[]): Node[] {
   if (!found.length) return []
   const lines = found.map((least) => h('p', {}, leastText(least)))
-  return [...lines, h('p', {}, cardText(found[0])), cardsTable(found)]
+  const beside = `For the allocator: what CUDA reports for the card, less ${formatBytes(CONTEXT)} for the CUDA context. NCCL and other processes take more.`
+  return [...lines, h('p', {}, cardText(found[0])), cardsTable(found), h('p', { class: 'soft' }, beside)]
 }
 
 function leastText({ settings, memory, retries, monotone }: Minimum): string {
   const under = settings === OWN ? 'the recorded settings' : settings
   if (memory === null) return `Under ${under} the trace fails on any device.`
   const cost = retries === 0 ? 'no retry' : retries === 1 ? '1 retry' : `${formatCount(retries)} retries`
-  const tail = monotone ? '' : ' More memory than that may fail again: the limit is not sharp.'
+  const tail = monotone ? '' : ' Some sizes just above it fail again.'
   return `Least memory under ${under}: ${exact(memory)} for the allocator, with ${cost}.${tail}`
 }
 
@@ -86,12 +101,12 @@ function cardsTable(found: readonly Minimum[]): HTMLElement {
     h(
       'tbody',
       {},
-      ...CARDS.map(({ name, example, usable }, at) =>
+      ...CARDS.map(({ name, example, usable, source }, at) =>
         h(
           'tr',
           {},
           h('th', { scope: 'row' }, `${name} (${example})`),
-          h('td', {}, formatBytes(usable)),
+          h('td', { title: `Memory of the card: ${source}` }, formatBytes(usable)),
           ...found.map(({ memory, fits }) => h('td', {}, spareText(memory, fits[at], usable))),
         ),
       ),
@@ -102,5 +117,12 @@ function cardsTable(found: readonly Minimum[]): HTMLElement {
 function spareText(memory: number | null, fits: boolean, usable: number): string {
   if (memory === null) return 'fails'
   if (usable < memory) return `${formatBytes(memory - usable)} too small`
-  return fits ? `${formatBytes(usable - memory)} to spare` : 'fails: the limit is not sharp'
+  return fits ? `${formatBytes(usable - memory)} to spare` : 'fails, though less would do'
+}
+
+export function errorBarText(placements: number, residual: number): string {
+  const wider = residual
+    ? `, widened by the ${formatBytes(residual)} that the replayed recorded settings are off by`
+    : ''
+  return `Error bar: the lowest and the highest peak of ${placements} replays, which place new segments at other addresses${wider}; "none" where all agree.`
 }

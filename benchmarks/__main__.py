@@ -21,7 +21,8 @@ soak    a hundred reports of random inputs opened in one page, then one driven (
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers unlike the tests' oracle
 job     jobs with a planted outlier or none: precision and recall; time, memory and size of 64 and 1,024 ranks of 1.5 MB
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
-        22,000 and 920,183 events; with --torch the model against PyTorch's compiled allocator on a fake CUDA runtime
+        22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
+        allocator on a fake CUDA runtime
 
 Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
 """
@@ -87,7 +88,7 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
-BROWSED = ("sizes", "peers", "switches", "interactions", "soak")
+BROWSED = ("sizes", "peers", "switches", "interactions", "soak", "whatif")
 
 
 def main() -> None:
@@ -179,7 +180,7 @@ def main() -> None:
             print(torch_allocator.table(document))
         elif options.what == "whatif":
             paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))
-            document |= whatif.measure(real(), paths, options.runs)
+            document |= whatif.measure(real(), paths, options.runs, folder, browser)
             print(whatif.table(document))
         elif options.what == "job":
             document |= job.run()

@@ -1,4 +1,6 @@
-"""What-if: how exactly real traces are replayed under their own settings, and how long a replay takes."""
+"""What-if: how exactly real traces are replayed under their own settings, and how long a replay takes, in Python and in
+the page.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import snapreport
+from benchmarks.measure import command
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import STANDARD, WhatIf
 
@@ -17,13 +20,31 @@ WITHIN = 0.01
 """A curve that is this close, as a share of peak reserved memory, counts as within 1%."""
 SAMPLES = ("small:22000", "small:920183")
 CONFIGURATIONS = STANDARD[:4]
+# From the question to the answer. The first has the self-check; each replays the recorded settings as well, which a
+# question without settings alone does: the difference is that of the setting's replays, one for each placement.
+IN_PAGE = """async (configurations) => {
+  const timed = async (settings) => {
+    const began = performance.now()
+    const answer = await snapreport.whatIf(0, { settings })
+    return [(performance.now() - began) / 1000, answer]
+  }
+  await snapreport.ready
+  const [first, { check, placements }] = await timed([])
+  const [own] = await timed([])
+  const seconds = { first, own: own / placements }
+  for (const text of configurations) seconds[text] = ((await timed([text]))[0] - own) / placements
+  return { exact: check.exact, seconds }
+}"""
 
 
-def measure(real: Sequence[Path], generated: Sequence[Path], runs: int) -> dict[str, Any]:
-    """Self-checks of all devices of ``real``, and seconds a setting of ``generated``."""
+def measure(
+    real: Sequence[Path], generated: Sequence[Path], runs: int, folder: Path, browser: Any = None
+) -> dict[str, Any]:
+    """Self-checks of all devices of ``real``; seconds a setting of ``generated``, with a browser in the page too."""
     return {
         "checks": [row for path in real for row in _checks(path)],
         "times": [_times(path, runs) for path in generated],
+        "page": [_in_page(path, folder, browser, runs) for path in generated] if browser else [],
     }
 
 
@@ -75,6 +96,23 @@ def _times(path: Path, runs: int) -> dict[str, Any]:
     return row
 
 
+def _in_page(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]:
+    """Medians of so many pages, each opened for this."""
+    report = folder / f"{path.name}.html"
+    command("-m", "snapreport", path, "-o", report)
+    taken = []
+    for _ in range(runs):
+        context = browser.new_context(offline=True, viewport={"width": 1400, "height": 900})
+        page = context.new_page()
+        page.set_default_timeout(600_000)
+        page.goto(report.as_uri())
+        figures = page.evaluate(IN_PAGE, list(CONFIGURATIONS))
+        context.close()
+        assert figures["exact"]
+        taken.append(figures["seconds"])
+    return {"name": path.name, **{key: statistics.median(one[key] for one in taken) for key in taken[0]}}
+
+
 def table(document: dict[str, Any]) -> str:
     """As text: a line per device, the counts, a line per sample."""
     lines = ["| file | device | events | self-check | spread | why |", "|---|---|---|---|---|---|"]
@@ -92,4 +130,10 @@ def table(document: dict[str, Any]) -> str:
             f"{text} {row[text]['seconds']:.2f} s (CPU {row[text]['cpu_seconds']:.2f})" for text in CONFIGURATIONS
         )
         lines.append(f"{row['name']}: {row['events']:,} events, self-check {row['check_s']:.2f} s; one replay: {per}")
+    for row in document["page"]:
+        per = ", ".join(f"{text} {row[text]:.3f} s" for text in CONFIGURATIONS)
+        lines.append(
+            f"{row['name']} in the page: first answer with the self-check {row['first']:.2f} s; one replay: recorded "
+            f"settings {row['own']:.3f} s, {per}"
+        )
     return "\n".join(lines)

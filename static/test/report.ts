@@ -45,6 +45,7 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
     u('other_addr_lo', [0, 0]),
     u('other_stack', [0, 0]),
     u('other_stream', [0, 0], 'u16'),
+    u('other_pool', [0, 0], 'u16'),
     u('other_free', [0, 5], 'f64'),
     u('seg_addr_hi', []),
     u('seg_addr_lo', []),

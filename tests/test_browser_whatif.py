@@ -149,14 +149,32 @@ def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
     assert rows["expandable_segments:True"][5] == "no" and rows["recorded settings, replayed"][5] == "event 7,593"
     assert "is exact" in shown["words"]
     opened.page.get_by_role("textbox", name="Settings").fill("max_split_size_mb:2")
-    opened.page.get_by_role("button", name="Replay").click()
+    opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.words.includes('must be greater than 20')")
     opened.page.get_by_role("textbox", name="Settings").fill("")
     opened.page.get_by_role("textbox", name="Without allocations that match").fill("size>64MiB")
-    opened.page.get_by_role("button", name="Replay").click()
+    opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.words.includes('Peak allocated without them')")
     opened.page.get_by_role("button", name="What if").click()
     opened.until("snapreport.debug.view().whatIf === null")
+
+
+def test_the_panel_starts_a_late_trace_fresh_or_from_here_on(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    path = corpus.path_of("layout-2.1")
+    opened = borrow_report(report_of(path))
+    opened.set_view(view="reserved")
+    opened.page.get_by_role("button", name="What if").click()
+    snapshot = snapreport.load(path)
+    for choice, start in (("fresh", "fresh"), ("from here on", "recorded")):
+        opened.page.get_by_role("combobox", name="Start of the replay").select_option(label=choice)
+        opened.page.get_by_role("button", name="Replay", exact=True).click()
+        runs = snapshot.whatif(start=start, cards=False)["devices"][0]["runs"]
+        opened.until(f"snapreport.debug.view().whatIf.limits.toLowerCase().startsWith('{choice}')")
+        peak = opened.js(f"snapreport.debug.format.bytes({runs[0]['peak_reserved_bytes']})")
+        assert opened.js("snapreport.debug.view().whatIf.rows[1][1]") == peak
+    opened.page.get_by_role("button", name="What if").click()
 
 
 def test_without_this_stack_leads_from_the_details_to_the_replay(
@@ -195,7 +213,7 @@ def test_a_replay_is_cancelled_and_another_begins(
     assert opened.page.evaluate(CANCEL) == ["Cancelled.", True]
     opened.page.wait_for_timeout(300)
     assert opened.js("snapreport.debug.view().whatIf.rows.length") == 0, "nothing arrives after it"
-    opened.page.get_by_role("button", name="Replay").click()
+    opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.rows.length === 7")
     opened.until("snapreport.debug.view().whatIf.minimums.length === 2", seconds=60)
     opened.page.get_by_role("button", name="What if").click()

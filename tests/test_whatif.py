@@ -275,6 +275,12 @@ def test_real_runs_under_other_settings_and_without_a_function(tmp_path: Path) -
     assert answer["peak_reserved_bytes"] == without[0]
 
 
+def test_too_little_for_what_was_live_at_the_start_fails_at_the_start() -> None:
+    run = in_process("whatif", corpus.path_of("layout-2.1"), "--memory", "20MiB", "--no-cards")
+    rows = [line for line in run.out.splitlines() if line.startswith("expandable_segments:True")]
+    assert "at the start" in rows[0] and "event -1" not in run.out
+
+
 def test_json_of_several_files(fragmented: Path) -> None:
     run = in_process("whatif", fragmented, corpus.path_of("small"), "--no-cards", "--json")
     document = json.loads(run.out)

@@ -61,7 +61,7 @@ def _room(whatif: WhatIf) -> str:
 def _table(answer: Answer) -> list[str]:
     whatif, runs = answer.whatif, answer.runs
     trace = whatif.trace
-    recorded_oom = f"event {count_text(whatif.timeline.oom_events[0])}" if whatif.timeline.oom_events else "no"
+    recorded_oom = _failure(next(iter(whatif.timeline.oom_events), None))
     first = (
         "recorded",
         bytes_text(trace.peak_reserved),
@@ -88,6 +88,10 @@ def _error_bar(whatif: WhatIf) -> str:
     )
 
 
+def _failure(event: int | None) -> str:
+    return "no" if event is None else "at the start" if event < 0 else f"event {count_text(event)}"
+
+
 def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
     name = run.name if compared else f"{run.name}, replayed"
     if run.change.without_text:
@@ -95,7 +99,7 @@ def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
     if run.change.scale_text:
         name += f", scale {run.change.scale_text}"
     allocated = bytes_text(run.peak_allocated)
-    oom = "no" if run.oom_event is None else f"event {count_text(run.oom_event)}"
+    oom = _failure(run.oom_event)
     if run.peak_reserved is None:
         return (name, "-", "", "", allocated, "-" if run.note else count_text(run.retries), "-" if run.note else oom)
     change = _change(run.peak_reserved, base) if compared and base is not None else ""

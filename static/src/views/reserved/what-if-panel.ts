@@ -41,6 +41,13 @@ export class WhatIfPanel {
     'aria-label': 'Memory for the allocator in GiB',
     placeholder: 'GiB',
   })
+  private readonly start = h(
+    'select',
+    { 'aria-label': 'Start of the replay' },
+    h('option', { value: '' }, 'fresh'),
+    h('option', { value: 'recorded' }, 'from here on'),
+  )
+  private readonly startLabel = h('label', { hidden: true }, 'Start ', this.start)
   private readonly run = h('button', { type: 'submit' }, 'Replay')
   private readonly stop = h('button', { type: 'button', hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
@@ -72,6 +79,7 @@ export class WhatIfPanel {
       h('label', {}, 'Settings ', this.settings),
       h('label', {}, 'Without ', this.without),
       h('label', {}, 'Memory ', this.memory),
+      this.startLabel,
       this.run,
       this.stop,
       this.progress,
@@ -100,6 +108,7 @@ export class WhatIfPanel {
     if (without !== null) this.without.value = without
     if (!isOther && !isAsked) return
     this.device = { data, info }
+    this.startLabel.hidden = data.reserved[0] === 0
     void this.replay()
   }
 
@@ -112,6 +121,7 @@ export class WhatIfPanel {
   debug(): unknown {
     return {
       words: this.words.textContent,
+      limits: this.limits.textContent,
       least: this.least.textContent,
       minimums: this.minimums,
       chosen: this.chosen,
@@ -137,6 +147,7 @@ export class WhatIfPanel {
     const own = this.settings.value.trim()
     const settings = own && !STANDARD.includes(own) ? [...STANDARD, own] : STANDARD
     const gib = Number(this.memory.value)
+    const fromRecorded = !this.startLabel.hidden && this.start.value !== ''
     this.busy(true)
     this.words.textContent = 'Replaying the trace…'
     fill(this.least)
@@ -147,7 +158,7 @@ export class WhatIfPanel {
       this.mask = mask
       this.peak = mask && peakWithout(device.data, mask)
       if (mask) this.words.textContent = `${this.peakWords()}Replaying the trace…`
-      const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded: false }
+      const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded }
       const request = parts.client.whatIf(device.info.index, question, this.onProgress)
       this.request = request
       const answer = await request.answer

@@ -32,7 +32,7 @@ export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, p
     h('td', {}, isBase ? '' : changeText(peak, base)),
     h('td', {}, bar),
     h('td', {}, isUnknown ? '–' : formatCount(retries)),
-    h('td', {}, isUnknown ? '–' : oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`),
+    h('td', {}, isUnknown ? '–' : failureText(oomEvent)),
   )
 }
 
@@ -41,9 +41,14 @@ function breakable(name: string): (string | Node)[] {
   return name.split(/(?<=[_:,])/).flatMap((part) => [part, h('wbr')])
 }
 
+/** The event of the request that fails; -1 is what was live at the start. */
+function failureText(event: number | null): string {
+  return event === null ? 'no' : event < 0 ? 'at the start' : `event ${formatCount(event)}`
+}
+
 /** What was recorded, above the replays. `oomEvent`: the first failed request, null for none. */
 export function recordedRow(peak: number, oomEvent: number | null): HTMLElement {
-  const cells = [formatBytes(peak), '', '', '', oomEvent === null ? 'no' : `event ${formatCount(oomEvent)}`]
+  const cells = [formatBytes(peak), '', '', '', failureText(oomEvent)]
   return h('tr', {}, h('th', { scope: 'row' }, 'recorded'), ...cells.map((text) => h('td', {}, text)))
 }
 

@@ -346,7 +346,7 @@ def test_a_failed_request_of_a_private_pool_has_no_use_of_the_default_pool() -> 
     assert whatif.check.exact and whatif.capacity == 1024 * MIB
     own = whatif.baseline.replayed
     assert own is not None and own.failed == timeline.oom_events and not own.avoided
-    assert least_memory(whatif, whatif.own).memory == (600 + 3 * 450) * MIB
+    assert minimum_memory(whatif, whatif.own).memory == (600 + 3 * 450) * MIB
 
 
 def test_a_failed_request_is_rounded_as_the_replayed_settings_round_it() -> None:

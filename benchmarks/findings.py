@@ -20,7 +20,7 @@ from snapreport import load
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.samples import make
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 RUNS = 200
 SEED = 20

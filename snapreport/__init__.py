@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from snapreport.jobs.build import digest, job
     from snapreport.recorder.api import record
     from snapreport.report.build import write_report
-    from snapreport.search.snapshot import Snapshot, load
+    from snapreport.snapshot import Snapshot, load
 
 __version__ = "0.1.0"
 __all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "digest", "job", "load", "record", "write_report"]
@@ -24,10 +24,10 @@ __all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "digest", "
 pytest_plugins = ("snapreport.pytest_plugin",)
 
 _LAZY = {
-    "Snapshot": "snapreport.search.snapshot",
+    "Snapshot": "snapreport.snapshot",
     "digest": "snapreport.jobs.build",
     "job": "snapreport.jobs.build",
-    "load": "snapreport.search.snapshot",
+    "load": "snapreport.snapshot",
     "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",
 }

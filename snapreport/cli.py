@@ -33,7 +33,7 @@ from snapreport.reading.paths import file_name
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.search.snapshot import Snapshot
+    from snapreport.snapshot import Snapshot
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # 128 + the signal's number, as shells count

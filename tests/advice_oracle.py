@@ -12,7 +12,7 @@ import oracle
 import saving_oracle
 
 from snapreport.findings.model import Finding
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 Row = dict[str, Any]
 

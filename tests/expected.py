@@ -18,7 +18,7 @@ from test_annotations import spans_of
 import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 @dataclass

@@ -12,7 +12,7 @@ import corpus
 
 import snapreport
 from snapreport import samples
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import snapreport
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 ROOT = Path(os.environ.get("SNAPREPORT_RECORDED", Path(__file__).resolve().parents[2] / "shared" / "recorded"))
 NONE = "no recordings with truth at ../shared/recorded"

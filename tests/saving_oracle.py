@@ -11,7 +11,7 @@ from typing import Any
 
 import oracle
 
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 def bytes_out(snapshot: Snapshot, device: int, replayed: oracle.Device, saving: Mapping[str, Any]) -> dict[int, int]:

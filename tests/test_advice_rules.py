@@ -15,7 +15,7 @@ from test_findings_advice import BACKWARD, FORWARD, TORCH, WEIGHTS, advised
 import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 LOOP = (("/app/evaluate.py", "loop"),)
 MIXED = (TORCH + "nn/modules/linear.py", "forward")

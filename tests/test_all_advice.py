@@ -14,7 +14,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.report.stats_text import stats_text
 from snapreport.report.ticket import ticket_markdown
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from test_query import BAD, PIECES, ids
 import snapreport
 from snapreport import QueryError
 from snapreport.number_format import bytes_text
-from snapreport.search.snapshot import Snapshot
+from snapreport.snapshot import Snapshot
 
 REAL = ("annotations", "attention", "expandable", "private", "synthetic", "torch20")
 SNAPSHOTS = [

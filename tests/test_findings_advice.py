@@ -20,7 +20,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.number_format import arrow_text
 from snapreport.report.finding_cards import link_of
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 TORCH = "/env/site-packages/torch/"
 FORWARD = (("/app/model.py", "forward"), (TORCH + "nn/modules/module.py", "_call_impl"))

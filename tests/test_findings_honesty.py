@@ -28,7 +28,7 @@ from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, share_text
 from snapreport.report.finding_cards import link_of
 from snapreport.search.grammar import parse
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.recording_gaps import has_history
 
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary", "diff")

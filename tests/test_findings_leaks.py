@@ -20,7 +20,8 @@ from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 MIB = 1 << 20
 

@@ -20,7 +20,7 @@ import snapreport
 from snapreport import QueryError
 from snapreport.search.fields import Choice, Range, Text
 from snapreport.search.grammar import AllOf, AnyOf, Node, Not, Term, parse
-from snapreport.search.snapshot import Snapshot
+from snapreport.snapshot import Snapshot
 from snapreport.timeline import category_rules as categories
 from snapreport.vocabulary import CATEGORIES, QUERY_FIELDS
 

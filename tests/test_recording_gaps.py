@@ -16,7 +16,7 @@ from planted import path_of
 
 import snapreport
 from snapreport.findings.run import findings
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
 KEPT = {

@@ -14,7 +14,7 @@ import saving_oracle
 import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 MIN_SHARE = 0.02
 

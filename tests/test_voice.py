@@ -15,7 +15,7 @@ from snapreport.report.finding_cards import CERTAINTY
 from snapreport.report.stats_text import stats_text
 from snapreport.report.summary import summarise
 from snapreport.report.ticket import ticket_markdown
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 BANNED = re.compile(
     r"\b(told|tells?|asked|asks|holes?|wholly|given back|kept|held|lay in|lies in|stood|stands|pieces?)\b"

@@ -31,7 +31,7 @@ from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
     from snapreport.findings.gate import Growth
-    from snapreport.search.snapshot import Snapshot
+    from snapreport.snapshot import Snapshot
 
 FAILED, UNKNOWN = 1, 2
 # As findings/gate.py has them; loading that module for --help would cost half a second.

@@ -17,7 +17,7 @@ from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.search.snapshot import Snapshot
+    from snapreport.snapshot import Snapshot
 
 FAILED_ROWS = 5  # files that could not be read, named on standard error
 

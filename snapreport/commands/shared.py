@@ -22,7 +22,7 @@ from snapreport.terminal import echo, lines
 if TYPE_CHECKING:
     from snapreport.reading.redaction import Redaction
     from snapreport.report.source_links import SourceLinks
-    from snapreport.search.snapshot import Snapshot
+    from snapreport.snapshot import Snapshot
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 BROKEN_PIPE = 141  # 128 + the signal's number, as shells count

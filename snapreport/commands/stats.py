@@ -23,7 +23,7 @@ from snapreport.terminal import echo
 
 if TYPE_CHECKING:
     from snapreport.report.source_links import SourceLinks
-    from snapreport.search.snapshot import Snapshot
+    from snapreport.snapshot import Snapshot
 
 
 @click.command()

@@ -23,7 +23,8 @@ from snapreport.findings.evidence import AdviceEvidence, CombinedRow
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together
 from snapreport.number_format import arrow_text, bytes_text, count_text
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history
 
 Rule = Callable[[AdviceContext], Advice | None]

@@ -16,8 +16,9 @@ from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.number_format import bytes_text, share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import StackPhases, stack_phases
 
 _TRAINING = (

@@ -23,7 +23,8 @@ from snapreport.findings.repetition import repetitions
 from snapreport.findings.selection import stacks_with
 from snapreport.number_format import bytes_text, count_text, device_name, duration_text, plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 ALLOCATES = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")

@@ -9,7 +9,7 @@ from typing import Literal
 from snapreport.errors import SnapshotError
 from snapreport.findings.diff import devices_with_data
 from snapreport.number_format import device_name
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 Order = Literal["given", "time", "name"]
 

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.same_stacks import Matching, same_stacks
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.stats import stacks_at
 

@@ -16,8 +16,9 @@ from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
 from snapreport.number_format import bytes_text, device_name, plural, share_text
 from snapreport.reading.recording import ACTIONS
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.blocks import ASSUMED
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment_bytes
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at

@@ -24,7 +24,8 @@ from snapreport.findings.run import findings
 from snapreport.findings.snapshot_series import FEWEST as SERIES_FEWEST
 from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, follow
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.recording_gaps import has_history
 

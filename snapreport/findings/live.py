@@ -11,7 +11,7 @@ import polars as pl
 
 from snapreport.findings.evidence import CategoryRow, FunctionRow, PlaceRow, StackRow
 from snapreport.memoize import memoize
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.modules import ModulePaths
 from snapreport.timeline.own_code import LAUNCHED_FROM, own_frames, own_functions, own_lines
 

@@ -20,7 +20,8 @@ from snapreport.findings.model import Finding
 from snapreport.findings.reference_cycles import cycle_findings
 from snapreport.findings.repetition import Repetitions, growth_repetitions
 from snapreport.number_format import bytes_text, plural, share_text
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 _LISTED = 3
 _ALMOST_ALL = 0.95

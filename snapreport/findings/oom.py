@@ -22,7 +22,8 @@ from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
 from snapreport.reading.recording import Recording
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import PENDING, STATES, State, state_at

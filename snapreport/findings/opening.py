@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snapreport.findings.oom import retries
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

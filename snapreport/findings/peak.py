@@ -25,7 +25,8 @@ from snapreport.findings.live import (
 )
 from snapreport.findings.model import Confidence, Finding
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history
 
 _LATE = 0.75

@@ -12,7 +12,8 @@ from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 # Each looks at one device. What is not there gives nothing.
 FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (

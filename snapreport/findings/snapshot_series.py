@@ -13,7 +13,8 @@ from snapreport.findings.allocation_growth import theil_sen
 from snapreport.findings.comparable import Order
 from snapreport.findings.live import names_of
 from snapreport.findings.same_stacks import same_stacks
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.stats import stacks_at
 
 FEWEST = 3

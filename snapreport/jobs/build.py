@@ -22,7 +22,7 @@ from snapreport.report.build import write_document
 from snapreport.report.leave_out import LeftOut
 from snapreport.report.page import render_page
 from snapreport.report.payload import build_sections
-from snapreport.search.snapshot import Snapshot, load
+from snapreport.snapshot import Snapshot, load
 
 DEFAULT_DETAIL = ("worst", "median")
 

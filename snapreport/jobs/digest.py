@@ -15,7 +15,8 @@ from snapreport.jobs.digest_check import SCHEMA, Digest, checked
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
 from snapreport.jobs.stack_identity import shown_file, stack_identities
 from snapreport.reading.paths import shown_path
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
 SHARE = 0.99

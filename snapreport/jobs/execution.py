@@ -60,7 +60,7 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
 
 def _digest_of_snapshot(path: str, options: dict[str, Any]) -> bytes:
     from snapreport.jobs.digest import digest_bytes
-    from snapreport.search.snapshot import load
+    from snapreport.snapshot import load
 
     snapshot = load(path, options.get("rules"), inference=options.get("inference", True))
     data = digest_bytes(snapshot, source=path)

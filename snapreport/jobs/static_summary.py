@@ -10,7 +10,7 @@ from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import group_name, headline, holds, merged_findings, on_ranks, outlier_sentence, place
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.report.summary import Sentence, Summary, summarise
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 MOST_ROWS, MOST_FINDINGS = 64, 12
 

@@ -21,7 +21,7 @@ from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.summary import Sentence, Summary, summarise
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

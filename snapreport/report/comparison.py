@@ -14,7 +14,7 @@ from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, se
 from snapreport.number_format import bytes_text
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import device_names, leak_sentences, series_order, signed
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 ROWS = 12
 

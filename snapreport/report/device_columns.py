@@ -13,7 +13,8 @@ from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
 from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from snapreport.report.summary import summarise
-from snapreport.search.snapshot import load
+from snapreport.snapshot import load
 
 
 def headline(path: str) -> str:

@@ -10,7 +10,7 @@ from snapreport.number_format import plural
 from snapreport.report.recorder_facts import recorder_facts
 from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 
 def outgoing_strings(

@@ -22,7 +22,7 @@ from snapreport.report.leave_out import LeftOut
 from snapreport.report.source_lines import SourceLines
 from snapreport.report.source_links import REPOSITORY_LINKS, Rule, SourceLinks
 from snapreport.report.stack_columns import stack_columns
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 
 FORMAT = 1
 # Below this many events and allocations in all, one blob is smaller and opens at once.

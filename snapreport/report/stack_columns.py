@@ -19,7 +19,7 @@ from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
 from snapreport.report.source_links import Rule
-from snapreport.timeline.build import Snapshot
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.own_code import is_library, stack_names
 
 LIBRARY_FLAG = 4

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from snapreport.findings.live import names_of
 from snapreport.number_format import bytes_text, share_text
 from snapreport.report.source_links import CALLED_BY
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
 CALLERS = 2

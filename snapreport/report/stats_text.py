@@ -14,8 +14,9 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import shown_notes, shown_settings
+from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history
 
 WIDTH = 100

@@ -21,7 +21,8 @@ from snapreport.report.preview_svg import preview_svg
 from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 HEADLINE_FINDINGS = 2
 """Errors and warnings at the top of the page; all of them are in the summary."""

@@ -16,7 +16,8 @@ from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
-from snapreport.timeline.build import DeviceTimeline, Snapshot
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,16 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.errors import SnapshotError
 from snapreport.reading.events import enum_series
-from snapreport.reading.open import open_recording
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated
 from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
-from snapreport.timeline.categories import StackCategories, stack_categories
+from snapreport.timeline.categories import StackCategories
 from snapreport.timeline.categorise import categorise
-from snapreport.timeline.category_rules import Rules, load_rules
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.life_phases import recorded_pairs
@@ -30,7 +26,7 @@ from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
-from snapreport.timeline.stats import device_stats, file_stats, stacks_at
+from snapreport.timeline.stats import device_stats, stacks_at
 from snapreport.timeline.steps import device_steps
 
 
@@ -175,84 +171,6 @@ class DeviceTimeline:
     def stats(self) -> dict[str, Any]:
         """The device's entry in ``snapreport stats --json``."""
         return device_stats(self)
-
-
-class Snapshot:
-    """A snapshot file, read. Timelines are built when first asked for."""
-
-    def __init__(self, recording: Recording, rules: Rules | None = None, *, inference: bool = True) -> None:
-        self.recording = recording
-        self._rules = rules
-        self._inference = inference
-        self._timelines: dict[int, DeviceTimeline] = {}
-
-    def __repr__(self) -> str:
-        return f"<Snapshot {self.recording.name!r} devices={self.devices}>"
-
-    @cached_property
-    def _categories(self) -> StackCategories:
-        return stack_categories(self.recording, self._rules)
-
-    @property
-    def devices(self) -> list[int]:
-        """Device numbers in order, those without data too; -1 is pinned host memory."""
-        return list(self.recording.devices)
-
-    def events(self, device: int) -> pl.DataFrame:
-        return self._record(device).events
-
-    def segments(self, device: int) -> pl.DataFrame:
-        return self._record(device).segments
-
-    def allocations(self, device: int) -> pl.DataFrame:
-        return self.timeline(device).allocations
-
-    def steps(self, device: int) -> pl.DataFrame:
-        """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``,
-        ``source``.
-        """
-        return self.timeline(device).steps
-
-    def spans(self, device: int) -> pl.DataFrame:
-        """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``,
-        ``starts``, ``ends``.
-        """
-        return self.timeline(device).annotated.spans
-
-    def timeline(self, device: int) -> DeviceTimeline:
-        """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
-        if device not in self._timelines:
-            try:
-                timeline = build_timeline(
-                    self.recording, self._record(device), self._categories, inference=self._inference
-                )
-            except SnapshotError as error:
-                raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
-            timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
-            self._timelines[device] = timeline
-        return self._timelines[device]
-
-    def stats(self) -> dict[str, Any]:
-        """This file's entry in ``snapreport stats --json``."""
-        return file_stats(self.recording, [self.timeline(device).stats for device in self.devices])
-
-    def _record(self, device: int) -> DeviceRecord:
-        try:
-            return self.recording.devices[device]
-        except KeyError:
-            raise KeyError(f"no device {device} in this snapshot; it has {self.devices}") from None
-
-
-def load(
-    path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None, *, inference: bool = True
-) -> Snapshot:
-    """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
-
-    rules: a TOML file of categories that are asked before the built-in ones, see :func:`load_rules`. inference: whether
-      categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
-    """
-    own = None if rules is None else load_rules(rules)
-    return Snapshot(open_recording(path), own, inference=inference)
 
 
 def build_timeline(

@@ -1,6 +1,4 @@
-"""A snapshot that answers queries: what ``snapreport.load`` gives. What a query needs is imported with the first
-one.
-"""
+"""A snapshot file, read: what ``snapreport.load`` gives. What queries and what-ifs need is imported with the first."""
 
 from __future__ import annotations
 
@@ -12,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from snapreport.errors import SnapshotError
 from snapreport.reading.open import open_recording
-from snapreport.reading.recording import Recording
-from snapreport.timeline import build
+from snapreport.reading.recording import DeviceRecord, Recording
+from snapreport.timeline.build import DeviceTimeline, build_timeline
+from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
+from snapreport.timeline.stats import file_stats
 
 if TYPE_CHECKING:
     from snapreport.allocator.document import Answer
@@ -23,18 +24,67 @@ if TYPE_CHECKING:
     from snapreport.search.texts import StackTexts
 
 
-class Snapshot(build.Snapshot):
+class Snapshot:
     """A snapshot file, read, that can be searched. Timelines and folded strings are made when first asked for."""
 
     def __init__(self, recording: Recording, rules: Rules | None = None, *, inference: bool = True) -> None:
-        super().__init__(recording, rules, inference=inference)
+        self.recording = recording
+        self._rules = rules
+        self._inference = inference
+        self._timelines: dict[int, DeviceTimeline] = {}
         self._searchers: dict[int, Searcher] = {}
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.recording.name!r} devices={self.devices}>"
+
+    @cached_property
+    def _categories(self) -> StackCategories:
+        return stack_categories(self.recording, self._rules)
 
     @cached_property
     def _stack_texts(self) -> StackTexts:
         from snapreport.search.texts import StackTexts
 
         return StackTexts(self.recording)
+
+    @property
+    def devices(self) -> list[int]:
+        """Device numbers in order, those without data too; -1 is pinned host memory."""
+        return list(self.recording.devices)
+
+    def events(self, device: int) -> pl.DataFrame:
+        return self._record(device).events
+
+    def segments(self, device: int) -> pl.DataFrame:
+        return self._record(device).segments
+
+    def allocations(self, device: int) -> pl.DataFrame:
+        return self.timeline(device).allocations
+
+    def steps(self, device: int) -> pl.DataFrame:
+        """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``,
+        ``source``.
+        """
+        return self.timeline(device).steps
+
+    def spans(self, device: int) -> pl.DataFrame:
+        """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``,
+        ``starts``, ``ends``.
+        """
+        return self.timeline(device).annotated.spans
+
+    def timeline(self, device: int) -> DeviceTimeline:
+        """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
+        if device not in self._timelines:
+            try:
+                timeline = build_timeline(
+                    self.recording, self._record(device), self._categories, inference=self._inference
+                )
+            except SnapshotError as error:
+                raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
+            timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
+            self._timelines[device] = timeline
+        return self._timelines[device]
 
     def query(self, text: str, device: int | None = None) -> pl.DataFrame:
         """The allocations that match ``text``, in birth order, of one device or of all.
@@ -57,15 +107,12 @@ class Snapshot(build.Snapshot):
 
     def stats(self, query: str | None = None) -> dict[str, Any]:
         """This file's entry in ``snapreport stats --json``; with a query each device says what matches it."""
-        file = super().stats()
-        if query is None:
-            return file
-        from snapreport.search.matches import device_matches
+        devices = [self.timeline(device).stats for device in self.devices]
+        if query is not None:
+            from snapreport.search.matches import device_matches
 
-        devices = [
-            {**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in file["devices"]
-        ]
-        return {**file, "devices": devices}
+            devices = [{**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in devices]
+        return file_stats(self.recording, devices)
 
     def whatif(
         self,
@@ -110,15 +157,20 @@ class Snapshot(build.Snapshot):
             self._searchers[device] = Searcher(self.timeline(device), self._stack_texts)
         return self._searchers[device]
 
+    def _record(self, device: int) -> DeviceRecord:
+        try:
+            return self.recording.devices[device]
+        except KeyError:
+            raise KeyError(f"no device {device} in this snapshot; it has {self.devices}") from None
+
 
 def load(
     path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None, *, inference: bool = True
 ) -> Snapshot:
     """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
 
-    rules: a TOML file of categories that are asked before the built-in ones, see
-    ``timeline.category_rules.load_rules``.
-    inference: whether categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
+    rules: a TOML file of categories that are asked before the built-in ones, see :func:`load_rules`. inference: whether
+      categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
     """
     own = None if rules is None else load_rules(rules)
     return Snapshot(open_recording(path), own, inference=inference)

@@ -6,6 +6,7 @@ Imports nothing of snapreport: the packer and this reader can only agree by both
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -46,13 +47,16 @@ class Blobs(HTMLParser):
 
 
 def base85(text: str) -> bytes:
-    """The bytes of a blob's text; its first character is the number of pad bytes."""
+    """The bytes of a blob's text, after their checksum and the number of pad bytes."""
+    checksum, text = text[:8], text[8:]
     pad, digits = int(text[0]), VALUE[np.frombuffer(text[1:].encode("ascii"), dtype=np.uint8)]
     assert text[0] in "0123" and len(digits) % 5 == 0 and (digits < 85).all(), "not this base 85"
     words = digits.reshape(-1, 5).astype(np.uint64) @ np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint64)
     assert (words < 2**32).all()
     data = words.astype(">u4").tobytes()
-    return data[: len(data) - pad]
+    data = data[: len(data) - pad]
+    assert checksum == f"{zlib.crc32(data):08x}", "the checksum does not match"
+    return data
 
 
 def varints(data: bytes, count: int) -> np.ndarray:
@@ -176,7 +180,7 @@ class Report:
         self.blobs = {name: text.strip() for name, text in parser.text.items()}
         self._read: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.manifest: dict[str, Any] = self._blob("main")[0]["manifest"]
-        assert self.manifest["format"] == 1
+        assert self.manifest["format"] == 2
 
     def _blob(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if name not in self._read:

@@ -8,20 +8,24 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+import brotli
 import jinja2
 from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
 from snapreport.packing import base85
 from snapreport.report.code_spans import code_markup, place_markup
+from snapreport.report.page_checksums import page_checksums
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
-# Bundles by the name of the blob that each lies in; all are gzipped.
-CODE = {"application": "app.js.gz", "views": "views.js.gz"}
+# Bundles by the name of the blob that each lies in, by how they are packed.
+CODE = {"application": "app.js.gz", "views": "views.js.br"}
 # Only in reports whose payload has the blob "job".
-JOB_CODE = {"jobview": "job.js.gz"}
+JOB_CODE = {"jobview": "job.js.br"}
 _PACKAGE = Path(__file__).resolve().parent.parent
+# Stands where the document's own size will, at its beginning and at its end; as many characters as it has digits then.
+_SIZE = b"\0bytes\0"
 
 
 def render_page(summary: Summary, payload: Payload) -> bytes:
@@ -30,6 +34,8 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     Strings of the snapshot pass through jinja2's autoescape; blobs and the application cannot close their elements
     (the blobs by their alphabet, the application by a check). Lone surrogates, which UTF-8 cannot hold, become
     U+FFFD in the static text; the blobs keep them.
+
+    The code comes before the data: a file that is cut off shows what is there.
     """
     is_job = "job" in payload.blobs
     bundles = CODE | JOB_CODE if is_job else CODE
@@ -46,19 +52,37 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
             "form-action 'none'",
         )
     )
+    body = _without_surrogates(_environment().get_template("body.html.j2").render(summary=summary))
     text = (
         _environment()
-        .get_template("report.html.j2")
+        .get_template("document.html.j2")
         .render(
-            summary=summary,
-            payload=payload,
+            title=_without_surrogates(summary.title),
+            size=Markup(_SIZE.decode()),
             policy=policy,
-            style=Markup(style),
-            code={name: Markup(_code(file)) for name, file in bundles.items()},
             boot=Markup(boot),
+            style=Markup(style),
+            body=Markup(body),
+            checksums=page_checksums(style, body),
+            parts={name: _code(file) for name, file in bundles.items()} | payload.blobs,
         )
     )
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode("utf-8")
+    return _sized(text.encode("utf-8"))
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def _sized(document: bytes) -> bytes:
+    """The document with its own size where it states that: before and after all that a snapshot's strings are in."""
+    start, _, rest = document.partition(_SIZE)
+    middle, _, end = rest.rpartition(_SIZE)
+    size, written = 0, ""
+    while written != f"{size:,}":
+        written = f"{size:,}"
+        size = len(start) + len(middle) + len(end) + 2 * len(written)
+    return written.encode().join((start, middle, end))
 
 
 @cache
@@ -89,7 +113,8 @@ def _digest(text: bytes) -> str:
 @cache
 def _code_digests(files: tuple[str, ...]) -> list[str]:
     """Of the bundles as the page unpacks them: the policy lets nothing else run."""
-    return [f"'sha256-{_digest(gzip.decompress(_built(file)))}'" for file in files]
+    unpacked = ((gzip if file.endswith(".gz") else brotli).decompress(_built(file)) for file in files)
+    return [f"'sha256-{_digest(code)}'" for code in unpacked]
 
 
 @cache

@@ -24,7 +24,7 @@ from snapreport.report.source_links import REPOSITORY_LINKS, Rule, SourceLinks
 from snapreport.report.stack_columns import stack_columns
 from snapreport.snapshot import Snapshot
 
-FORMAT = 1
+FORMAT = 2
 # Below this many events and allocations in all, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
 MAIN = "main"

@@ -3,6 +3,7 @@
 import { installApi } from './api'
 import { type BlobTexts, openClient } from './worker/client'
 import { startApp, warmUp } from './app/app'
+import { reportDamagedParts } from './app/damaged-parts'
 import { startWorker } from './worker/start'
 
 if (typeof document === 'undefined') startWorker(self as never)
@@ -18,12 +19,16 @@ function startPage(): void {
   document.querySelector('.unrun')?.remove()
   const api = installApi(window as never, opening)
   warmUp(root)
+  void opening.then(({ client }) => reportDamagedParts(client, api.ready)).catch(() => {})
   api.ready.then(
     () => performance.mark('snapreport:ready'),
     (error: unknown) => {
       // The static summary above stays readable; say here why there is nothing below it.
       root.hidden = false
-      root.textContent = `This report cannot be shown: ${error instanceof Error ? error.message : String(error)}`
+      const note = document.createElement('p')
+      note.className = 'notice'
+      note.textContent = `This report cannot be shown: ${error instanceof Error ? error.message : String(error)}.`
+      root.replaceChildren(note)
       console.error(error)
     },
   )

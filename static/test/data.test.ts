@@ -25,10 +25,12 @@ test('damaged base 85 is refused', () => {
     '',
     '8',
     text.slice(0, -1),
-    text.slice(0, 3) + '<' + text.slice(4),
-    text.slice(0, 3) + 'é' + text.slice(4),
-    '0}}}}}',
-    '1',
+    text.slice(0, 12) + '<' + text.slice(13),
+    text.slice(0, 12) + 'é' + text.slice(13),
+    text.slice(0, 12) + (text[12] === '!' ? '#' : '!') + text.slice(13),
+    (text[0] === '0' ? '1' : '0') + text.slice(1),
+    '000000000}}}}}',
+    '000000001',
   ]) {
     assert.throws(() => decodeBase85(bad), /damaged/, JSON.stringify(bad))
   }

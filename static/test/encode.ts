@@ -1,6 +1,6 @@
 // A small encoder of the file format for tests: every coding can be asked for, none is chosen cleverly.
 
-import { brotliCompressSync, constants } from 'node:zlib'
+import { brotliCompressSync, constants, crc32 } from 'node:zlib'
 import type { Dtype } from '../src/data/columns'
 
 export interface TestColumn {
@@ -18,7 +18,7 @@ const ALPHABET = Array.from({ length: 0x7f - 0x21 }, (_, i) => String.fromCharCo
 
 export function encodeBase85(bytes: Uint8Array): string {
   const pad = (4 - (bytes.length % 4)) % 4
-  let text = String(pad)
+  let text = crc32(bytes).toString(16).padStart(8, '0') + pad
   for (let at = 0; at < bytes.length; at += 4) {
     let word = 0
     for (let i = 0; i < 4; i++) word = word * 256 + (bytes[at + i] ?? 0)

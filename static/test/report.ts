@@ -100,7 +100,7 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
   }
   const { info } = d
   const manifest = {
-    format: 1,
+    format: 2,
     title: 'test',
     sections,
     annotations: [],

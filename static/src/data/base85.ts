@@ -1,30 +1,35 @@
-// Base 85 text of a blob → bytes. The alphabet holds no character that means something to HTML, so that a blob can lie
+// Text of a blob → bytes: a checksum, then base 85. The alphabet holds no character that means something to HTML, so that a blob can lie
 // inside a script element as it is, and none outside ASCII, so that the file survives Latin-1.
+
+import { crc32Text } from './crc32'
 
 const EXCLUDED = '"&\'<>\\`~-'
 const ALPHABET = Array.from({ length: 0x7f - 0x21 }, (_, i) => String.fromCharCode(0x21 + i)).filter(
   (c) => !EXCLUDED.includes(c),
 )
 const INVALID = 255
+/** Characters of the checksum. */
+const CHECKSUM = 8
 const DIGIT = new Uint8Array(256).fill(INVALID)
 ALPHABET.forEach((c, value) => {
   DIGIT[c.charCodeAt(0)] = value
 })
 
 /**
- * TEXT is one digit for the number of pad bytes (0 to 3), then five digits for every four bytes, most significant first.
- * White space at both ends is ignored. Throws with the place of the first bad character.
+ * TEXT is the CRC-32 of the bytes in eight hexadecimal digits, one digit for the number of pad bytes (0 to 3), then five
+ * digits for every four bytes, most significant first. White space at both ends is ignored. Throws where anything of it
+ * is missing or changed.
  */
 export function decodeBase85(text: string): Uint8Array {
   // Bytes are read faster than the characters of a string. Other characters than ASCII become several bad bytes.
   const chars = new TextEncoder().encode(text.trim())
-  const pad = chars[0] - 0x30
-  const digits = chars.length - 1
+  const pad = chars[CHECKSUM] - 0x30
+  const digits = chars.length - CHECKSUM - 1
   if (!(pad >= 0 && pad <= 3) || digits % 5 !== 0 || (digits === 0 && pad > 0)) {
     throw new Error(`blob of ${digits} digits is cut short or damaged`)
   }
   const bytes = new Uint8Array((digits / 5) * 4)
-  for (let at = 1, out = 0; at < chars.length; at += 5, out += 4) {
+  for (let at = CHECKSUM + 1, out = 0; at < chars.length; at += 5, out += 4) {
     const a = DIGIT[chars[at]]
     const b = DIGIT[chars[at + 1]]
     const c = DIGIT[chars[at + 2]]
@@ -38,5 +43,9 @@ export function decodeBase85(text: string): Uint8Array {
     bytes[out + 2] = (word >>> 8) & 255
     bytes[out + 3] = word & 255
   }
-  return bytes.subarray(0, bytes.length - pad)
+  const content = bytes.subarray(0, bytes.length - pad)
+  const isZero = bytes.subarray(content.length).every((byte) => byte === 0)
+  if (!isZero || crc32Text(content) !== new TextDecoder().decode(chars.subarray(0, CHECKSUM)))
+    throw new Error('blob is damaged: its checksum does not match')
+  return content
 }

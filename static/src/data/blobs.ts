@@ -1,6 +1,5 @@
 // Blob name → decoded blob, each decoded once, from the texts that lie in the page.
 
-import { gunzipSync, strFromU8 } from 'fflate'
 import { decodeBase85 } from './base85'
 import { brotli, brotliNow } from './brotli'
 import { DecodedBlob } from './columns'
@@ -39,9 +38,19 @@ export class BlobStore {
     return pending
   }
 
-  /** The text in a blob that holds code, which is gzipped. */
-  code(name: string): string {
-    return strFromU8(gunzipSync(this.bytes(name)))
+  /** The text in a blob that holds code. */
+  async code(name: string): Promise<string> {
+    return new TextDecoder().decode(await brotli(this.bytes(name)))
+  }
+
+  /** Whether a blob is there and has the bytes that were written. */
+  isIntact(name: string): boolean {
+    try {
+      if (!this.decoded.has(name) && !this.pending.has(name)) this.bytes(name)
+      return true
+    } catch {
+      return false
+    }
   }
 
   /** Forget the bytes of a blob that will not be asked for again. */
@@ -50,12 +59,12 @@ export class BlobStore {
   }
 
   private bytes(name: string): Uint8Array {
-    return decodeBase85(this.textOf(name))
-  }
-
-  private textOf(name: string): string {
     const text = this.text(name)
-    if (text === undefined) throw new Error(`the report holds no blob ${name}`)
-    return text
+    if (text === undefined) throw new Error(`the part “${name}” of this file is missing`)
+    try {
+      return decodeBase85(text)
+    } catch {
+      throw new Error(`the part “${name}” of this file is damaged`)
+    }
   }
 }

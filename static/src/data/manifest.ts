@@ -4,7 +4,7 @@ import type { DecodedBlob } from './columns'
 import type { Annotation, DeviceInfo, DiffInfo, Manifest, OomEvent, OomFigures, SnapshotInfo, StatsJson } from './model'
 
 /** The format this page reads; a report carries its own page, so another number means a damaged or hand-made file. */
-export const FORMAT = 1
+export const FORMAT = 2
 
 interface RawOom {
   event: number

@@ -251,6 +251,10 @@ class LinkedClient implements DataClient {
     return this.requests.ask('code', blob).reply
   }
 
+  isIntact(blob: string): Promise<boolean> {
+    return this.requests.ask('isIntact', blob).reply
+  }
+
   tile(key: TileKey): Promise<TileMesh> {
     const name = tileName(key)
     const coming = this.tilesComing.get(name)

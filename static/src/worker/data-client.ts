@@ -18,6 +18,8 @@ export interface DataClient {
   identity(): Promise<Uint32Array>
   /** Text of a blob that holds code. */
   code(blob: string): Promise<string>
+  /** Whether a blob is there and has the bytes that were written. */
+  isIntact(blob: string): Promise<boolean>
   /** A section's columns, read on this thread. */
   section(name: string): Promise<DecodedBlob>
   /** Lines of source that the report was asked to hold; null where it was not. */

@@ -81,8 +81,12 @@ export class Engine {
   }
 
   /** Text of a blob that is no section: the code of views that are not shown at first. */
-  code(blob: string): string {
+  code(blob: string): Promise<string> {
     return this.blobs.code(blob)
+  }
+
+  isIntact(blob: string): boolean {
+    return this.blobs.isIntact(blob)
   }
 
   /** Times of a device as recorded. They stay here for tiles of the time axis: the caller may not give them away. */

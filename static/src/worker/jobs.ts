@@ -124,7 +124,9 @@ export class JobList {
         return { value: await this.inSlices(job, answerLeast(trace, check, question)), transfer: [] }
       }
       case 'code':
-        return { value: this.engine.code(job.argument as string), transfer: [] }
+        return { value: await this.engine.code(job.argument as string), transfer: [] }
+      case 'isIntact':
+        return { value: this.engine.isIntact(job.argument as string), transfer: [] }
       case 'bytes':
         return { value: await this.engine.bytes(job.argument as string), transfer: [] }
     }

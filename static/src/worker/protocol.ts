@@ -26,6 +26,8 @@ export interface Requests {
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */
   code: { argument: string; reply: string }
+  /** Whether a blob is there and has the bytes that were written. */
+  isIntact: { argument: string; reply: boolean }
 }
 export type RequestKind = keyof Requests
 

@@ -1,0 +1,43 @@
+// The first script of a report: says what of its file is missing or changed, unpacks the application, which lies compressed
+// in the page, and runs it as an inline script that the page's policy allows by its hash. fflate's inflate takes 2 KB and
+// 10 ms for it, works at once and in every browser; DecompressionStream would be native, but asynchronous and new in 2023.
+//
+// It stands in the head, so that it is there whatever is cut off.
+
+import { gunzipSync, strFromU8 } from 'fflate'
+import { decodeBase85 } from '../data/base85'
+import { reportDamage } from '../ui/damage-note'
+import { isPageIntact } from './page-text'
+
+const SUMMARY_ONLY = 'so this page shows the summary only.'
+
+document.documentElement.classList.add('scripted')
+document.addEventListener('DOMContentLoaded', () => {
+  checkPage()
+  const code = document.querySelector('script[data-blob="application"]')
+  if (!code) return reportDamage(`The application in this file is missing, ${SUMMARY_ONLY}`)
+  const script = document.createElement('script')
+  try {
+    script.textContent = strFromU8(gunzipSync(decodeBase85(code.textContent!)))
+  } catch {
+    return reportDamage(`The application in this file is damaged, ${SUMMARY_ONLY}`)
+  }
+  document.body.append(script)
+  if (!('snapreport' in window))
+    reportDamage(
+      `The browser did not run the application in this file: it is too old, or a policy forbids it, ${SUMMARY_ONLY}`,
+    )
+})
+
+function checkPage(): void {
+  const end = document.getElementById('end')
+  // The style sheet's own note says less.
+  document.documentElement.classList.add('checked')
+  const { bytes } = document.documentElement.dataset
+  if (!end) {
+    reportDamage(`This file is cut off: it was written with ${bytes} bytes, and its end is missing.`)
+  } else if (!end.textContent!.includes(` ${bytes} `) || !isPageIntact(end.dataset.summary ?? ''))
+    reportDamage(
+      'The summary does not match its checksum: the file is damaged, or a browser extension changed the page.',
+    )
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
 import json
@@ -266,9 +267,10 @@ def test_group_opens_selects_and_names_a_query(table: Callable[..., Table]) -> N
     page, device = opened.opened.page, opened.device
     opened.show(group="category")
     page.locator(".table").focus()
+    lines = opened.debug()["lines"]
     page.keyboard.press("Home")
     page.keyboard.press("Space")
-    opened.opened.until("snapreport.debug.view().lines > snapreport.debug.view().rows")
+    opened.opened.until(f"snapreport.debug.view().lines > {lines}")
     keys = table_oracle.keys_of(opened.path, opened.number, device, "category")
     first = opened.csv()[0]["category"]
     page.locator(".table").focus()
@@ -286,7 +288,7 @@ def test_group_opens_selects_and_names_a_query(table: Callable[..., Table]) -> N
     page.keyboard.press("Enter")
     assert opened.opened.view()["query"] == "", "a second time takes it back"
     page.keyboard.press("Space")
-    opened.opened.until("snapreport.debug.view().lines === snapreport.debug.view().rows")
+    opened.opened.until(f"snapreport.debug.view().lines === {lines}")
 
 
 @pytest.mark.parametrize("grouping", ["stack", "func", "file", "line", "category", "size", "stream", "pool"])
@@ -307,6 +309,43 @@ def test_query_of_a_group_finds_it(table: Callable[..., Table], grouping: str) -
     else:
         assert mine == set(found["ids"])
     assert found["count"] == len(found["ids"])
+    check_stack_beside(opened, mine, set(found["ids"]))
+
+
+def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
+    """The whole stack that holds most of the group at the peak, and how many others the query finds."""
+    device, page = opened.device, opened.opened.page
+    live: dict[oracle.Frames, int] = collections.Counter()
+    for i in mine & set(device.live_at(device.peak_event)):
+        live[device.allocations[i].stack] += device.allocations[i].size
+    shown = opened.frames([opened.opened.view()["stack"]])[0]
+    assert shown and live[shown] == max(size for stack, size in live.items() if stack)
+    panel = page.locator("aside.details")
+    assert panel.is_visible() and panel.locator(".frames > li").count() > 0
+    others = {device.allocations[i].stack for i in found} - {shown}
+    words = panel.locator(".other-stacks")
+    assert words.count() == (1 if others else 0)
+    if others:
+        assert f"{len(others):,} other stack" in words.inner_text()
+
+
+def test_rows_of_nothing_are_folded(table: Callable[..., Table]) -> None:
+    """Groups with 0 B live at the moment are one line at the end, until that is chosen."""
+    opened = table("training.pickle.gz")
+    device, page = opened.device, opened.opened.page
+    opened.show(group="stack", at=50)
+    keys = table_oracle.keys_of(opened.path, opened.number, device, "stack")
+    sums = table_oracle.sums(device, keys, 50).values()
+    empty = sum(group.live == 0 for group in sums)
+    assert 1 < empty < len(sums)
+    assert (opened.debug()["rows"], opened.debug()["lines"]) == (len(sums), len(sums) - empty + 1)
+    page.locator(".table").focus()
+    page.keyboard.press("End")
+    assert opened.rows()[-1] == [f"{empty:,} more with 0 B live: list them (Enter)"]
+    assert all(row[1] != "0 B" for row in opened.rows()[:-1])
+    page.keyboard.press("Enter")
+    opened.opened.until("snapreport.debug.view().lines === snapreport.debug.view().rows")
+    assert len(opened.csv()) == len(sums), "files hold all rows"
 
 
 def test_matches_only(table: Callable[..., Table]) -> None:
@@ -331,6 +370,7 @@ def test_matches_only(table: Callable[..., Table]) -> None:
     page.keyboard.press("Space")
     opened.opened.until("!snapreport.debug.view().matchesOnly")
     assert len(opened.csv()) == len(set(keys))
+    opened.show(group="stack", at=50, matches="all", zeros="all")
     assert page.locator(".table .list-row.dim").count() > 0
     opened.show(query="size>100TiB", matches=None)
     assert page.locator(".view-empty").inner_text().startswith("None of the")

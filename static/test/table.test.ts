@@ -119,6 +119,7 @@ test('rows at the end fold into one line, with what is opened under them', () =>
     [0, -1, -1],
   )
   assert.equal(countEmpty(keysOf(Float64Array.of(3, 0, -0, NaN, -1))), 3)
+  assert.equal(countEmpty(keysOf(Float64Array.of(3, 0, 2 ** 40, NaN, 0))), 3, 'whole numbers')
 })
 
 test('CSV fields are quoted where they must be', () => {

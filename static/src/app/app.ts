@@ -305,7 +305,9 @@ class App implements Controller {
     this.search.element.hidden = state.view === 'job'
     this.renderSecond(state, second)
     this.search.render(state)
-    this.details.render(this.timeline.currentScene, state.select === null ? null : this.timeline.colourOf(state.select))
+    const scene = this.timeline.currentScene
+    const swatch = state.select === null ? null : this.timeline.colourOf(state.select)
+    this.details.render(scene, swatch, () => this.stage.matchesOf(state, scene))
     // One panel has the room; what was opened last is in it.
     if (this.secondDetails && !this.secondDetails.element.hidden) this.details.element.hidden = true
   }
@@ -335,8 +337,10 @@ class App implements Controller {
     const allocated = data ? data.allocated[positionOf(this.info, state.at)] : null
     this.paneHead.textContent = paneTitle(this.client, state, allocated)
     this.agreeOnScale(pane)
-    const { select } = pane.store.state
-    this.secondDetails!.render(pane.timeline.currentScene, select === null ? null : pane.timeline.colourOf(select))
+    const own = pane.store.state
+    const scene = pane.timeline.currentScene
+    const swatch = own.select === null ? null : pane.timeline.colourOf(own.select)
+    this.secondDetails!.render(scene, swatch, () => pane.stage.matchesOf(own, scene))
   }
 
   /** Both panes on one scale: each makes room for the greater. */

@@ -3,18 +3,23 @@
 import { positionOf } from '../data/live'
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
+import { stackShares } from '../data/stack-shares'
 import { formatBytes, formatCount } from '../layout/format'
+import type { Matches } from '../search/matches'
 import { copyButton, h } from '../ui/dom'
 import { foldedStack } from '../ui/folded-stack'
 import { formatShare, plural } from '../ui/format'
 import { stackText } from '../ui/stack-list'
 import type { Store } from '../ui/state'
+import { describeFrame, framesLine } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { WithoutButton } from '../views/shared/without-button'
 import { type Siblings, siblingsOf } from './details-facts'
 import { allocationLink, type Links } from './details-rows'
 
 const SIBLINGS_SHOWN = 8
+/** Other stacks of the same query that are named. */
+const OTHERS_SHOWN = 5
 
 /** What the parts of the panel are made with. */
 export interface DetailsParts {
@@ -41,8 +46,14 @@ export function stackPart({ store, source }: DetailsParts, stacks: Stacks, stack
   ]
 }
 
-/** Everything about one stack: its frames, then what it allocated. */
-export function stackDetails(parts: DetailsParts, scene: Scene, data: DeviceData, stacks: Stacks): Node[] {
+/** Everything about one stack: its frames, then what it allocated. `matches`: what the query finds, of which it may be one stack of several. */
+export function stackDetails(
+  parts: DetailsParts,
+  scene: Scene,
+  data: DeviceData,
+  stacks: Stacks,
+  matches: Matches | null,
+): Node[] {
   const { store } = parts
   const stack = store.state.stack!
   const query = `stack:${stack}`
@@ -61,8 +72,40 @@ export function stackDetails(parts: DetailsParts, scene: Scene, data: DeviceData
   without.render(query, 'Without this stack', data.info, data, stacks)
   return [
     ...stackPart(parts, stacks, stack, 'Stack trace'),
+    ...(matches ? othersPart(store, data, stacks, matches, stack) : []),
     h('p', { class: 'details-actions' }, filter, ' ', without.element),
     ...allocationsPart(parts, scene, data, stack, null),
+  ]
+}
+
+/** Where the query finds this stack and others: its share of them, and the others that hold most. */
+function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, query }: Matches, stack: number): Node[] {
+  const position = positionOf(data.info, store.state.at)
+  const shares = stackShares(data, position, (id) => mask[id] === 1)
+  const others = shares.filter((share) => share.stack !== stack)
+  const own = shares.find((share) => share.stack === stack)
+  if (!own || others.length === 0) return []
+  const of = shares.some(({ live }) => live > 0) ? 'live' : 'bytes'
+  const total = shares.reduce((sum, share) => sum + share[of], 0)
+  const when = of === 'live' ? (position === data.info.peakEvent + 1 ? ' at the peak' : ' at this moment') : ''
+  const list = h('ol', { class: 'sibling-list' })
+  for (const share of others.slice(0, OTHERS_SHOWN)) {
+    const top = share.stack > 0 ? stacks.top(share.stack) : null
+    const words = `${formatBytes(share[of])}  ${top ? describeFrame(top) : 'no stack trace'}`
+    const go = () => store.set({ stack: share.stack })
+    const title = framesLine(stacks, share.stack) ?? ''
+    list.append(h('li', {}, h('button', { type: 'button', class: 'link', title, onclick: go }, words)))
+  }
+  const rest = others.length - OTHERS_SHOWN
+  return [
+    h(
+      'p',
+      { class: 'siblings other-stacks' },
+      `This stack holds ${formatBytes(own[of])}${when}, ${formatShare(own[of], total)} of what `,
+      h('code', {}, query),
+      ` finds; ${plural(others.length, 'other stack')}${rest > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
+    ),
+    list,
   ]
 }
 

@@ -4,6 +4,7 @@ import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import { copyButton, fill, h } from '../ui/dom'
+import type { Matches } from '../search/matches'
 import type { Store } from '../ui/state'
 import { describeFrame } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
@@ -29,7 +30,7 @@ export class DetailsPanel {
   private shown = ''
   private kind = ''
   /** What was shown last, to show it again when the source has come. */
-  private last: [Scene | null, string | null] = [null, null]
+  private last: Parameters<DetailsPanel['render']> = [null, null, () => null]
 
   /** onShow brings an event into view; address gives the link to what is on screen; source reads the lines that the report holds. */
   constructor(
@@ -44,12 +45,12 @@ export class DetailsPanel {
     this.readLines = source
   }
 
-  /** `swatch`: the colour of the selected allocation. */
-  render(scene: Scene | null, swatch: string | null): void {
+  /** `swatch`: the colour of the selected allocation; `matches`: of the query, asked for when a stack is shown. */
+  render(scene: Scene | null, swatch: string | null, matches: () => Matches | null): void {
     const { select, oom, stack, noise, device, at, query } = this.store.state
     const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : ''
     this.element.hidden = kind === ''
-    this.last = [scene, swatch]
+    this.last = [scene, swatch, matches]
     if (kind === '') {
       this.shown = ''
       return
@@ -66,7 +67,7 @@ export class DetailsPanel {
     const top = isOther ? 0 : this.element.scrollTop
     this.shown = shown
     this.readSource()
-    const { title, label, swatch: mark, parts } = this.content(kind, scene, swatch)
+    const { title, label, swatch: mark, parts } = this.content(kind, ...this.last)
     this.element.setAttribute('aria-label', label)
     fill(this.element, this.head(title, mark), ...parts)
     this.element.scrollTop = top
@@ -90,7 +91,7 @@ export class DetailsPanel {
     ) // without it the stacks are shown as ever
   }
 
-  private content(kind: string, scene: Scene | null, swatch: string | null): Content {
+  private content(kind: string, scene: Scene | null, swatch: string | null, matches: () => Matches | null): Content {
     const { select, oom, stack } = this.store.state
     const words = (title: string, text: string): Content => ({
       title,
@@ -120,7 +121,7 @@ export class DetailsPanel {
         title: top ? describeFrame(top) : 'No stack trace recorded',
         label: 'Stack trace',
         swatch: null,
-        parts: stackDetails(parts, scene, data, stacks),
+        parts: stackDetails(parts, scene, data, stacks, matches()),
       }
     }
     if (select! >= data.N)

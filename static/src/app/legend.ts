@@ -2,6 +2,7 @@
 
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { positionOf } from '../data/live'
+import { dominantStack, stackShares } from '../data/stack-shares'
 import { formatBytes, formatCount } from '../layout/format'
 import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colours/held'
@@ -127,6 +128,13 @@ export class Legend {
     return this.used.keys
   }
 
+  /** The stack that holds most of a colour at the moment shown. */
+  private stackOf(key: number): number | null {
+    const { data, colouring, info } = this.shown!
+    const position = positionOf(info, this.store.state.at)
+    return dominantStack(stackShares(data, position, (id) => colouring.keys[id] === key))
+  }
+
   private entryOf(
     key: number,
     { colouring }: Shown,
@@ -149,9 +157,8 @@ export class Legend {
       )
       button.addEventListener('click', () => {
         const isClearing = this.store.state.query === wanted
-        // A stack is not only highlighted: its frames are shown beside the picture.
-        const stack = colouring.by === 'stack' && key > 0 ? { stack: isClearing ? null : key } : {}
-        this.store.set({ query: isClearing ? '' : wanted!, ...stack })
+        // It is not only highlighted: the stack that holds most of it is shown beside the picture.
+        this.store.set({ query: isClearing ? '' : wanted!, stack: isClearing ? null : this.stackOf(key) })
       })
       entry = { item: h('li', {}, button), button, numbers }
       this.entries.set(key, entry)

@@ -47,11 +47,13 @@ function keysOfFractions(values: Float64Array, hi: Uint32Array, lo: Uint32Array)
   return { hi, lo }
 }
 
-/** How many of the keys are those of 0 or of nothing: in descending order they come last. */
+/** How many of the keys are those of 0, whole or as a fraction, or of nothing: in descending order they come last. */
 export function countEmpty({ hi, lo }: SortKeys): number {
   let empty = 0
-  for (let i = 0; i < hi.length; i++)
-    if ((hi[i] === 0x80000000 && lo[i] === 0) || (hi[i] === NONE && lo[i] === NONE)) empty++
+  for (let i = 0; i < hi.length; i++) {
+    const isZero = lo[i] === 0 && (hi[i] === 0 || hi[i] === 0x80000000)
+    if (isZero || (hi[i] === NONE && lo[i] === NONE)) empty++
+  }
   return empty
 }
 

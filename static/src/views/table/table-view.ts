@@ -1,5 +1,6 @@
 // The view "table": allocations, or groups of them, sorted, filtered, opened, and taken away as files.
 
+import { dominantStack, stackShares } from '../../data/stack-shares'
 import { formatBytes, formatCount } from '../../layout/format'
 import { deviceName, explain } from '../../ui/devices'
 import { copyText, fill, h } from '../../ui/dom'
@@ -345,15 +346,15 @@ export class TableView implements View {
     const query = table.queryOf(line.row)
     if (query === null) return announce('No query names this group')
     const { options } = store.state
-    // A stack is not only searched for: its frames are shown beside the table.
-    const isStack = this.now!.grouping === 'stack' && line.kind === 'row'
-    const stack = isStack ? this.context!.data.stack[this.now!.sums!.first[line.row]] : null
+    // A group is not only searched for: the stack that holds most of it is shown beside the table.
+    const { data, position } = this.context!
+    const stack = () => dominantStack(stackShares(data, position, (id) => groups.of[id] === line.row))
     if (line.kind === 'more') {
       const { 'table.matches': _, 'table.sort': __, ...rest } = options
       store.set({ query, options: { ...rest, 'table.group': 'allocation' } })
-    } else if (query === store.state.query) store.set({ query: '', ...(isStack && { stack: null }) })
+    } else if (query === store.state.query) store.set({ query: '', stack: null })
     else {
-      store.set({ query, ...(stack && { stack }), options: { ...options, 'table.matches': 'all' } })
+      store.set({ query, stack: stack(), options: { ...options, 'table.matches': 'all' } })
       announce(`Query: ${query}`)
     }
   }

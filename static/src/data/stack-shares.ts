@@ -1,0 +1,33 @@
+// What each stack holds of some allocations: which one a group, a colour or a query stands for most.
+
+import type { DeviceData } from './model'
+
+export interface StackShare {
+  /** 0: no stack trace. */
+  stack: number
+  /** Bytes of it live at the moment, and of all its allocations. */
+  live: number
+  bytes: number
+}
+
+/** Of the allocations that pass, by bytes live at a position, then by bytes of all, most first. O(allocations). */
+export function stackShares(
+  { N, start, end, size, stack }: Pick<DeviceData, 'N' | 'start' | 'end' | 'size' | 'stack'>,
+  position: number,
+  passes: (id: number) => boolean,
+): StackShare[] {
+  const shares = new Map<number, StackShare>()
+  for (let id = 0; id < N; id++) {
+    if (!passes(id)) continue
+    let share = shares.get(stack[id])
+    if (!share) shares.set(stack[id], (share = { stack: stack[id], live: 0, bytes: 0 }))
+    share.bytes += size[id]
+    if (start[id] <= position && end[id] > position) share.live += size[id]
+  }
+  return [...shares.values()].sort((a, b) => b.live - a.live || b.bytes - a.bytes || a.stack - b.stack)
+}
+
+/** The stack that holds most, of those with a trace; null where none has one. */
+export function dominantStack(shares: readonly StackShare[]): number | null {
+  return shares.find(({ stack }) => stack > 0)?.stack ?? null
+}

@@ -19,6 +19,7 @@ from snapreport import samples
 from snapreport.errors import SnapshotError
 from snapreport.findings.gate import Check
 from snapreport.reading.recorder_metadata import read_metadata
+from snapreport.report.code_spans import sentence_markup
 from snapreport.report.gate_output import check_markdown
 from snapreport.report.markdown import place, prose
 from snapreport.report.source_links import REPOSITORY_LINKS, SCHEMES, Rule, SourceLinks, address
@@ -178,6 +179,37 @@ def test_summary_and_markdown_with_a_template(tmp_path: Path) -> None:
     # A row of the table of stacks: each line of the program's own is a link of its own.
     row = next(line for line in markdown.splitlines() if line.startswith("| ") and " ← " in line)
     assert row.count("](") == row.count(" ← ") + 1
+
+
+def test_headlines_link_lines_beside_the_moment(tmp_path: Path) -> None:
+    """A sentence leads to its moment, and each line that it names to its source."""
+    out = tmp_path / "report.html"
+    assert in_process(leaking(tmp_path), "-o", out, "--link", EDITOR).code == 0
+    headlines = re.findall(r'<p class="headline">(.*)</p>', out.read_text(encoding="utf-8"))
+    found = [link for headline in headlines for link in Links(headline).found]
+    own = [(url, text) for url, text in found if url.startswith("vscode:")]
+    assert own and all(re.fullmatch(rf"(.* )?\w+\.py:{url.rpartition(':')[2]}", text) for url, text in own)
+    assert any(url.startswith("#") and len(text) > 10 for url, text in found)
+    text = "Most is `f a.py:1 ← g b.py:2`."
+    assert sentence_markup(text, "#x") == '<a href="#x">Most is <code>f a.py:1 ← g b.py:2</code>.</a>'
+    assert sentence_markup(text, "#x", {"g b.py:2": "h:b"}) == (
+        '<span><a href="#x">Most is <code>f a.py:1</code><code> ← </code></a>'
+        '<a href="h:b" rel="noreferrer"><code>g b.py:2</code></a>.</span>'
+    )
+    assert sentence_markup("<b>") == "<span>&lt;b&gt;</span>"
+
+
+def test_a_comparison_links_lines_too(tmp_path: Path, open_report: Callable[..., Any]) -> None:
+    out, paths = tmp_path / "diff.html", [tmp_path / f"{name}.pickle" for name in "abc"]
+    for seed, path in enumerate(paths):
+        path.write_bytes(pickle.dumps(samples.make("leak", seed=seed)))
+    assert in_process("diff", *paths[:2], "--link", EDITOR).code == 2, "text has no links"
+    ran = in_process("diff", *paths, "-o", out, "--link", "https://h/{path}#{line}", "--strip-prefix", "/app")
+    assert ran.code == 0 and "--link" not in ran.err
+    assert source_links(out.read_text(encoding="utf-8"), "https://h/gpt/")
+    opened = open_report(out)
+    opened.set_view(view="timeline", stack=1)
+    assert opened.page.locator(".details .frames a[href^='https://h/gpt/']").count() > 0
 
 
 def test_a_check_links_lines_too(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from snapreport.commands.shared import (
     expanded_paths,
     force_option,
     is_job_path,
+    link_options,
     load_all,
     max_memory_option,
     pipe_safe,
     redact_options,
     redaction_of,
+    report_unlinked,
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
@@ -49,6 +51,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=DevicesType(),
     help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
 )
+@link_options
 @redact_options
 @force_option
 @max_memory_option
@@ -58,6 +61,8 @@ def diff(
     title: str | None,
     as_json: bool,
     devices: tuple[int, ...] | None,
+    link: str,
+    strip_prefix: tuple[str, ...],
     redact: bool,
     redact_pattern: tuple[str, ...],
     force: bool,
@@ -71,14 +76,21 @@ def diff(
     """
     if len(snaps) < 2:
         raise click.UsageError("two snapshots are needed: BEFORE and AFTER")
+    if link and not output:
+        raise click.UsageError("--link is for the report: add -o FILE")
     if any(is_job_path(snap) for snap in snaps):
         _diff_jobs(snaps, output, as_json)
         return
     if output:
         check_inputs(snaps)
         check_output(output, snaps, force=force)
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    from snapreport.report.source_links import SourceLinks
+
+    # A bad template is reported before the files are read. Redaction has made the names relative already.
+    links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        loaded = load_all(snaps, redaction=redaction_of(redact, redact_pattern))
+        loaded = load_all(snaps, redaction=redaction)
         from snapreport.findings.comparable import in_order, paired_devices
         from snapreport.findings.diff import diff as compare
         from snapreport.findings.diff import diff_json
@@ -96,7 +108,9 @@ def diff(
         if output:
             from snapreport.report.build import write_diff
 
-            pipe_safe(lambda: write_diff([result], output, title=title, series=series))
+            pipe_safe(lambda: write_diff([result], output, title=title, series=series, links=links))
+    if link:
+        report_unlinked(links, loaded)
     if as_json:
         document = diff_json(result)
         if series:

@@ -95,17 +95,19 @@ def write_diff(
     *,
     title: str | None = None,
     series: SnapshotSeries | None = None,
+    links: SourceLinks = REPOSITORY_LINKS,
 ) -> int:
     """Write a report that compares snapshots, and return its size in bytes.
 
     ``results``: of ``findings.diff.diff``; the last one is shown. ``series``: all snapshots, where there are more than
-    two; without it, those of several ``results`` in their order. ``path`` and errors: as for :func:`write_report`.
+    two; without it, those of several ``results`` in their order. ``path``, ``links`` and errors: as for
+    :func:`write_report`.
     """
     if series is None and len(results) > 1:
         snapshots = [results[0].before, *(result.after for result in results)]
         series = follow(snapshots, "given", paired_devices(snapshots))
     comparison = Comparison(results[-1], series)
-    document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison)
+    document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison, links)
     write_document(path, document)
     return len(document)
 
@@ -127,7 +129,12 @@ def _fitting(
         lambda: build_sections(snapshots, title, quoted, comparison, links),
     )
     if comparison:
-        summary = replace(summary, headline=[[Sentence(text)] for text in comparison.headline], diff=comparison.tables)
+        after = comparison.result.after.recording
+        sources = links.of(after)
+        headline = [[Sentence(text, sources=sources)] for text in comparison.headline]
+        summary = replace(
+            summary, headline=headline, diff=[replace(table, links=sources) for table in comparison.tables]
+        )
 
     def described(left_out: LeftOut) -> Summary:
         sentences = [quoted.sentence if left_out.has_section("source") else "", left_out.sentence]

@@ -43,6 +43,30 @@ def code_markup(text: str, links: Mapping[str, str] = _NO_LINKS) -> Markup:
     )
 
 
+def sentence_markup(text: str, href: str = "", links: Mapping[str, str] = _NO_LINKS) -> Markup:
+    """A sentence as one HTML element: a link to ``href`` where it has one. Names of lines that have an address are
+    links of their own, and the rest of the sentence stays one to ``href`` on both sides of them.
+    """
+    if not href:
+        return Markup("<span>{}</span>").format(code_markup(text, links))
+    whole = Markup('<a href="{}">{}</a>')
+    out, run = Markup(), Markup()
+    for is_code, span in code_spans(text):
+        for part, url in linked_parts(span, links) if is_code else [(span, "")]:
+            shown = Markup("<code>{}</code>").format(part) if is_code else escape(part)
+            if not url:
+                run += shown
+                continue
+            out += _linked(whole, href, run) + Markup('<a href="{}" rel="noreferrer">{}</a>').format(url, shown)
+            run = Markup()
+    return Markup("<span>{}</span>").format(out + _linked(whole, href, run)) if out else whole.format(href, run)
+
+
+def _linked(whole: Markup, href: str, run: Markup) -> Markup:
+    """What stands between two links; a full stop or " from " alone is no link."""
+    return whole.format(href, run) if len(re.findall(r"\w+", run.striptags())) > 1 else run
+
+
 def place_markup(text: str, links: Mapping[str, str] = _NO_LINKS) -> Markup:
     """A name of a stack, or several with arrows between them, as HTML: names of lines that have an address as links."""
     return Markup("").join(

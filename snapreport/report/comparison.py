@@ -4,8 +4,8 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,10 +21,11 @@ ROWS = 12
 
 @dataclass(frozen=True)
 class DiffTable:
-    """A table of the static summary. ``rows``: before, after, change, how, name."""
+    """A table of the static summary. ``rows``: before, after, change, how, name; ``links``: addresses of lines."""
 
     title: str
     rows: list[tuple[str, str, str, str, str]]
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
 from snapreport.packing import base85
-from snapreport.report.code_spans import code_markup, place_markup
+from snapreport.report.code_spans import code_markup, place_markup, sentence_markup
 from snapreport.report.page_checksums import page_checksums
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
@@ -96,6 +96,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["code"] = code_markup
     environment.filters["place"] = place_markup
+    environment.filters["sentence"] = sentence_markup
     return environment
 
 

@@ -48,10 +48,13 @@ class Card:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of the headline. ``link``: the page's hash that shows what it is about, "" where nothing does."""
+    """A sentence of the headline. ``link``: the page's hash that shows what it is about, "" where nothing does;
+    ``sources``: addresses of lines by their name.
+    """
 
     text: str
     link: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,17 +120,17 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
             summary.cards.append(_card(snapshot, timeline, name, peak, addresses))
             if peak and start and (start.snapshot, start.device) == (number, device):
                 link = _peak_link(timeline, index[device], base)
-                peak_lines = [Sentence(line, link) for line in _headline(peak, file)]
+                peak_lines = [Sentence(line, link, addresses) for line in _headline(peak, file)]
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
     # Why it ran out of memory first, then the peak, then what else is wrong.
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
     errors = [
-        Sentence(line, card.link)
+        Sentence(line, card.link, card.links)
         for card in wrong
         if card.severity == "error"
         for line in (f"{card.full_title}.", *card.detail[:1])
     ]
-    others = [Sentence(f"{card.full_title}.", card.link) for card in wrong if card.severity != "error"]
+    others = [Sentence(f"{card.full_title}.", card.link, card.links) for card in wrong if card.severity != "error"]
     peak_lines = peak_lines or [Sentence("No allocations were recorded in this snapshot.")]
     summary.headline += [lines for lines in (errors, peak_lines, others) if lines]
     return summary

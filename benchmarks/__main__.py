@@ -19,7 +19,8 @@ recording
         per step, host memory per million events, snapshots written by pickle.dump and streamed
 soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers unlike the tests' oracle
-job     jobs with a planted outlier or none: precision and recall; time, memory and size of 64 and 1,024 ranks of 1.5 MB
+job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and
+        opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB (--ranks 64 for some, --ranks for none)
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
         22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
         allocator on a fake CUDA runtime
@@ -45,7 +46,8 @@ from benchmarks import (
     fuzz,
     growth,
     interactions,
-    job,
+    job_cost,
+    job_outliers,
     peers,
     recording,
     sizes,
@@ -88,7 +90,7 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
-BROWSED = ("sizes", "peers", "switches", "interactions", "soak", "whatif")
+BROWSED = ("sizes", "peers", "switches", "interactions", "soak", "whatif", "job")
 
 
 def main() -> None:
@@ -134,6 +136,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; default 1")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault")
     parser.add_argument("--minutes", type=float, default=30, help="soak: how long one report is driven; default 30")
+    parser.add_argument(
+        "--ranks", nargs="*", type=int, default=[64, 8, 1024], help="job: sizes of jobs; 8 ranks are of 100 MB"
+    )
     parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")
@@ -183,7 +188,9 @@ def main() -> None:
             document |= whatif.measure(real(), paths, options.runs, folder, browser)
             print(whatif.table(document))
         elif options.what == "job":
-            document |= job.run()
+            document["outliers"] = job_outliers.measure(options.runs, ROOT.parent / "shared" / "recorded")
+            print(job_outliers.table(document["outliers"]), flush=True)
+            document["cost"] = job_cost.run(folder, browser, options.ranks)
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

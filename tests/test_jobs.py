@@ -8,6 +8,7 @@ import json
 import pickle
 import random
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,14 @@ from snapreport import samples
 from snapreport.errors import SnapshotError
 from snapreport.jobs.build import build_job, job_of
 from snapreport.jobs.digest import digest_bytes, read_digest
-from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack
+from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
+from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import find_groups
 from snapreport.jobs.heat import heat_of
 from snapreport.jobs.job_json import job_json
 from snapreport.jobs.outliers import find_outliers
 from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
-from snapreport.jobs.reduce import Job
+from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline, rank_ranges
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
@@ -211,7 +213,9 @@ PLANTED: list[tuple[str, dict[str, Any], int, str]] = [
     ("pipeline", {"ranks": 32, "replicas": 4, "straggler": 9}, 9, "log_step"),
     ("tensor", {"straggler": 2}, 2, "log_step"),
     ("experts", {"ranks": 16, "heavy": 7, "factor": 3.5}, 7, "dispatch"),
+    ("experts", {"ranks": 16, "heavy": 5, "factor": 3.5, "seed": 2}, 5, "dispatch"),
     ("experts", {"ranks": 16, "straggler": 2}, 2, "log_step"),
+    ("pipeline", {"oom": 4, "memory": 2 << 30}, 4, "pad_batch"),
 ]
 BALANCED: list[tuple[str, dict[str, Any]]] = [
     ("data", {}),
@@ -245,7 +249,8 @@ def test_the_planted_rank_and_its_stack_are_found(
     if function == "log_step":
         assert stacks[0]["bytes_above"] == stacks[0]["bytes"] >= 2 * (24 << 20)
         assert (stacks[0]["file"], stacks[0]["line"]) == ("train/metrics.py", 31)
-    assert any(f"Rank {rank} of {len(job.rows)} holds" in sentence for sentence in document["headline"])
+    answer = f"Rank {rank} of {len(job.rows)} {'ran out of memory' if 'oom' in options else 'holds'}"
+    assert any(sentence.startswith(answer) for sentence in document["headline"])
 
 
 @pytest.mark.parametrize(("kind", "options"), BALANCED)
@@ -400,6 +405,23 @@ def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
     loaded = [snapreport.load(path) for path in paths]
     assert job_json(job_of(loaded)) == job_json(snapreport.job(paths, jobs=1))
     assert digest_bytes(loaded[0]) == snapreport.digest(paths[0])
+
+
+def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
+    """The reducer keeps columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
+    path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
+    content = unpack(snapreport.digest(path))
+    made = [Made(pack({**content, "rank": rank, "world_size": 200})) for rank in range(200)]
+    paths = [f"rank{rank}.digest" for rank in range(200)]
+    reduce_job(paths[:1], made[:1])
+    held = []
+    for count in (50, 200):
+        tracemalloc.start()
+        job = reduce_job(paths[:count], made[:count])
+        assert len(job.groups) == 1 and len(job.stacks) > 5
+        held.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    assert (held[1] - held[0]) / 150 < 8000
 
 
 def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:

@@ -211,7 +211,12 @@ class _Reader:
         return [_text(value, longest, f"{self._place}: {key}[{i}]") for i, value in enumerate(self.items(key, most))]
 
     def integers(self, key: str, most: int) -> list[int]:
-        return [_integer(value, INT64, f"{self._place}: {key}[{i}]") for i, value in enumerate(self.items(key, most))]
+        values = self.items(key, most)
+        # All at once: one by one takes half of the time that a digest is read in.
+        if values and (set(map(type, values)) != {int} or min(values) < INT64[0] or max(values) > INT64[1]):
+            for i, value in enumerate(values):
+                _integer(value, INT64, f"{self._place}: {key}[{i}]")
+        return values
 
     def optionals(self, key: str, most: int) -> list[int | None]:
         rows = enumerate(self.items(key, most))

@@ -56,15 +56,20 @@ def _imbalance(job: Job, share: float) -> Check:
 
 def _findings(job: Job, kind: str) -> Check:
     assert kind in FAILING_KINDS
-    found = [
-        (row, finding)
-        for row, digest in enumerate(job.digests)
-        for finding in digest.findings
-        if finding.kind == kind and finding.severity != "info"
-    ]
-    rows = sorted({row for row, _ in found} | ({first.row for first in job.ooms} if kind == "oom" else set()))
+    found = sorted({
+        row
+        for row, entry in enumerate(job.rows)
+        for key, severity, _ in entry.packed.findings
+        if key[0] == kind and severity != "info"
+    })  # fmt: skip
+    rows = sorted({*found} | ({first.row for first in job.ooms} if kind == "oom" else set()))
     text = f"{kind} {on_ranks(job, rows)}" if rows else f"no {kind} on {len(job.rows)} ranks"
-    evidence = [f"rank {job.ranks[row]}: {finding.title}" for row, finding in found[:EVIDENCE_ROWS]]
+    evidence = [
+        f"rank {job.ranks[row]}: {finding.title}"
+        for row in found[:EVIDENCE_ROWS]
+        for finding in job.rows[row].packed.read().findings
+        if finding.kind == kind and finding.severity != "info"
+    ][:EVIDENCE_ROWS]
     return _result(job, rows[0] if rows else 0, f"fail-on {kind}", not rows, text, len(rows), 0, evidence)
 
 
@@ -89,6 +94,6 @@ def _unknown(job: Job) -> str:
 
 
 def _largest(job: Job, row: int) -> list[str]:
-    stacks = sorted(job.digests[row].stacks, key=lambda stack: -stack.bytes)[:EVIDENCE_ROWS]
+    stacks = sorted(job.rows[row].packed.read().stacks, key=lambda stack: -stack.bytes)[:EVIDENCE_ROWS]
     whole = int(job.peaks[row])
     return [f"{bytes_text(s.bytes)} ({share_text(s.bytes, whole)}) in {place(s).strip('`')}" for s in stacks]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.jobs.digest import read_digest
 from snapreport.jobs.digest_check import METRICS, DigestCurve
 from snapreport.jobs.reduce import Job
+from snapreport.jobs.rows import Row
 
 MOST_COLUMNS, MOST_CELLS = 512, 1 << 18
 LEVELS = 1023
@@ -19,8 +19,8 @@ elsewhere."""
 @dataclass(frozen=True, eq=False)
 class HeatAxis:
     """One x axis. key: "step", "time" or "event"; first, last: Int64, what each column covers: step numbers, µs since
-    the job's first event, thousandths of each rank's own trace. note: what to know of it. cells: Int64 by metric, ranks
-    by columns: 0 for no data, else 1 + the level.
+    the job's first event, thousandths of each rank's own trace. note: what to know of it. cells: UInt16 by metric,
+    ranks by columns: 0 for no data, else 1 + the level.
     """
 
     key: str
@@ -46,36 +46,20 @@ def heat_of(job: Job) -> Heat:
     highest = max([1, *(digest.peak_reserved for digest in job.digests), *job.peaks.tolist()])
     scale = -(-highest // (LEVELS - 1))
     columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))
-    bounds = [_bounds(job, row) for row in range(len(job.rows))]
-    axes = [_step_axis(bounds, columns, len(job.rows)), *_time_axis(job, bounds, columns)]
+    axes = [_step_axis(job, columns), *_time_axis(job, columns)]
     found = [axis for axis in axes if len(axis.first)]
     if not found:
         found = [_event_axis(columns, len(job.rows))]
-    for row in range(len(job.rows)):
-        curves = read_digest(job.rows[row].packed).curves
+    for row, entry in enumerate(job.rows):
+        curves = entry.packed.read().curves
         for axis in found:
-            curve, first, last = _placed(axis, curves, bounds[row], job, row)
+            curve, first, last = _placed(axis, curves, job, entry)
             _fill(axis, row, curve, first, last, scale)
     return Heat(scale, job.start_us if job.clock.is_comparable else None, found)
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    steps: tuple[int, int] | None
-    time: tuple[int, int] | None
-
-
-def _bounds(job: Job, row: int) -> _Bounds:
-    curves = read_digest(job.rows[row].packed).curves
-    ends: list[tuple[int, int] | None] = []
-    for key in ("step", "time"):
-        curve = curves.get(key)
-        ends.append((int(curve.first[0]), int(curve.last[-1])) if curve is not None and len(curve.first) else None)
-    return _Bounds(*ends)
-
-
-def _step_axis(bounds: list[_Bounds], columns: int, rows: int) -> HeatAxis:
-    known = [b.steps for b in bounds if b.steps]
+def _step_axis(job: Job, columns: int) -> HeatAxis:
+    known, rows = [row.packed.steps for row in job.rows if row.packed.steps], len(job.rows)
     if not known:
         return _axis("step", "step", "step", "", np.zeros(0, np.int64), np.zeros(0, np.int64), rows)
     low, high = min(b[0] for b in known), max(b[1] for b in known)
@@ -85,8 +69,8 @@ def _step_axis(bounds: list[_Bounds], columns: int, rows: int) -> HeatAxis:
     return _axis("step", "step", "step", note, first, last, rows)
 
 
-def _time_axis(job: Job, bounds: list[_Bounds], columns: int) -> list[HeatAxis]:
-    known = [b.time for b in bounds if b.time]
+def _time_axis(job: Job, columns: int) -> list[HeatAxis]:
+    known = [row.packed.time for row in job.rows if row.packed.time]
     if not known:
         return []
     if job.clock.is_comparable:
@@ -105,7 +89,7 @@ def _event_axis(columns: int, rows: int) -> HeatAxis:
 
 
 def _axis(key: str, label: str, unit: str, note: str, first: np.ndarray, last: np.ndarray, rows: int) -> HeatAxis:
-    return HeatAxis(key, label, unit, note, first, last, {m: np.zeros((rows, len(first)), np.int64) for m in METRICS})
+    return HeatAxis(key, label, unit, note, first, last, {m: np.zeros((rows, len(first)), np.uint16) for m in METRICS})
 
 
 def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,18 +100,15 @@ def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _placed(
-    axis: HeatAxis, curves: dict[str, DigestCurve], bounds: _Bounds, job: Job, row: int
+    axis: HeatAxis, curves: dict[str, DigestCurve], job: Job, row: Row
 ) -> tuple[DigestCurve | None, np.ndarray, np.ndarray]:
     """A row's curve with what its columns cover on the job's axis."""
     curve = curves.get(axis.key)
     if curve is None or not len(curve.first):
         return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
     if axis.key == "time":
-        assert bounds.time is not None
-        origin = bounds.time[0]
-        if job.clock.is_comparable:
-            assert job.start_us is not None
-            origin = job.start_us
+        origin = job.start_us if job.clock.is_comparable else row.first_us
+        assert origin is not None
         return curve, curve.first - origin, curve.last - origin
     if axis.key == "event":
         count = int(curve.last[-1]) - int(curve.first[0]) + 1

@@ -141,7 +141,7 @@ def _places(
 
 def _by_place(job: Job, row: int) -> Counter[str]:
     found: Counter[str] = Counter()
-    for stack in job.rows[row].digest.stacks:
+    for stack in job.rows[row].packed.read().stacks:
         name = " ".join(filter(None, (stack.function, stack.file))) or "allocations without a stack trace"
         found[name] += stack.bytes
     return found

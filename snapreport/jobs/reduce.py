@@ -1,44 +1,28 @@
 """Digests to a job: rows in order of rank, groups, outliers, first failures, what is missing.
 
-The curves of the digests are read again when the heat map is laid out, one digest at a time: what stays in memory of a
-rank is its packed digest (some 4 KB) and its stacks.
+Digests are read one at a time, and what stays of each is what ``rows.py`` says; curves and texts are read again from
+the packed digests when the report is laid out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
-from snapreport.jobs.digest import read_digest
 from snapreport.jobs.digest_check import Digest, DigestOom, DigestStack
 from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers
 from snapreport.jobs.rank_names import facts_of_names, missing_ranks, newest_of_each
+from snapreport.jobs.rows import Packed, RankSource, Row, packed
 from snapreport.jobs.stack_identity import EMPTY
 
-RankSource = Literal["recording", "file name", "order"]
 MODEL_STATE = ("parameter", "gradient", "optimizer state")
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """A rank. rank: its number. rank_source: what says so. path: of its snapshot or digest. packed: its digest.
-    digest: without curves. first_us: time of the first event by the host's clock.
-    """
-
-    rank: int
-    rank_source: RankSource
-    path: str
-    packed: bytes
-    digest: Digest
-    first_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +63,7 @@ class Job:
 
     @property
     def digests(self) -> list[Digest]:
+        """The scalars of each row; see ``rows.Packed``."""
         return [row.digest for row in self.rows]
 
     @cached_property
@@ -102,22 +87,29 @@ class Job:
         return np.array([digest.peak_allocated for digest in self.digests], np.int64)
 
     @cached_property
+    def stack_ids(self) -> np.ndarray:
+        """UInt64 identities of all stacks of all rows, ascending."""
+        ids = [row.packed.stack_ids for row in self.rows]
+        return np.unique(np.concatenate(ids)) if ids else np.zeros(0, np.uint64)
+
+    @cached_property
     def stacks(self) -> list[DigestStack]:
         """All stacks of all rows, by identity; each as the lowest rank that has it describes it."""
-        found: dict[str, DigestStack] = {}
-        for digest in self.digests:
-            for stack in digest.stacks:
-                found.setdefault(stack.identity, stack)
-        return [found[identity] for identity in sorted(found)]
+        found: dict[int, DigestStack] = {}
+        for row in self.rows:
+            # Most ranks have the stacks of those before: their digests need not be read again.
+            if not all(identity in found for identity in row.packed.stack_ids.tolist()):
+                for stack in row.packed.read().stacks:
+                    found.setdefault(int(stack.identity, 16), stack)
+        return [found[identity] for identity in self.stack_ids.tolist()]
 
     @cached_property
     def stack_bytes(self) -> np.ndarray:
         """Float64 bytes at the peak, rows by stacks."""
-        number = {stack.identity: i for i, stack in enumerate(self.stacks)}
-        table = np.zeros((len(self.rows), len(number)))
-        for row, digest in enumerate(self.digests):
-            for stack in digest.stacks:
-                table[row, number[stack.identity]] += stack.bytes
+        table = np.zeros((len(self.rows), len(self.stack_ids)))
+        for number, row in enumerate(self.rows):
+            at = np.searchsorted(self.stack_ids, row.packed.stack_ids)
+            np.add.at(table[number], at, row.packed.stack_bytes)
         return table
 
     @cached_property
@@ -180,10 +172,10 @@ def reduce_job(
 
     The order of the files does not matter. Raises :class:`SnapshotError` where not one of them could be read.
     """
-    digests = [read_digest(result.data) if result.data else None for result in made]
+    read = [packed(result.data) if result.data else None for result in made]
     names = [
-        digest.source if digest and digest.source and path.lower().endswith(".digest") else path
-        for path, digest in zip(paths, digests, strict=True)
+        one.digest.source if one and one.digest.source and path.lower().endswith(".digest") else path
+        for path, one in zip(paths, read, strict=True)
     ]
     facts = facts_of_names(names, rank_pattern)
     if any(fact.rank is None for fact in facts) and names != list(paths):
@@ -195,21 +187,18 @@ def reduce_job(
         if result.data is None
     ]
     candidates: list[tuple[int | None, RankSource, int]] = []
-    for index, digest in enumerate(digests):
-        if digest is None:
+    for index, one in enumerate(read):
+        if one is None:
             continue
-        if digest.rank is not None and rank_pattern is None:
-            candidates.append((digest.rank, "recording", index))
+        if one.digest.rank is not None and rank_pattern is None:
+            candidates.append((one.digest.rank, "recording", index))
         else:
             candidates.append((facts[index].rank, "file name", index))
     if not candidates:
         first = failed[0].error if failed else "no files"
         raise SnapshotError(f"not one of {len(paths)} files could be read; the first: {first}")
     chosen = newest_of_each(
-        [
-            _moment(digests[index], facts[index].step, facts[index].oom, rank, paths[index])
-            for rank, _, index in candidates
-        ]
+        [_moment(read[index], facts[index].step, facts[index].oom, rank, paths[index]) for rank, _, index in candidates]
     )
     left_out = [paths[candidates[i][2]] for i in sorted(set(range(len(candidates))) - set(chosen))]
     rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
@@ -219,13 +208,10 @@ def reduce_job(
         (candidates[i] for i in chosen), key=lambda c: (c[0] is None, c[0] or 0, natural_key(paths[c[2]]))
     )
     for rank, source, index in in_order:
-        digest, data = digests[index], made[index].data
-        assert digest is not None and data is not None
+        chosen_one = read[index]
+        assert chosen_one is not None
         origin: RankSource = source if rank is not None else "order"
-        time = digest.curves.get("time")
-        first_us = int(time.first[0]) if time is not None and len(time.first) else None
-        number = next(free) if rank is None else rank
-        rows.append(Row(number, origin, paths[index], data, replace(digest, curves={}), first_us))
+        rows.append(Row(next(free) if rank is None else rank, origin, paths[index], chosen_one))
     rows.sort(key=lambda row: row.rank)
     worlds = [row.digest.world_size for row in rows if row.digest.world_size]
     world = world_size or max(worlds, default=0) or None
@@ -234,25 +220,26 @@ def reduce_job(
 
 
 def _moment(
-    digest: Digest | None, step: int | None, is_oom: bool, rank: int | None, path: str
+    one: Packed | None, step: int | None, is_oom: bool, rank: int | None, path: str
 ) -> tuple[int | None, int | None, bool, str]:
-    assert digest is not None
+    assert one is not None
+    digest = one.digest
     return rank, digest.step if digest.step is not None else step, is_oom or digest.reason == "oom", path
 
 
 def _clock(job: Job) -> Clock:
     """Whether hosts agree on the time: on one host, or where the same steps end at the same time everywhere."""
-    digests = job.digests
-    if not any(digest.peak_us is not None or digest.step_ends for digest in digests):
+    digests, step_ends = job.digests, [row.packed.step_ends for row in job.rows]
+    if not any(digest.peak_us is not None for digest in digests) and not any(map(len, step_ends)):
         return Clock(False, "The recordings have no times.")
     hosts = {digest.host for digest in digests}
     if len(hosts) == 1 and "" not in hosts:
         return Clock(True, "All ranks ran on one host: their times can be compared.")
-    ends = [digest.step_ends for digest in digests if len(digest.step_ends) >= 2]
+    ends = [ends for ends in step_ends if len(ends) >= 2]
     if len(ends) < max(2, len(digests) // 2):
         return Clock(False, "Hosts are unknown or differ, and too few steps were recorded to compare their clocks.")
     steps = min(map(len, ends))
-    table = np.array([[np.nan if value is None else float(value) for value in row[:steps]] for row in ends])
+    table = np.array([row[:steps] for row in ends])
     if np.isnan(table).any():
         return Clock(False, "Steps without times: the clocks of the hosts cannot be compared.")
     length = float(np.median(np.diff(table, axis=1)))

@@ -13,6 +13,7 @@ from snapreport.jobs.digest_check import DigestFinding, DigestStack
 from snapreport.jobs.groups import Group
 from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.reduce import Job
+from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
 
 MIN_IMBALANCE = 0.03
@@ -212,18 +213,28 @@ def holds(job: Job, group: Group) -> str:
 
 def merged_findings(job: Job) -> list[MergedFinding]:
     """Findings of all ranks, the same one once, with its ranks; worst first."""
-    found: dict[tuple[str, str, str], list[tuple[int, DigestFinding]]] = {}
-    for row, digest in enumerate(job.digests):
-        for finding in digest.findings:
-            key = finding.kind, finding.rule, finding.stack if finding.kind in ("leak", "churn") else ""
-            found.setdefault(key, []).append((row, finding))
     order = ("error", "warning", "info")
+    rows_of: dict[FindingKey, set[int]] = {}
+    largest: dict[FindingKey, tuple[tuple[int, int, int], int]] = {}
+    for row, entry in enumerate(job.rows):
+        for key, severity, size in entry.packed.findings:
+            rows_of.setdefault(key, set()).add(row)
+            weight = (-order.index(severity), size, -row)
+            if key not in largest or weight > largest[key][0]:
+                largest[key] = weight, row
+    # Texts are read again of the few ranks where a finding is largest.
+    digests = {row: job.rows[row].packed.read() for row in sorted({row for _, row in largest.values()})}
     merged = [
         MergedFinding(
-            max(same, key=lambda pair: (-order.index(pair[1].severity), pair[1].bytes, -pair[0]))[1],
-            sorted({row for row, _ in same}),
+            next(
+                finding
+                for finding in digests[row].findings
+                if finding_key(finding.kind, finding.rule, finding.stack) == key
+                and (-order.index(finding.severity), finding.bytes, -row) == weight
+            ),
+            sorted(rows_of[key]),
         )
-        for same in found.values()
+        for key, (weight, row) in largest.items()
     ]
     return sorted(
         merged, key=lambda m: (order.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)

@@ -1,0 +1,97 @@
+"""What a job of many ranks costs: seconds on one process and on two, memory of the reducer and of its workers, the size
+of the report and how long it takes to open.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import first_picture
+from snapreport import samples
+
+MEDIUM = {"hidden": 512, "layers": 6, "steps": 10, "micro_batches": 4}
+"""1.5 MB a rank."""
+LARGE = {"hidden": 512, "layers": 12, "steps": 300, "micro_batches": 4}
+"""About 100 MB a rank."""
+# A process of its own: its peak is the reducer's, and that of its children the largest worker's.
+PROGRAM = """
+import json, resource, sys, time
+if __name__ == "__main__":
+    from snapreport.jobs.build import build_job, job
+    folder, workers, out = sys.argv[1:]
+    began = time.perf_counter()
+    reduced = job(folder, jobs=int(workers))
+    digested = time.perf_counter()
+    # Without ranks in full, whose snapshots the report would read and hold: those cost what a report of two ranks does.
+    document = build_job(reduced, detail=())
+    written = time.perf_counter()
+    peaks = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    full = build_job(reduced)
+    open(out, "wb").write(full)
+    print(json.dumps({
+        "digests_s": digested - began, "report_s": written - digested, "detail_s": time.perf_counter() - written,
+        "reducer_mib": peaks[0], "worker_mib": peaks[1] if int(workers) > 1 else 0, "report_bytes": len(full),
+        "digest_bytes": max(len(row.packed.data) for row in reduced.rows),
+    }))
+"""
+
+
+def linked(folder: Path, ranks: int, distinct: int, options: dict[str, Any]) -> int:
+    """Files of ``ranks`` ranks in ``folder``, of which ``distinct`` are made and the others are links; the bytes of
+    one. Names say the ranks.
+    """
+    folder.mkdir(parents=True)
+    given = {"ranks": min(distinct, ranks), "metadata": False, "seed": 1, **options}
+    made = samples.write_job(folder.parent / f"{folder.name}-made", "experts", **given)
+    for rank in range(ranks):
+        (folder / f"rank{rank}.pickle").hardlink_to(made[rank % len(made)])
+    return made[0].stat().st_size
+
+
+def measure(
+    folder: Path, browser: Any, ranks: int, workers: tuple[int, ...], options: dict[str, Any], distinct: int = 32
+) -> list[dict[str, Any]]:
+    """A row for each number of workers, over the same files."""
+    snapshots = folder / f"ranks{ranks}-{options['steps']}"
+    size = linked(snapshots, ranks, distinct, options)
+    script = folder / "job_cost_program.py"
+    script.write_text(PROGRAM)
+    rows, reports = [], []
+    for count in workers:
+        out = folder / f"{snapshots.name}-{count}.html"
+        command = [sys.executable, script, snapshots, str(count), out]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stderr)
+        row: dict[str, Any] = {"ranks": ranks, "snapshot_bytes": size, "workers": count, **json.loads(done.stdout)}
+        row["opens_s"] = first_picture(browser, out) if browser else None
+        rows.append(row)
+        reports.append(out.read_bytes())
+        print(_line(row), flush=True)
+    if len(set(reports)) > 1:
+        sys.exit("the reports of different numbers of workers differ")
+    return rows
+
+
+def run(folder: Path, browser: Any, ranks: list[int]) -> list[dict[str, Any]]:
+    """64 and 1,024 ranks of 1.5 MB and 8 of 100 MB, or those of ``ranks`` alone."""
+    rows = []
+    for count in ranks:
+        options = LARGE if count == 8 else MEDIUM
+        workers = (2,) if count > 64 else (1, 2)
+        rows += measure(folder, browser, count, workers, options, 2 if count == 8 else 32)
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    opens = "" if row["opens_s"] is None else f", opens in {row['opens_s']:.2f} s"
+    return (
+        f"{row['ranks']:,} ranks of {row['snapshot_bytes'] / 1e6:.1f} MB, {row['workers']} workers: "
+        f"digests {row['digests_s']:.1f} s, report {row['report_s']:.1f} s and {row['detail_s']:.1f} s for two in "
+        f"full, {row['report_bytes'] / 1e6:.2f} MB{opens}; reducer {row['reducer_mib']} MiB, worker "
+        f"{row['worker_mib']} MiB; largest digest {row['digest_bytes'] / 1e3:.1f} KB"
+    )

@@ -21,13 +21,13 @@ LARGE = {"hidden": 512, "layers": 12, "steps": 300, "micro_batches": 4}
 PROGRAM = """
 import json, resource, sys, time
 if __name__ == "__main__":
-    from snapreport.jobs.build import build_job, job
+    from snapreport.jobs.build import PageOptions, build_job, job
     folder, workers, out = sys.argv[1:]
     began = time.perf_counter()
     reduced = job(folder, jobs=int(workers))
     digested = time.perf_counter()
     # Without ranks in full, whose snapshots the report would read and hold: those cost what a report of two ranks does.
-    document = build_job(reduced, detail=())
+    document = build_job(reduced, PageOptions(detail=()))
     written = time.perf_counter()
     peaks = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     full = build_job(reduced)

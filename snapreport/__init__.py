@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Any
 from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:
-    from snapreport.jobs.build import digest, job
+    from snapreport.jobs.build import digest, job, write_job_report
     from snapreport.recorder.api import record
     from snapreport.report.build import write_report
     from snapreport.snapshot import Snapshot, load
 
 __version__ = "0.1.0"
-__all__ = ["QueryError", "Snapshot", "SnapshotError", "__version__", "digest", "job", "load", "record", "write_report"]
+__all__ = [
+    "QueryError",
+    "Snapshot",
+    "SnapshotError",
+    "__version__",
+    "digest",
+    "job",
+    "load",
+    "record",
+    "write_job_report",
+    "write_report",
+]
 
 # ``pytest -p snapreport`` switches the plugin on; imported by pytest alone.
 pytest_plugins = ("snapreport.pytest_plugin",)
@@ -27,6 +38,7 @@ _LAZY = {
     "Snapshot": "snapreport.snapshot",
     "digest": "snapreport.jobs.build",
     "job": "snapreport.jobs.build",
+    "write_job_report": "snapreport.jobs.build",
     "load": "snapreport.snapshot",
     "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",

@@ -13,7 +13,6 @@ import click
 from snapreport import __version__, progress
 from snapreport.commands.shared import (
     BROKEN_PIPE,
-    SizeType,
     category_options,
     check_inputs,
     expanded_paths,
@@ -21,6 +20,7 @@ from snapreport.commands.shared import (
     link_options,
     load_all,
     max_memory_option,
+    page_options,
     pipe_safe,
     quiet_stdout,
     redact_options,
@@ -151,21 +151,7 @@ def main() -> None:
     "-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output."
 )
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
-@click.option(
-    "--max-size",
-    metavar="SIZE",
-    type=SizeType(),
-    help="Leave out parts until the report is no larger, e.g. 10MB or 800KiB. Totals, the peak and the largest stacks "
-    "always stay. The report and standard error say what is missing.",
-)
-@click.option(
-    "--source",
-    metavar="DIR",
-    multiple=True,
-    type=click.Path(),
-    help="Quote the source lines that stack traces name, from files under DIR (may be given several times). The report "
-    "then contains that text, and says so.",
-)
+@page_options
 @link_options
 @category_options
 @redact_options
@@ -195,14 +181,15 @@ def report(
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
     # Only reports of single snapshots have these options.
-    is_single = separate or max_size or source or link or redact or redact_pattern or dry_run
+    is_single = separate or redact or redact_pattern or dry_run
     may_be_job = len(snaps) > 1 and "-" not in snaps and not is_single
     if may_be_job and _are_ranks(snaps):
-        from snapreport.commands.job import run_job
+        from snapreport.commands.job import JobPage, run_job
 
         check_inputs(snaps)
         check_output(output or "job.html", snaps, force=force)
-        run_job(snaps, output or "job.html", title=title, rules=rules, inference=not no_inference)
+        page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
+        run_job(snaps, output or "job.html", page, rules=rules, inference=not no_inference)
         return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
@@ -218,9 +205,10 @@ def report(
     with progress.shown():
         snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
         if may_be_job and _recorded_ranks(snapshots):
-            from snapreport.commands.job import write_loaded_job
+            from snapreport.commands.job import JobPage, write_loaded_job
 
-            write_loaded_job(snapshots, output, title)
+            page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
+            write_loaded_job(snapshots, output, page)
             return
         if dry_run:
             from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text

@@ -22,7 +22,7 @@ from decoder import Report
 import snapreport
 from snapreport import samples
 from snapreport.errors import SnapshotError
-from snapreport.jobs.build import build_job, job_of
+from snapreport.jobs.build import PageOptions, build_job, job_of
 from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
 from snapreport.jobs.execution import Made
@@ -229,6 +229,7 @@ BALANCED: list[tuple[str, dict[str, Any]]] = [
     ("tensor", {}),
     ("experts", {"ranks": 16}),
     ("experts", {"ranks": 32, "unevenness": 0.6, "seed": 2}),
+    ("experts", {"ranks": 32, "unevenness": 0.75, "seed": 5}),
 ]
 
 
@@ -382,10 +383,10 @@ def test_paths(tmp_path: Path) -> None:
     paths = samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
     listed = tmp_path / "paths.txt"
     listed.write_text("# two ranks\n" + "\n".join(map(str, paths)) + "\n\n")
-    expected = build_job(snapreport.job(paths, jobs=1), title="t")
+    expected = build_job(snapreport.job(paths, jobs=1), PageOptions(title="t"))
     url = "file://" + str(tmp_path / "job" / "rank*.pickle")
     for argument in (tmp_path / "job", str(tmp_path / "job" / "*.pickle"), listed, f"@{listed}"):
-        assert build_job(snapreport.job([argument], jobs=1), title="t") == expected
+        assert build_job(snapreport.job([argument], jobs=1), PageOptions(title="t")) == expected
     assert [row.rank for row in snapreport.job([url], jobs=1).rows] == [0, 1]
     with pytest.raises(SnapshotError, match="no snapshots"):
         snapreport.job([tmp_path / "job" / "*.nothing"])

@@ -57,9 +57,38 @@ def test_a_missing_rank_decides_nothing(folder: Path, tmp_path: Path) -> None:
     assert checked(tmp_path, "--max-peak", "2MiB")[0] == 1, "what is broken is broken, whatever is missing"
 
 
+def test_every_rank_fits_or_the_one_that_does_not_is_named(folder: Path, tmp_path: Path) -> None:
+    reserved = {row.rank: row.digest.peak_reserved for row in snapreport.job(folder, jobs=1).rows}
+    code, document = checked(folder, "--fits", f"{max(reserved.values())}B")
+    assert code == 0 and "no rank reserved more" in document["checks"][0]["message"]
+    code, document = checked(folder, "--fits", "64MiB")
+    assert code == 1 and document["checks"][0]["message"].startswith("rank 3: runs out of memory")
+    # A rank's own check says how much it needs, to 2 MiB: so much is enough for all.
+    least = document["checks"][0]["value"]
+    code, document = checked(folder, "--fits", f"{least}B")
+    assert code == 0 and document["checks"][0]["message"].startswith("all 8 ranks run on")
+    # What a digest says is not enough for a replay.
+    digest = tmp_path / "rank3.digest"
+    digest.write_bytes(snapreport.digest(sorted(folder.iterdir())[3]))
+    code, document = checked(digest, "--fits", "64MiB")
+    assert code == 2 and "only its digest" in document["checks"][0]["unknown"]
+
+
+def test_growth_is_that_of_the_worst_rank(folder: Path, peaks: list[int], tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    samples.write_job(before, "data", ranks=8, **SMALL)
+    assert checked(folder, "--baseline", folder, "--max-growth", "0%")[0] == 0
+    grown = max(peaks) - min(peaks)
+    assert checked(folder, "--baseline", before, "--max-growth", f"{grown}B")[0] == 0
+    code, document = checked(folder, "--baseline", before, "--max-growth", f"{grown - 1}B")
+    check = document["checks"][0]
+    assert code == 1 and check["value"] == max(peaks) and check["limit"] == max(peaks) - 1
+    assert check["message"].startswith("rank 3: ") and "log_step" in " ".join(check["evidence"])
+
+
 def test_bad_usage(folder: Path) -> None:
     assert in_process("check", folder, "--max-imbalance", "10").code == 2
-    assert "one by one" in in_process("check", folder, "--fits", "2GiB", "--max-imbalance", "1%").err
+    assert "is a job" in in_process("check", next(folder.iterdir()), "--baseline", folder, "--max-growth", "1%").err
     assert in_process("check", folder).code == 2
 
 

@@ -101,7 +101,9 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=LimitType(),
     help="Memory for the allocator on which the run must not run out of memory, replayed, e.g. 23GiB.",
 )
-@click.option("--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with.")
+@click.option(
+    "--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with; of a job, another job."
+)
 @click.option(
     "--max-growth",
     metavar="SIZE|%",
@@ -155,7 +157,7 @@ def check(
     one holds, and for bad usage or input.
 
     Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
-    --max-imbalance, and where folders or digests are given, they are the ranks of one job.
+    --max-imbalance, and where folders or digests are given, they are the ranks of one job: limits hold for the worst.
     """
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
@@ -176,14 +178,17 @@ def check(
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
     infer = not no_inference
-    compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
     snapshots: list[Snapshot] = []
     if max_imbalance is not None or any(is_job_path(snap) for snap in snaps):
         from snapreport import job
         from snapreport.jobs.gate import check_job
 
-        checks = check_job(job(snaps, rules=rules, inference=infer), limits, max_imbalance)
+        before = job(baseline, rules=rules, inference=infer) if baseline else None
+        checks = check_job(job(snaps, rules=rules, inference=infer), limits, max_imbalance, before)
     else:
+        if baseline and is_job_path(baseline):
+            raise click.UsageError("--baseline is a job; give a folder, a list of paths or digests to compare with it")
+        compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
         snapshots = load_all(snaps, rules, inference=infer)
         checks = check_all(snapshots, limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import category_options, force_option, max_memory_option, pipe_safe
+from snapreport.commands.shared import (
+    category_options,
+    force_option,
+    link_options,
+    max_memory_option,
+    page_options,
+    pipe_safe,
+)
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
+    from snapreport.jobs.reduce import Job
+    from snapreport.report.build import Written
+    from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
 FAILED_ROWS = 5  # files that could not be read, named on standard error
@@ -70,6 +81,8 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     help="Ranks to show in full: worst, median, none, and numbers, with commas.",
 )
 @click.option("--each", metavar="DIR", type=click.Path(), help="Write a report of each rank into DIR, and link to it.")
+@page_options
+@link_options
 @category_options
 @force_option
 @max_memory_option
@@ -84,6 +97,10 @@ def job(
     world_size: int | None,
     detail: tuple[str, ...],
     each: str | None,
+    max_size: int | None,
+    source: tuple[str, ...],
+    link: str,
+    strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
     force: bool,
@@ -91,22 +108,24 @@ def job(
     """Write one report over the ranks of a job: which rank is different, and why.
 
     Snapshots and digests may be mixed. Folders, globs, URLs (with fsspec) and lists of paths (@FILE) stand for the
-    files that they name. Without -o and --json the report is job.html.
+    files that they name. Without -o and --json the report is job.html. --max-size, --source and --link are for it and
+    the ranks that it shows in full.
     """
     if as_json and output == "-":
         raise click.UsageError("--json and -o - both write to standard output")
     if dask and jobs:
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
     output = output or (None if as_json else "job.html")
+    if (max_size or source or link) and not output:
+        raise click.UsageError("--max-size, --source and --link are for the report; give -o as well")
     if output:
         check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
+    page = JobPage(title, detail, each, max_size, source, link, strip_prefix)
     run_job(
         snaps,
         output,
-        title=title,
+        page,
         as_json=as_json,
-        detail=detail,
-        each=each,
         jobs=jobs,
         dask=dask,
         rank_pattern=rank_pattern,
@@ -116,52 +135,81 @@ def job(
     )
 
 
-def run_job(
-    snaps: Sequence[str],
-    output: str | None,
-    *,
-    title: str | None,
-    as_json: bool = False,
-    detail: Sequence[str] = ("worst", "median"),
-    each: str | None = None,
-    **options: Any,
-) -> None:
+@dataclass(frozen=True)
+class JobPage:
+    """The options of a job's report, as the command line has them. ``each``: the folder of the ranks' own reports."""
+
+    title: str | None = None
+    detail: Sequence[str] = ("worst", "median")
+    each: str | None = None
+    max_size: int | None = None
+    source: Sequence[str] = ()
+    link: str = ""
+    strip_prefix: Sequence[str] = ()
+
+    def links(self) -> SourceLinks:
+        """Raises :class:`SnapshotError` for a bad template."""
+        from snapreport.report.source_links import SourceLinks
+
+        return SourceLinks(self.link, self.strip_prefix)
+
+
+def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json: bool = False, **options: Any) -> None:
     """Reduce, write, and say the answer on standard error. ``options``: of ``snapreport.job``."""
-    if each is not None:
-        _make_folder(each)
+    page.links()  # a bad template is reported before the files are read
+    if page.each is not None:
+        _make_folder(page.each)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with progress.shown():
         from snapreport.jobs.build import job as reduce_paths
-        from snapreport.jobs.build import job_line, report_links, write_job
         from snapreport.jobs.job_json import job_json
 
-        reduced = reduce_paths(snaps, each=each, **options)
-        size = 0
-        if output:
-            links = report_links(reduced, each, output) if each is not None else None
-            size = pipe_safe(lambda: write_job(reduced, output, title=title, detail=detail, links=links))
+        reduced = reduce_paths(snaps, each=page.each, **options)
+        written = _write(reduced, output, page, {}) if output else None
     if as_json:
         pipe_safe(lambda: echo(json.dumps(job_json(reduced), indent=1)))
     for failed in reduced.failed[:FAILED_ROWS]:
         echo(lines([f"snapreport: {failed.error}"]), err=True)
     if len(reduced.failed) > FAILED_ROWS:
         echo(f"snapreport: {len(reduced.failed) - FAILED_ROWS:,} more files could not be read", err=True)
-    if output and output != "-":
-        from snapreport.number_format import bytes_text
-
-        echo(lines([f"{output}: {bytes_text(size)}; {job_line(reduced)}"]), err=True)
+    if output and written:
+        _say(reduced, output, written)
 
 
-def write_loaded_job(snapshots: Sequence[Snapshot], output: str, title: str | None) -> None:
+def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage) -> None:
     """Writes the job's report of snapshots that are already loaded."""
-    from snapreport.jobs.build import job_line, job_of, write_job
-    from snapreport.number_format import bytes_text
+    from snapreport.jobs.build import job_of
 
     reduced = job_of(snapshots)
     known = {snapshot.recording.path: snapshot for snapshot in snapshots}
-    size = pipe_safe(lambda: write_job(reduced, output, title=title, snapshots=known))
-    if output != "-":
-        echo(lines([f"{output}: {bytes_text(size)}; {job_line(reduced)}"]), err=True)
+    _say(reduced, output, _write(reduced, output, page, known))
+
+
+def _write(reduced: Job, output: str, page: JobPage, known: Mapping[str, Snapshot]) -> Written:
+    from snapreport.jobs.build import PageOptions, report_links, write_job_report
+
+    options = PageOptions(
+        title=page.title,
+        detail=page.detail,
+        each=report_links(reduced, page.each, output) if page.each is not None else {},
+        snapshots=known,
+        max_size=page.max_size,
+        source=page.source,
+        links=page.links(),
+    )
+    written: Written = pipe_safe(lambda: write_job_report(reduced, output, options))
+    return written
+
+
+def _say(reduced: Job, output: str, written: Written) -> None:
+    from snapreport.jobs.build import job_line
+    from snapreport.number_format import bytes_text
+
+    if output == "-":
+        return
+    echo(lines([f"{output}: {bytes_text(written.size)}; {job_line(reduced)}"]), err=True)
+    if written.left_out:
+        echo(lines([f"{output}: {written.left_out}"]), err=True)
 
 
 def _make_folder(name: str) -> None:

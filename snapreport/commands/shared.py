@@ -96,6 +96,26 @@ def link_options(command: Command) -> Command:
     return template(prefix(command))
 
 
+def page_options(command: Command) -> Command:
+    """The options --max-size and --source, as ``max_size`` and ``source``: what a report leaves out, and quotes."""
+    size = click.option(
+        "--max-size",
+        metavar="SIZE",
+        type=SizeType(),
+        help="Leave out parts until the report is no larger, e.g. 10MB or 800KiB. Totals, the peak and the largest "
+        "stacks always stay. The report and standard error say what is missing.",
+    )
+    source = click.option(
+        "--source",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(),
+        help="Quote the source lines that stack traces name, from files under DIR (may be given several times). The "
+        "report then contains that text, and says so.",
+    )
+    return size(source(command))
+
+
 def category_options(command: Command) -> Command:
     """The options --rules and --no-inference, as ``rules`` and ``no_inference``."""
     inference = click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")

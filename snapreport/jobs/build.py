@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,14 +15,14 @@ from snapreport.jobs.document import Detail, job_document
 from snapreport.jobs.execution import Made, make_all
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.reduce import Job, reduce_job
-from snapreport.jobs.sentences import headline
+from snapreport.jobs.sentences import headline, ranks_text
 from snapreport.jobs.sources import expand
 from snapreport.jobs.static_summary import job_summary
+from snapreport.number_format import size_text, upper_first
 from snapreport.packing.columns import encode_column
-from snapreport.report.build import write_document
-from snapreport.report.leave_out import LeftOut
-from snapreport.report.page import render_page
-from snapreport.report.payload import build_sections
+from snapreport.report.build import Whole, Written, fit_document, write_document
+from snapreport.report.payload import Sections
+from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.snapshot import Snapshot, load
 
 DEFAULT_DETAIL = ("worst", "median")
@@ -100,46 +101,82 @@ def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
     return found
 
 
-def write_job(
-    job: Job,
-    path: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    detail: Sequence[str] = DEFAULT_DETAIL,
-    links: Mapping[str, str] | None = None,
-    snapshots: Mapping[str, Snapshot] | None = None,
-) -> int:
-    """Write a job's report, and return its size in bytes.
+@dataclass(frozen=True)
+class PageOptions:
+    """What a job's report shows and leaves out.
 
     detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or
-    rank numbers; those of which only a digest is there are left out where they were not given by number. links: of
-    paths to reports of their own, relative to ``path``. snapshots: those loaded already, by path. Raises
-    :class:`SnapshotError` where a rank given by number cannot be shown, or the report cannot be written.
+    rank numbers; those of which only a digest is there are left out where they were not given by number. each: of paths
+    to reports of their own, relative to the report. snapshots: those loaded already, by path. max_size, source, links:
+    of ``report.build.build_report``, for the ranks shown in full.
     """
-    document = build_job(job, title=title, detail=detail, links=links, snapshots=snapshots)
+
+    title: str | None = None
+    detail: Sequence[str] = DEFAULT_DETAIL
+    each: Mapping[str, str] = field(default_factory=dict)
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    max_size: int | None = None
+    source: Sequence[str | os.PathLike[str]] = ()
+    links: SourceLinks = REPOSITORY_LINKS
+
+
+def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:
+    """Write a job's report. Raises :class:`SnapshotError` where a rank given by number cannot be shown, the report
+    cannot be as small as ``max_size``, or cannot be written.
+    """
+    document, left_out = _fitted(job, options or PageOptions())
     write_document(path, document)
-    return len(document)
+    return Written(len(document), left_out)
 
 
-def build_job(
-    job: Job,
-    *,
-    title: str | None = None,
-    detail: Sequence[str] = DEFAULT_DETAIL,
-    links: Mapping[str, str] | None = None,
-    snapshots: Mapping[str, Snapshot] | None = None,
-) -> bytes:
-    """The document that :func:`write_job` writes. The same job and version give the same bytes."""
-    title = title or job_title(job)
-    shown, details = _details(job, detail, snapshots or {})
-    links = links or {}
-    content = job_document(job, details, [links.get(row.path, "") for row in job.rows])
-    sections = build_sections(shown, title)
-    for name, columns in content.columns.items():
-        sections.columns[name] = [encode_column(column) for column in columns]
-        sections.place[name] = name
-    sections.extra["job"] = content.manifest
-    return render_page(job_summary(job, shown, title), sections.payload(LeftOut()))
+def build_job(job: Job, options: PageOptions | None = None) -> bytes:
+    """The document that :func:`write_job_report` writes. The same job and version give the same bytes."""
+    return _fitted(job, options or PageOptions())[0]
+
+
+def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
+    """The document, and what was left out of it. Where leaving out columns is not enough, ranks are not shown in full,
+    the last chosen first.
+    """
+    title = options.title or job_title(job)
+    snapshots, details = _details(job, options.detail, options.snapshots)
+    for count in range(len(details), -1, -1):
+        gone = _not_in_full(job, details[count:], options)
+        try:
+            document, left_out = fit_document(
+                snapshots[:count],
+                title,
+                options.max_size,
+                options.source,
+                links=options.links,
+                whole=_whole(job, details[:count], options, gone),
+            )
+        except SnapshotError:
+            if not count:
+                raise
+            continue
+        return document, "; ".join(filter(None, (gone.rstrip("."), left_out.sentence)))
+    raise AssertionError("the last turn returns or raises")
+
+
+def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str) -> Whole:
+    content = job_document(job, details, [options.each.get(row.path, "") for row in job.rows])
+
+    def add(sections: Sections) -> None:
+        for name, columns in content.columns.items():
+            sections.columns[name] = [encode_column(column) for column in columns]
+            sections.place[name] = name
+        sections.extra["job"] = content.manifest
+
+    return Whole(lambda summary: job_summary(job, summary, note), add)
+
+
+def _not_in_full(job: Job, gone: Sequence[Detail], options: PageOptions) -> str:
+    if not gone or options.max_size is None:
+        return ""
+    verb = "is" if len(gone) == 1 else "are"
+    ranks = ranks_text(sorted(int(job.ranks[detail.row]) for detail in gone))
+    return f"{upper_first(ranks)} {verb} not shown in full, to fit {size_text(options.max_size)}."
 
 
 def job_title(job: Job) -> str:

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from snapreport import progress
 from snapreport.errors import SnapshotError
-from snapreport.findings.gate import FAILING_KINDS, Check, Rules
+from snapreport.findings.gate import FAILING_KINDS, Check, Growth, Rules, check
+from snapreport.jobs.job_diff import row_changes
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import on_ranks, outlier_sentence, place, ranks_text
-from snapreport.number_format import bytes_text, device_name, share_text
+from snapreport.number_format import bytes_text, device_name, plural, share_text
+from snapreport.snapshot import load
 
 EVIDENCE_ROWS = 5
 
 
-def check_job(job: Job, rules: Rules, max_imbalance: float | None = None) -> list[Check]:
+def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseline: Job | None = None) -> list[Check]:
     """Try every rule on a job. ``max_imbalance``: how far the highest peak may lie above the median of all ranks, as a
-    share of the median.
+    share of the median. ``baseline``: what ``rules.max_growth`` compares the worst ranks with.
 
     A job with ranks that are missing or could not be read passes no rule: the worst rank may be one of them. Raises
-    :class:`SnapshotError` for rules that digests cannot decide.
+    :class:`SnapshotError` where growth is limited and there is no baseline.
     """
-    if rules.fits is not None or rules.max_growth is not None:
-        raise SnapshotError("--fits and --max-growth need snapshots one by one, not a job; leave out --max-imbalance")
     checks = []
     if rules.max_peak is not None:
         checks.append(_at_most(job, "max-peak", "allocated", job.peaks.tolist(), rules.max_peak))
     if rules.max_reserved is not None:
         reserved = [digest.peak_reserved for digest in job.digests]
         checks.append(_at_most(job, "max-reserved", "reserved", reserved, rules.max_reserved))
+    if rules.fits is not None:
+        checks.append(_fits(job, rules.fits))
+    if rules.max_growth is not None:
+        if baseline is None:
+            raise SnapshotError("max-growth needs a baseline")
+        checks.append(_growth(job, baseline, rules.max_growth))
     if max_imbalance is not None:
         checks.append(_imbalance(job, max_imbalance))
     return checks + [_findings(job, kind) for kind in rules.fail_on]
@@ -41,6 +49,71 @@ def _at_most(job: Job, rule: str, what: str, values: Sequence[int], limit: int) 
     compared = "within" if value <= limit else f"{bytes_text(value - limit)} over"
     text = f"rank {job.ranks[row]}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
     return _result(job, row, rule, value <= limit, text, value, limit, [] if value <= limit else _largest(job, row))
+
+
+def _fits(job: Job, memory: int) -> Check:
+    """Whether every rank runs with so many bytes for the allocator. Ranks that reserved no more do; the others are
+    replayed, the highest peak first, up to the first that runs out.
+    """
+    reserved = [digest.peak_reserved for digest in job.digests]
+    above = sorted((row for row, size in enumerate(reserved) if size > memory), key=lambda row: (-job.peaks[row], row))
+    unknown: Check | None = None
+    needed = 0
+    with progress.stage("replaying", len(above), "ranks") as bar:
+        for row in above:
+            result = _fits_alone(job, row, memory)
+            bar.advance(1)
+            if result.status == "failed":
+                return result
+            needed = max(needed, result.value)
+            unknown = unknown or (result if result.unknown else None)
+    if unknown:
+        return unknown
+    row = above[0] if above else int(np.argmax(reserved))
+    how = f"{plural(len(above), 'rank')} that reserved more replayed" if above else "no rank reserved more"
+    text = f"all {len(job.rows)} ranks run on {bytes_text(memory)} for the allocator; {how}"
+    return _result(job, row, "fits", True, text, needed or reserved[row], memory, [])
+
+
+def _fits_alone(job: Job, row: int, memory: int) -> Check:
+    entry, limit = job.rows[row], Rules(fits=memory)
+    try:
+        snapshot = load(entry.path)
+    except SnapshotError as error:
+        # A digest says what was reserved, and not what would have been.
+        is_digest = entry.path.lower().endswith(".digest")
+        why = "only its digest is here, and a replay needs the snapshot" if is_digest else str(error)
+        text = f"rank {entry.rank}: {bytes_text(entry.digest.peak_reserved)} reserved at most, not replayed"
+        result = _result(job, row, "fits", False, text, entry.digest.peak_reserved, memory, [])
+        return replace(result, unknown=f"rank {entry.rank}: {why}")
+    own = device_name(entry.digest.kind, entry.digest.device or 0)
+    found = next((result for result in check(snapshot, limit) if result.device == own), None)
+    if found is None:
+        text = f"rank {entry.rank}: no replay on {own}"
+        return replace(_result(job, row, "fits", False, text, 0, memory, []), unknown=f"{own} cannot be replayed")
+    text = f"rank {entry.rank}{found.message.removeprefix(own)}"
+    passed = _result(job, row, "fits", found.passed, text, found.value, memory, [])
+    return replace(passed, unknown=found.unknown or passed.unknown)
+
+
+def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
+    """The highest peak of any rank against the baseline's highest."""
+    row, before_row = int(np.argmax(job.peaks)), int(np.argmax(baseline.peaks))
+    after, before = int(job.peaks[row]), int(baseline.peaks[before_row])
+    limit = growth.limit(before)
+    change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
+    text = (
+        f"rank {job.ranks[row]}: peak allocated {bytes_text(after)}, {change} than the baseline's worst rank, "
+        f"{baseline.ranks[before_row]} ({bytes_text(before)}); {growth} more is allowed"
+    )
+    evidence: list[str] = []
+    if after > limit:
+        # Against the same rank where the baseline has it.
+        same = np.flatnonzero(baseline.ranks == job.ranks[row])
+        changes = row_changes(baseline, int(same[0]) if len(same) else before_row, job, row)
+        evidence = [f"{bytes_text(size)} more in {name}" for name, size in changes if size > 0][:EVIDENCE_ROWS]
+    # A baseline that lacks its worst rank has a lower limit: what passes would pass with it, too.
+    return _result(job, row, "max-growth", after <= limit, text, after, limit, evidence)
 
 
 def _imbalance(job: Job, share: float) -> Check:

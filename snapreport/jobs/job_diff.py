@@ -126,15 +126,24 @@ def _worst(job: Job) -> tuple[int, int]:
     return int(job.ranks[row]), int(job.peaks[row])
 
 
+def row_changes(before: Job, before_row: int, after: Job, after_row: int) -> list[tuple[str, int]]:
+    """What changed from one row to another: (function and file, bytes), largest first."""
+    return _largest_changes([_by_place(before, before_row)], [_by_place(after, after_row)], before.peaks[[before_row]])
+
+
 def _places(
     before: Job, after: Job, ranks: list[int], old: dict[int, int], new: dict[int, int]
 ) -> list[tuple[str, int]]:
     """The largest median changes of the bytes by function and file."""
     was = [_by_place(before, old[rank]) for rank in ranks]
     now = [_by_place(after, new[rank]) for rank in ranks]
+    return _largest_changes(was, now, before.peaks[[old[rank] for rank in ranks]])
+
+
+def _largest_changes(was: list[Counter[str]], now: list[Counter[str]], peaks: np.ndarray) -> list[tuple[str, int]]:
     names = sorted({name for counts in (*was, *now) for name in counts})
     changes = [(name, int(np.median([b[name] - a[name] for a, b in zip(was, now, strict=True)]))) for name in names]
-    least = MIN_SHARE * float(np.median([before.peaks[old[rank]] for rank in ranks]))
+    least = MIN_SHARE * float(np.median(peaks))
     changes = [(name, change) for name, change in changes if abs(change) > least]
     return sorted(changes, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]
 

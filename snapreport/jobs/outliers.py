@@ -15,10 +15,14 @@ DEVIATIONS = 6.0
 """Robust standard deviations that an outlier lies above its group; of a spread, where they are of logarithms."""
 LONELY = 0.25
 """Of an outlier's excess: so much of it must lie above the next highest rank, or the tail is the group's own."""
-APART, APART_DEVIATIONS, APART_RANKS = 1.2, 4.0, 12
-"""In a spread of at least so many ranks, fewer deviations are enough for a rank that lies further above the next one,
-in logarithms, than 1.2 times all the others lie apart. Of 100,000 draws of 16 ranks that passes 0.6 in a thousand
-normal ones (six deviations: 3.9), 13 with Laplace's longer tails (51)."""
+APART_RANKS = 12
+"""A spread of at least so many ranks is judged by the gap below its highest ranks, too, in logarithms."""
+APART, APART_DEVIATIONS = 1.2, 4.0
+"""Four deviations are enough above a gap 1.2 times as wide as all the other ranks lie apart. Of 100,000 draws of 16
+ranks that passes 0.6 in a thousand normal ones and 13 with Laplace's longer tails; six deviations pass 3.9 and 51."""
+TAIL = 1.25
+"""Six deviations are enough above a gap so many times the distance of the next rank from the median: of 64 draws of
+Laplace's that passes 32 in a thousand, six deviations alone 92."""
 LONELY_STACK, UNKNOWN_TO_OTHERS = 0.7, 0.9
 """The same of a stack: in groups whose ranks are equal, and in others."""
 STACK_SHARE = 0.05
@@ -71,18 +75,25 @@ def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.nda
     logs = np.log(np.maximum(totals, 1.0))
     logs -= np.median(logs)
     deviation = _deviation(logs)
-    is_high = (logs > factor * deviation) | (_is_apart(logs) & (logs > APART_DEVIATIONS * deviation))
+    is_high = logs > factor * deviation if len(logs) < APART_RANKS else _are_apart(logs, deviation)
     candidate = (above > 2 * least) & is_high
     others = above[~candidate]
     highest = float(others.max()) if len(others) else 0.0
     return np.asarray(candidate & (above - highest >= LONELY * above))
 
 
-def _is_apart(logs: np.ndarray) -> np.ndarray:
-    """The highest rank, where the others lie close together beside its distance from them; else none."""
+def _are_apart(logs: np.ndarray, deviation: float) -> np.ndarray:
+    """The highest ranks, an eighth at most, above a gap that the spread of the others does not explain. ``logs``: less
+    their median.
+    """
     order = np.sort(logs)
-    is_apart = len(order) >= APART_RANKS and order[-1] - order[-2] > APART * (order[-2] - order[0])
-    return np.asarray((logs == order[-1]) & is_apart)
+    for count in range(1, max(1, len(order) // 8) + 1):
+        lowest, below = order[-count], order[-count - 1]
+        is_alone = lowest > APART_DEVIATIONS * deviation and lowest - below > APART * (below - order[0])
+        is_beyond = lowest > DEVIATIONS * deviation and lowest - below > TAIL * below
+        if is_alone or is_beyond:
+            return np.asarray(logs >= lowest)
+    return np.zeros(len(logs), bool)
 
 
 def _by_stack(group: Group, bytes_of: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:

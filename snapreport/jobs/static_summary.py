@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from snapreport.jobs.document import shown_sources
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import group_name, headline, holds, merged_findings, on_ranks, outlier_sentence, place
 from snapreport.number_format import bytes_text, count_text, device_name
-from snapreport.report.summary import Sentence, Summary, summarise
-from snapreport.snapshot import Snapshot
+from snapreport.report.summary import Sentence, Summary
 
 MOST_ROWS, MOST_FINDINGS = 64, 12
 
@@ -31,15 +29,17 @@ class JobTables:
     notes: list[str] = field(default_factory=list)
 
 
-def job_summary(job: Job, snapshots: Sequence[Snapshot], title: str) -> Summary:
-    """The static summary: the job's own tables, then what an ordinary report says of the ranks shown in full."""
-    summary = summarise(snapshots, title)
+def job_summary(job: Job, summary: Summary, note: str = "") -> Summary:
+    """The static summary: the job's own tables before ``summary``, what a report says of the ranks shown in full.
+
+    ``note``: a sentence below the tables.
+    """
     files = [f"{len(job.rows)} snapshots ({bytes_text(sum(d.file_bytes for d in job.digests))})"]
     paragraphs = [[Sentence(sentence.text)] for sentence in headline(job)]
-    return replace(summary, headline=paragraphs, files=files, job=job_tables(job))
+    return replace(summary, headline=paragraphs, files=files, job=job_tables(job, note))
 
 
-def job_tables(job: Job) -> JobTables:
+def job_tables(job: Job, note: str = "") -> JobTables:
     """The tables of a job; ranks with the highest peaks first, at most 64."""
     outliers = {outlier.row for outlier in job.outliers}
     order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row]), row))
@@ -73,7 +73,7 @@ def job_tables(job: Job) -> JobTables:
             (shown_as[failed.path], failed.error.replace(failed.path, shown_as[failed.path]))
             for failed in job.failed[:MOST_ROWS]
         ],
-        notes=[job.clock.sentence],
+        notes=[job.clock.sentence, *filter(None, [note])],
     )
 
 

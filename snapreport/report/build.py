@@ -34,6 +34,16 @@ class Written:
     left_out: str
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What the snapshots of a report are parts of, a job. summary: the report's words, made of the snapshots' own. add:
+    puts its columns beside theirs.
+    """
+
+    summary: Callable[[Summary], Summary]
+    add: Callable[[Sections], None]
+
+
 def build_report(
     snapshots: Sequence[Snapshot],
     *,
@@ -49,7 +59,7 @@ def build_report(
     frames name (see ``source_lines.py``). ``links``: addresses of the program's own lines, by default in the repository
     that the recorder wrote down (see ``source_links.py``).
     """
-    return _fitting(snapshots, title, max_size, source, links=links)[0]
+    return fit_document(snapshots, title, max_size, source, links=links)[0]
 
 
 def write_report(
@@ -82,7 +92,7 @@ def write_fitting(
     links: SourceLinks = REPOSITORY_LINKS,
 ) -> Written:
     """:func:`write_report`, telling also what was left out."""
-    document, left_out = _fitting(
+    document, left_out = fit_document(
         [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source, links=links
     )
     write_document(path, document)
@@ -107,27 +117,33 @@ def write_diff(
         snapshots = [results[0].before, *(result.after for result in results)]
         series = follow(snapshots, "given", paired_devices(snapshots))
     comparison = Comparison(results[-1], series)
-    document, _ = _fitting(comparison.snapshots, title or comparison.title, None, (), comparison, links)
+    document, _ = fit_document(comparison.snapshots, title or comparison.title, None, (), comparison, links)
     write_document(path, document)
     return len(document)
 
 
-def _fitting(
+def fit_document(
     snapshots: Sequence[Snapshot],
     title: str | None,
     max_size: int | None,
     source: Sequence[str | os.PathLike[str]] = (),
     comparison: Comparison | None = None,
     links: SourceLinks = REPOSITORY_LINKS,
+    whole: Whole | None = None,
 ) -> tuple[bytes, LeftOut]:
-    """The document, and what had to be left out of it to fit ``max_size``."""
+    """The document, and what had to be left out of it to fit ``max_size``; the rest as for :func:`build_report`."""
     title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
     quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
-    summary, sections, payload = _side_by_side(
-        snapshots,
-        lambda: summarise(snapshots, title, links),
-        lambda: build_sections(snapshots, title, quoted, comparison, links),
-    )
+
+    def sections_of_all() -> Sections:
+        sections = build_sections(snapshots, title, quoted, comparison, links)
+        if whole:
+            whole.add(sections)
+        return sections
+
+    summary, sections, payload = _side_by_side(snapshots, lambda: summarise(snapshots, title, links), sections_of_all)
+    if whole:
+        summary = whole.summary(summary)
     if comparison:
         after = comparison.result.after.recording
         sources = links.of(after)

@@ -148,15 +148,20 @@ NAMES = {
     "snapreport": ([f"run/rank_{r:05}_step_00000412_oom.pickle.gz" for r in range(3)], [0, 1, 2]),
     "torchtitan": ([f"step_000000000010_exit/{r:06}_step_10.pickle" for r in range(3)], [0, 1, 2]),
     "torchtitan, before": ([f"iteration_10/rank{r}_memory_snapshot.pickle" for r in range(3)], [0, 1, 2]),
-    "Megatron": ([f"snapshot_{r}.pickle" for r in (0, 1, 11)], [0, 1, 11]),
-    "Megatron, OOM": ([f"snapshot_oom_rank_{r}.pickle" for r in (3, 4)], [3, 4]),
-    "Megatron-Bridge": ([f"nsys/memory_snapshot-rank-{r}.pickle" for r in (0, 7)], [0, 7]),
-    "NeMo": ([f"memory_profile_rank{r}.pickle" for r in (0, 12)], [0, 12]),
-    "verl": ([f"actor_update_rank{r}_pid{5000 + r}.pickle" for r in (0, 5)], [0, 5]),
+    "Megatron-LM": ([f"snapshot_rank-{r}.pickle" for r in (0, 11)], [0, 11]),
+    "Megatron-LM, OOM": ([f"memory.snapshot_oom_rank-{r}.pickle" for r in (3, 4)], [3, 4]),
+    "Megatron-LM, OOM before": ([f"oom_rank-{r}_snapshot.pickle" for r in (3, 4)], [3, 4]),
+    "Megatron-Bridge": ([f"nemo_run/snapshot_{r}.pickle" for r in (0, 1, 11)], [0, 1, 11]),
+    "Megatron-Bridge and an OOM": (
+        ["snapshot_0.pickle", "snapshot_1.pickle", "snapshot_oom_rank-1.pickle"], [0, 1, 1],
+    ),
+    "NeMo": ([f"mem_profile/memory_snapshot-rank{r}.pickle" for r in (0, 12)], [0, 12]),
+    "verl": ([f"step5/torch_memory_rank{r}_pid{5000 + r}.pickle" for r in (0, 5)], [0, 5]),
     "SGLang": ([f"1712345678.9-TP-{r}-memory.pickle" for r in (0, 1)], [0, 1]),
-    "SGLang, at the end": ([f"1712345678.9-TP-{r}.pickle" for r in (0, 1)], [0, 1]),
-    "torchtune": ([f"rank{r}_memory_snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "SGLang, by stage": ([f"1712345678.9{r}-TP-{r}-memory-decode.pickle" for r in (0, 1)], [0, 1]),
+    "torchtune": ([f"iteration_10/rank{r}_memory_snapshot.pickle" for r in (0, 1)], [0, 1]),
     "composer": ([f"rank{r}.12.memory_snapshot.pickle" for r in (0, 1)], [0, 1]),
+    "composer, OOM": ([f"rank{r}.oom_snapshot.pickle" for r in (0, 1)], [0, 1]),
     "slime": ([f"memory_snapshot_time1712.5_rank{r}_snapshot.pickle" for r in (0, 1)], [0, 1]),
     "folders": ([f"dump/rank_{r}/snapshot.pickle" for r in (0, 1)], [0, 1]),
     "trailing numbers of different names": (["a_1.pickle", "b_2.pickle"], [None, None]),
@@ -169,6 +174,28 @@ NAMES = {
 def test_ranks_from_names(name: str) -> None:
     paths, ranks = NAMES[name]
     assert [fact.rank for fact in facts_of_names(paths)] == ranks
+
+
+@pytest.mark.parametrize(
+    ("path", "step", "oom"),
+    [
+        ("rank_00003_step_00000412_oom.pickle.gz", 412, True),
+        ("rank_00003_step_00000412_exit.pickle.gz", 412, False),
+        ("step_000000000010/000003_step_10.pickle", 10, False),
+        ("step_000000000010_exit/000003_step_10.pickle", 10, True),
+        ("step_000000000010_exit/replica_1/000003_step_10.pickle", 10, True),
+        ("iteration_10_exit/rank3_memory_snapshot.pickle", 10, True),
+        ("memory.snapshot_oom_rank-3.pickle", None, True),
+        ("step5/torch_memory_rank3_pid41.pickle", 5, False),
+        ("steps5-8/torch_memory_rank3_pid41.pickle", 8, False),
+        ("oom_20260701-101500-000001/torch_memory_oom_rank3_pid41.pickle", None, True),
+        ("rank3.12.memory_snapshot.pickle", 12, False),
+        ("bedroom_3/rank1.pickle", None, False),
+    ],
+)
+def test_steps_and_failures_from_names(path: str, step: int | None, oom: bool) -> None:
+    (fact,) = facts_of_names([path])
+    assert (fact.step, fact.oom) == (step, oom)
 
 
 def test_steps_and_failures_of_one_rank_are_told_apart() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import cli
@@ -178,6 +179,26 @@ def test_secrets_are_redacted() -> None:
     ]
     assert metadata.redacted(command) == expected
     assert metadata.redacted(["s3://bucket/C9"], ("C9", "bucket")) == ["s3://***/***"]
+
+
+def test_a_rank_without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.distributed knows it where no variable says it; what a launcher set counts first."""
+    initialized = types.SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 5, get_world_size=lambda: 8
+    )
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(distributed=initialized))
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert {k: metadata.distributed_facts()[k] for k in ("RANK", "WORLD_SIZE")} == {"RANK": "5", "WORLD_SIZE": "8"}
+    monkeypatch.setenv("RANK", "7")
+    assert metadata.distributed_facts()["RANK"] == "7" and "WORLD_SIZE" not in metadata.distributed_facts()
+
+
+def test_what_runs_later_is_not_decorated() -> None:
+    async def serve() -> None: ...
+
+    with pytest.raises(ValueError, match="cannot decorate serve"):
+        snapreport.record("unused")(serve)
 
 
 def test_git(tmp_path: Path) -> None:

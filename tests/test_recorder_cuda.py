@@ -164,6 +164,29 @@ def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert len(raw(tmp_path / "run" / name.format("exit"))["device_traces"][0]) > 0
 
 
+def test_decorator(torch_cuda: FakeTorch, tmp_path: Path) -> None:
+    """Each call is a recording of its own, a call within the call belongs to it, and results and errors pass through."""
+    program = (
+        "import snapreport, torch\n"
+        "layer = torch.nn.Linear(8, 8).cuda()\n"
+        "optimizer = torch.optim.SGD(layer.parameters(), 0.1)\n"
+        f"@snapreport.record({str(tmp_path / 'run')!r})\n"
+        "def main(depth):\n"
+        "    layer(torch.ones(8, 8, device='cuda')).sum().backward(); optimizer.step()\n"
+        "    if depth < 0: raise KeyError('own')\n"
+        "    return 1 + main(depth - 1) if depth else 1\n"
+        "print(main(2), main.__name__)\n"
+        "try: main(-1)\n"
+        "except KeyError as error: print(error)\n"
+    )
+    done = torch_cuda.run("-c", program, PYTHONPATH=fake_torch.package_folder(tmp_path / "path"))
+    assert done.out == "3 main\n'own'\n", done.err
+    names = snapshots(tmp_path / "run")
+    # Three steps of the first call, and one of the second.
+    assert names == [f"rank_00000_step_0000000{steps}_exit.pickle.gz" for steps in (1, 3)]
+    assert snapreport.load(tmp_path / "run" / names[1]).steps(0)["step"].to_list()[:3] == [0, 1, 2]
+
+
 def test_inside_a_recorded_command(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """A program that records itself and is recorded writes one recording, where the command says."""
     program = (

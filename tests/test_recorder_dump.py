@@ -182,6 +182,10 @@ def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = FileNames(tmp_path / "run", ".pickle.gz")  # as another process: a lock is a file handle's
     assert other.path(412, "oom").name == f"rank_00037_pid_{os.getpid()}_step_00000412_oom.pickle.gz"
     names.release()
+    late = FileNames(tmp_path / "run", ".pickle.gz")
+    assert late.path(1, "exit").name == "rank_00037_step_00000001_exit.pickle.gz"
+    late.set_rank(3)  # of torch.distributed, in a process without RANK
+    assert late.path(1, "exit").name == "rank_00003_step_00000001_exit.pickle.gz"
     assert FileNames(tmp_path / "run", ".pickle.gz").path(1, "exit").name == "rank_00037_step_00000001_exit.pickle.gz"
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     restarted = FileNames(tmp_path / "run", ".pickle.gz").path(412, "oom")

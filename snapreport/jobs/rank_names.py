@@ -1,10 +1,13 @@
 """Ranks, steps and kinds of snapshots from file names, as the frameworks write them.
 
 Known layouts, each with a test: snapreport (``rank_00003_step_00000412_oom.pickle``), torchtitan
-(``step_000000000010_exit/000003_step_10.pickle``, before that ``iteration_10/rank3_memory_snapshot.pickle``), Megatron
-(``snapshot_3.pickle``, ``snapshot_oom_rank_3.pickle``), Megatron-Bridge and NeMo (``…_rank3.pickle``, ``…-rank-3…``),
-verl (``{tag}_rank3_pid41.pickle``), SGLang (``{id}-TP-3-memory.pickle``), torchtune (``rank0_memory_snapshot.pickle``),
-composer (``rank3.{batch}.memory_snapshot.pickle``) and slime (``memory_snapshot_time12_rank3_{name}.pickle``).
+(``step_000000000010/000003_step_10.pickle``, before 2026 ``iteration_10/rank3_memory_snapshot.pickle``; a folder that
+ends in ``_exit`` is an OOM), Megatron-LM (``oom_rank-3_snapshot.pickle``, since 2026 ``snapshot_oom_rank-3.pickle`` and
+``snapshot_rank-3.pickle``), Megatron-Bridge (``snapshot_3.pickle``, ``snapshot_oom_rank-3.pickle``), NeMo
+(``memory_snapshot-rank3.pickle``), verl (``step5/torch_memory_rank3_pid41.pickle``), SGLang
+(``{time}-TP-3-memory.pickle``, ``{time}-TP-3-memory-decode.pickle``), torchtune
+(``iteration_10/rank0_memory_snapshot.pickle``), composer (``rank3.{batch}.memory_snapshot.pickle``,
+``rank3.oom_snapshot.pickle``) and slime (``memory_snapshot_time12.5_rank3_snapshot.pickle``).
 """
 
 from __future__ import annotations
@@ -22,8 +25,13 @@ _RANK = re.compile(r"(?<![a-z])rank[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _TITAN = re.compile(r"^(\d{6})_step_")
 _TENSOR_PARALLEL = re.compile(r"-TP-(\d{1,7})-")
 _TRAILING = re.compile(r"^(.*)_(\d{1,7})$")
-_STEP = re.compile(r"(?<![a-z])(?:step|iteration|iter|batch|ba)[-_.]?(\d{1,15})(?!\d)", re.IGNORECASE)
+_STEPS = (
+    re.compile(r"(?<![a-z])(?:step|iteration|iter|batch|ba)[-_.]?(\d{1,15})(?!\d)", re.IGNORECASE),
+    re.compile(r"^steps\d{1,15}-(\d{1,15})$"),  # verl's folder of several steps
+    re.compile(r"^rank\d{1,7}\.(\d{1,15})\.memory_snapshot$"),  # composer
+)
 _OOM = re.compile(r"(?<![a-z])oom(?![a-z])", re.IGNORECASE)
+_TITAN_OOM = re.compile(r"^(?:step|iteration)_\d{1,15}_exit$")  # written when memory ran out, and then only
 _ENDINGS = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".digest")
 
 
@@ -48,14 +56,31 @@ def facts_of_names(paths: Sequence[str], pattern: str | None = None) -> list[Nam
     """
     own = _compiled(pattern) if pattern else None
     ranks = [_by_pattern(own, path) if own else _by_rule(path) for path in paths]
-    if own is None and all(rank is None for rank in ranks):
-        ranks = _trailing_numbers(paths)
-    facts = []
-    for path, rank in zip(paths, ranks, strict=True):
-        name, folder = stem(path), path.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]
-        step = _STEP.search(name) or _STEP.search(folder)
-        facts.append(NameFacts(rank, int(step[1]) if step else None, bool(_OOM.search(name) or _OOM.search(folder))))
-    return facts
+    if own is None:
+        # Beside ranks that a rule knows, too: Megatron-Bridge numbers its snapshots and names the rank of an OOM's.
+        rest = [i for i, rank in enumerate(ranks) if rank is None]
+        for i, rank in zip(rest, _trailing_numbers([paths[i] for i in rest]), strict=True):
+            ranks[i] = rank
+    return [NameFacts(rank, _step(path), _is_oom(path)) for path, rank in zip(paths, ranks, strict=True)]
+
+
+def _places(path: str) -> list[str]:
+    """The file's name without endings, then its folder's."""
+    return [stem(path), path.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]]
+
+
+def _step(path: str) -> int | None:
+    for place in _places(path):
+        for rule in _STEPS:
+            if found := rule.search(place):
+                return int(found[1])
+    return None
+
+
+def _is_oom(path: str) -> bool:
+    folders = path.replace("\\", "/").split("/")[:-1]
+    # Torchtitan can have a folder for each replica below that of the step.
+    return any(_OOM.search(place) for place in _places(path)) or any(map(_TITAN_OOM.match, folders[-2:]))
 
 
 def are_ranks(paths: Sequence[str]) -> bool:

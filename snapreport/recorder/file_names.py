@@ -15,19 +15,29 @@ except ImportError:  # not on Windows, where processes are told apart by their n
 class FileNames:
     """The names that one process writes to in ``folder``; no two processes share any.
 
-    A rank is a process of its own. Processes without ``RANK`` are rank 0, and so are two programs of one command: the
+    A rank is a process of its own. Processes without a rank are rank 0, and so are two programs of one command: the
     first to come takes the rank's lock, others add their process number. A restarted worker adds its restart count.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.suffix = folder, suffix
-        self.prefix = f"rank_{environment_int('RANK') or 0:05}"
+        self._lock: int | None = None
+        self._claim(environment_int("RANK") or 0)
+
+    def set_rank(self, rank: int) -> None:
+        """Names the files to come after ``rank``, which a process without ``RANK`` learns late."""
+        if rank != self._rank:
+            self.release()
+            self._claim(rank)
+
+    def _claim(self, rank: int) -> None:
+        self._rank = rank
+        self.prefix = f"rank_{rank:05}"
         restart = environment_int("TORCHELASTIC_RESTART_COUNT")
         if restart:
             self.prefix += f"_restart_{restart:02}"
-        self._lock: int | None = None
-        self._lock_path = folder / f".{self.prefix}.lock"
+        self._lock_path = self.folder / f".{self.prefix}.lock"
         if not self._take_lock():
             self.prefix += f"_pid_{os.getpid()}"
 

@@ -46,7 +46,7 @@ def process_facts(options: Options) -> dict[str, Any]:
             "directory": str(Path.cwd()),
             "command": redacted(sys.orig_argv if hasattr(sys, "orig_argv") else sys.argv, options.redact),
         },
-        "distributed": {name: os.environ[name] for name in _DISTRIBUTED if name in os.environ},
+        "distributed": distributed_facts(),
         "versions": {
             "torch": str(torch.__version__),
             "cuda": torch.version.cuda,
@@ -58,6 +58,18 @@ def process_facts(options: Options) -> dict[str, Any]:
         "options": {key: value for key, value in asdict(options).items() if key not in ("git", "redact", "python")},
         "git": options.git,
     }
+
+
+def distributed_facts() -> dict[str, str]:
+    """The variables that launchers set. RANK and WORLD_SIZE are torch.distributed's where no launcher set them, as in
+    workers that vLLM, SGLang or ``mp.spawn`` start.
+    """
+    facts = {name: os.environ[name] for name in _DISTRIBUTED if name in os.environ}
+    with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+        distributed = sys.modules["torch"].distributed
+        if "RANK" not in facts and distributed.is_available() and distributed.is_initialized():
+            facts["RANK"], facts["WORLD_SIZE"] = str(distributed.get_rank()), str(distributed.get_world_size())
+    return facts
 
 
 def device_facts(kind: str = "cuda") -> dict[int, dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import os
 import signal
 import sys
@@ -56,33 +57,41 @@ class Recorder(ContextDecorator):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.step_number = 0
         self.files: list[Path] = []
         self._outer: Recorder | None = None
-        self._memory: CudaRecorder | ProfilerRecorder = CudaRecorder(options)
+        self._entered = 0
         self._names: FileNames | None = None
         self._retention = Retention(options.keep)
         self._dumping = threading.Lock()
+        self._models: list[Any] = []
+        self._undo: list[Any] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is known of a run, which begins anew with each :meth:`start`."""
+        self.step_number = 0
+        self._memory: CudaRecorder | ProfilerRecorder = CudaRecorder(self.options)
         self._pid = os.getpid()
         self._oom_step: int | None = None
         self._steps: list[tuple[int, int]] = []
         self._steps_by_hand = False
-        self._models: list[Any] = []
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._counted: weakref.ref[Any] | None = None
         self._marks: list[dict[str, Any]] = []
         self._facts: dict[str, Any] = {}
         self._started_us = 0
         self._memory_at_start: dict[int, dict[str, int]] = {}
-        self._undo: list[Any] = []
 
     def start(self) -> Recorder:
         """Begins to record as soon as the program initialises CUDA; at once where it has, or there is none."""
         global _active
-        if _active is not None:
-            self._outer = _active
+        if _active is self:
+            return self
+        self._outer = _active
+        if self._outer is not None:
             return self
         _active = self
+        self._forget()
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         hook = register_optimizer_step_post_hook(lambda optimizer, *_: self._optimizer_stepped(optimizer))
@@ -121,14 +130,23 @@ class Recorder(ContextDecorator):
         if self._names is not None:
             self._names.release()
 
+    def __call__(self, function: Any) -> Any:
+        """Records each call of ``function``. Raises ValueError for what runs only after the call has returned."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise ValueError(f"record() cannot decorate {function.__name__}, whose body runs later: use a with block")
+        return super().__call__(function)
+
     def __enter__(self) -> Recorder:
+        self._entered += 1  # a decorated function may call itself
         return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stops; an exception passes through."""
-        self.stop()
+        self._entered -= 1
+        if not self._entered:
+            self.stop()
 
     def step(self) -> None:
         """Marks the end of a training step. The first call starts the count again: optimizers no longer mark steps."""
@@ -152,11 +170,12 @@ class Recorder(ContextDecorator):
 
     def _begin(self) -> None:
         """CUDA has just been initialised; nothing is allocated yet."""
-        if _active is not self:
+        if _active is not self or self._memory.recording:
             return
         try:
             self._pid = os.getpid()  # a forked child may be the one that uses CUDA
-            self._names = FileNames(Path(self.options.directory), self._memory.suffixes[self.options.compression])
+            suffix = self._memory.suffixes[self.options.compression]
+            self._names = FileNames(Path(self.options.directory), suffix)
             self._started_us = _now_us()
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)
@@ -265,6 +284,7 @@ class Recorder(ContextDecorator):
         began = time.monotonic()
         try:
             assert self._names is not None
+            self._learn_rank()
             path = self._names.path(self.step_number, reason)
             self._mark_names()
             own = self._metadata(reason, oom)
@@ -285,6 +305,13 @@ class Recorder(ContextDecorator):
         finally:
             self._dumping.release()
         return None
+
+    def _learn_rank(self) -> None:
+        """A program that sets no ``RANK`` knows its rank once torch.distributed is initialised."""
+        assert self._names is not None
+        self._facts["distributed"] = metadata.distributed_facts()
+        with contextlib.suppress(KeyError, ValueError):
+            self._names.set_rank(int(self._facts["distributed"]["RANK"]))
 
     def _metadata(self, reason: str, oom: dict[str, int] | None) -> dict[str, Any]:
         return {

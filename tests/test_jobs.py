@@ -153,7 +153,8 @@ NAMES = {
     "Megatron-LM, OOM before": ([f"oom_rank-{r}_snapshot.pickle" for r in (3, 4)], [3, 4]),
     "Megatron-Bridge": ([f"nemo_run/snapshot_{r}.pickle" for r in (0, 1, 11)], [0, 1, 11]),
     "Megatron-Bridge and an OOM": (
-        ["snapshot_0.pickle", "snapshot_1.pickle", "snapshot_oom_rank-1.pickle"], [0, 1, 1],
+        ["snapshot_0.pickle", "snapshot_1.pickle", "snapshot_oom_rank-1.pickle"],
+        [0, 1, 1],
     ),
     "NeMo": ([f"mem_profile/memory_snapshot-rank{r}.pickle" for r in (0, 12)], [0, 12]),
     "verl": ([f"step5/torch_memory_rank{r}_pid{5000 + r}.pickle" for r in (0, 5)], [0, 5]),

@@ -165,7 +165,7 @@ def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 
 
 def test_decorator(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """Each call is a recording of its own, a call within the call belongs to it, and results and errors pass through."""
+    """Each call is a recording of its own, a call within it belongs to it, and results and errors pass through."""
     program = (
         "import snapreport, torch\n"
         "layer = torch.nn.Linear(8, 8).cuda()\n"

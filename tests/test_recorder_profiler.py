@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import subprocess
 import sys
 import types
@@ -13,6 +16,7 @@ import pytest
 
 import snapreport
 from snapreport.recorder import allocator, metadata, profiler
+from snapreport.recorder.chrome_trace import write_trimmed, write_whole
 from snapreport.recorder.options import Options
 
 PROGRAM = """
@@ -82,6 +86,104 @@ def test_a_program_that_profiles_itself_goes_on(tmp_path):
     assert (done.returncode, done.stdout) == (3, "True\ndone\n"), done.stderr
     assert "the program uses torch.profiler itself: recorded until here" in done.stderr
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["rank_00000_step_00000002_call.json.gz"]
+
+
+DECORATED = """
+import sys, torch, snapreport
+for name in ("polars", "click", "msgspec"): sys.modules[name] = None
+@snapreport.record(sys.argv[1])
+def train(steps):
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        model(torch.randn(8, 64)).sum().backward(); optimizer.step()
+    return steps
+print(train(2))
+with torch.profiler.profile(profile_memory=True, with_stack=True) as whole:
+    train.__wrapped__(3)
+whole.export_chrome_trace(sys.argv[2])
+"""
+
+
+def test_a_decorated_function_and_what_is_left_out_of_its_trace(tmp_path):
+    """A trace that is trimmed says the same of memory as the whole one: events, stacks and the profiler's totals."""
+    pytest.importorskip("torch", reason="torch is not installed: recording without CUDA was not tested")
+    whole, trimmed = tmp_path / "whole.json", tmp_path / "trimmed.json"
+    call = [sys.executable, "-c", DECORATED, str(tmp_path / "run"), str(whole)]
+    variables = {**os.environ, "PYTHONPATH": str(Path(snapreport.__file__).parent.parent)}
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=variables)
+    assert done.stdout == "2\n", done.stderr
+    files = [path.name for path in (tmp_path / "run").iterdir()]
+    assert files == ["rank_00000_step_00000002_exit.json.gz"]
+    recorded = snapreport.load(tmp_path / "run" / files[0])
+    assert len(recorded.steps(-1)) >= 2
+    # A command line with quotes and newlines, which the profiler's own way of adding metadata does not keep.
+    assert recorded.recording.recorder is not None and DECORATED in recorded.recording.recorder.command
+    with whole.open("rb") as source, trimmed.open("wb") as stream:
+        count = write_trimmed(source, stream, {}, 10**6)
+    assert trimmed.stat().st_size < whole.stat().st_size / 2
+    assert json.loads(trimmed.read_bytes())["traceEvents"]
+    expected, found = snapreport.load(whole), snapreport.load(trimmed)
+    assert len(expected.events(-1)) == count and described(found) == described(expected)
+    counted = [one.recording.devices[-1].counted_allocated.tolist() for one in (expected, found)]
+    assert counted[0] == counted[1]
+    with whole.open("rb") as source, trimmed.open("wb") as stream:
+        assert write_trimmed(source, stream, {}, 20) == count
+    assert described(snapreport.load(trimmed)) == described(expected)[-20:]
+
+
+def described(loaded: snapreport.Snapshot) -> list[tuple[Any, ...]]:
+    """Each memory event with the frames of its stack."""
+    frames = loaded.recording.frames.rows()
+    rows = loaded.events(-1).select("action", "addr", "size", "time_us", "stack").rows()
+    return [(*row[:4], [frames[frame] for frame in loaded.recording.stack(row[4])]) for row in rows]
+
+
+def test_a_layout_that_is_not_the_profilers():
+    """Nothing is trimmed and nothing lost: the whole trace is kept."""
+    event = b'{"name": "[memory]", "ph": "i", "pid": 1, "tid": 1, "ts": 1}'
+    in_one_line = b'{"traceEvents": [' + event + b"]}"
+    cut_short = b"{\n  {\n" + event[1:-1] + b"\n  },\n  {\n"
+    for text in (in_one_line, cut_short):
+        with pytest.raises(ValueError, match="a trace"):
+            write_trimmed(io.BytesIO(text), io.BytesIO(), {}, 9)
+    stream = io.BytesIO()
+    write_whole(io.BytesIO(in_one_line), stream, {"step": 3})
+    assert json.loads(stream.getvalue()) == {"snapreport": {"step": 3}, **json.loads(in_one_line)}
+
+
+WITHOUT_STEPS = """
+import sys, torch, snapreport
+from snapreport.recorder import host_limits, profiler
+host_limits._LOOKS = 0.05
+def run(name):
+    with snapreport.record(f"{sys.argv[1]}/{name}") as recorder:
+        kept = torch.ones(1000)
+        while not recorder.files: torch.zeros(10)
+profiler.MOST_SECONDS = 0.1
+run("time")
+profiler.MOST_SECONDS = 60.0
+host_limits.free_host_memory = lambda free=[10, 9, 8, 4]: free.pop(0)
+run("memory")
+print("done")
+"""
+
+
+def test_a_program_without_steps_ends_in_a_file(tmp_path):
+    """Recorded for a minute at most, and while half of the free host memory lasts; the program goes on."""
+    pytest.importorskip("torch", reason="torch is not installed: recording without CUDA was not tested")
+    variables = {**os.environ, "PYTHONPATH": str(Path(snapreport.__file__).parent.parent)}
+    call = [sys.executable, "-c", WITHOUT_STEPS, str(tmp_path)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=variables, timeout=120)
+    assert done.stdout == "done\n", done.stderr
+    for limit, message in (
+        ("time", "recorded the first 0 s"),
+        ("memory", "until half of the free host memory was used"),
+    ):
+        assert message in done.stderr
+        (file,) = (tmp_path / limit).iterdir()
+        assert file.name == "rank_00000_step_00000000_call.json.gz"
+        assert (snapreport.load(file).allocations(-1)["size"] == 4000).any()
 
 
 class _Xpu(types.ModuleType):

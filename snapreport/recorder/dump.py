@@ -12,9 +12,8 @@ import gzip
 import io
 import os
 import pickle
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -42,11 +41,16 @@ def write_snapshot(snapshot: dict[str, Any], path: Path, compression: str, deadl
     The file is written beside its place, flushed to disk and renamed, so that a killed process leaves what was there
     before. deadline: of ``time.monotonic()``. Raises :class:`TimeLimitError`, OSError, MemoryError; nothing stays then.
     """
+    return write_file(path, compression, lambda stream: _write(snapshot, stream, deadline))
+
+
+def write_file(path: Path, compression: str, fill: Callable[[IO[bytes]], object]) -> int:
+    """Write what ``fill`` puts into the stream it is given, as :func:`write_snapshot` does: whole or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with _created(part) as file:
             with _compressed(file, compression) as stream:
-                _write(snapshot, stream, deadline)
+                fill(stream)
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
@@ -68,22 +72,6 @@ def _created(part: Path) -> BinaryIO:
                 raise
             part.unlink()
     raise AssertionError("unreachable")
-
-
-def compress_file(source: Path, path: Path, compression: str) -> None:
-    """Write what ``source`` holds to ``path`` as :func:`write_snapshot` does: whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with source.open("rb") as text, _created(part) as file:
-            with _compressed(file, compression) as stream:
-                shutil.copyfileobj(text, stream, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
-    sync_folder(path.parent)
 
 
 def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) -> None:

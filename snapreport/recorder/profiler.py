@@ -1,26 +1,28 @@
 """Records tensors in host memory with ``torch.profiler``, where PyTorch has no recorder of an accelerator's memory.
 
-The profiler keeps everything until it stops, every Python call included, so it runs for chosen steps, or the first ten.
+The profiler keeps everything until it stops, every Python call included: 100 bytes a call, and 1.5 KiB when it stops.
+So it runs for chosen steps, or the first ten, or the first minute of a program without steps; and no longer than half
+of the free host memory lasts.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from snapreport.recorder.dump import compress_file
-from snapreport.recorder.metadata import KEY
+from snapreport.recorder.chrome_trace import write_trimmed, write_whole
+from snapreport.recorder.dump import write_file
+from snapreport.recorder.host_limits import HostLimits
 from snapreport.recorder.options import Options
 
-# The profiler takes some 0.5 KiB of host memory for each Python call and operator.
 FIRST_STEPS = 10
+MOST_SECONDS = 60.0
 SUFFIXES = {"gzip": ".json.gz", "zstd": ".json.zst", "none": ".json"}
 
 
@@ -36,7 +38,10 @@ class ProfilerRecorder:
         self._thread = 0
         self._restore: Any = None
         self.recording = False
-        self.yields: Callable[[], None] = lambda: None  # called before the program starts a profiler of its own
+        # Called with the reason where recording has to end early: in the program's thread, which then dumps.
+        self.ends_early: Callable[[str], None] = lambda _: None
+        self.notice: Callable[[str], None] = lambda _: None
+        self._limits: HostLimits | None = None
 
     @property
     def steps(self) -> tuple[int, int] | None:
@@ -55,7 +60,8 @@ class ProfilerRecorder:
 
         def prepare_and_yield(profile: Any, *arguments: Any, **named: Any) -> Any:
             if self._profile is not None and profile is not getattr(self._profile, "profiler", None):
-                self.yields()  # only one profiler can run at a time
+                # Only one profiler can run at a time.
+                self.ends_early("the program uses torch.profiler itself: recorded until here")
             return prepare(profile, *arguments, **named)
 
         inner._prepare_trace = prepare_and_yield
@@ -84,18 +90,33 @@ class ProfilerRecorder:
             return False
         if self._thread != threading.get_ident():
             raise RuntimeError("the profiler can be stopped only by the thread that started it")
-        profile.add_metadata_json(KEY, json.dumps(own))
         self._end()
         plain = path.with_name(f".{path.name}.{os.getpid()}.json.part")
         try:
             profile.export_chrome_trace(str(plain))
             if not _has_memory_events(plain):
                 return False
-            compress_file(plain, path, compression)
+            self._write_trimmed(plain, path, compression, own)
         finally:
             with contextlib.suppress(OSError):
                 plain.unlink()
         return True
+
+    def _write_trimmed(self, plain: Path, path: Path, compression: str, own: dict[str, Any]) -> None:
+        most, found = self._options.max_entries, 0
+
+        def fill(stream: IO[bytes]) -> None:
+            nonlocal found
+            found = write_trimmed(source, stream, own, most)
+
+        with plain.open("rb") as source:
+            try:
+                write_file(path, compression, fill)
+            except ValueError:  # written by a PyTorch whose layout is another: whole
+                source.seek(0)
+                write_file(path, compression, lambda stream: write_whole(source, stream, own))
+        if found > most:
+            self.notice(f"the last {most:,} of {found:,} memory events are kept; --max-entries keeps more")
 
     def _start(self) -> None:
         profiler = sys.modules["torch"].profiler
@@ -103,9 +124,15 @@ class ProfilerRecorder:
         self._thread = threading.get_ident()
         self._profile = profile
         profile.start()
+        if threading.current_thread() is threading.main_thread():
+            seconds = MOST_SECONDS if self.steps == (0, FIRST_STEPS) and not self._options.steps else None
+            self._limits = HostLimits(seconds, self.ends_early)
+            self._limits.start()
 
     def _end(self) -> None:
         profile, self._profile = self._profile, None
+        if self._limits is not None:
+            self._limits.cancel()
         if profile is not None and self._thread == threading.get_ident():
             with contextlib.suppress(RuntimeError):
                 profile.stop()

@@ -111,7 +111,8 @@ class Recorder(ContextDecorator):
         if name := unrecorded_accelerator():
             say(f"{name} memory is not recorded, since PyTorch has no recorder for it; tensors on the CPU are")
         recorder = ProfilerRecorder(self.options)
-        recorder.yields = self._yield_to_profiler
+        recorder.ends_early = self._end_early
+        recorder.notice = say
         return recorder
 
     def stop(self) -> None:
@@ -188,11 +189,12 @@ class Recorder(ContextDecorator):
         """False in a forked child, whose parent's recording this is."""
         return self._pid == os.getpid()
 
-    def _yield_to_profiler(self) -> None:
-        """The program is about to start a profiler of its own, beside which another cannot run."""
-        say("the program uses torch.profiler itself: recorded until here")
-        self._dump("call")
-        self._memory.stop()
+    def _end_early(self, reason: str) -> None:
+        """Recording cannot go on, for ``reason``: what there is becomes a file now."""
+        if self._memory.recording and not self._dumping.locked():  # a dump of now ends the profile anyway
+            say(reason)
+            self._dump("call")
+            self._memory.stop()
 
     def _died_of_dumped_oom(self) -> bool:
         """Whether an out-of-memory error that has its snapshot ends the program: by the end, its tensors are gone."""

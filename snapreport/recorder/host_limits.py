@@ -1,0 +1,61 @@
+"""Ends a recording that takes too long or too much host memory, from outside of the program's thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_LOOKS = 0.25  # seconds between two looks: at 100 bytes a call, a million calls take that long and 100 MB
+_Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class HostLimits(threading.Thread):
+    """Calls ``end`` with the reason, in the main thread, once ``seconds`` are over (None: never) or half of the host
+    memory that was free at the start is left. The main thread must run Python for it: a long call into C delays it.
+    """
+
+    def __init__(self, seconds: float | None, end: Callable[[str], None]) -> None:
+        super().__init__(name="snapreport-limits", daemon=True)
+        self._seconds, self._end = seconds, end
+        self._reason = ""
+        self._cancelled = threading.Event()
+        self._call = _Pending(self._in_main_thread)  # kept: the interpreter holds no reference
+
+    def run(self) -> None:
+        began, free = time.monotonic(), free_host_memory()
+        while not self._cancelled.wait(_LOOKS):
+            left = free_host_memory()
+            if self._seconds is not None and time.monotonic() - began > self._seconds:
+                self._reason = f"recorded the first {self._seconds:.0f} s; --steps A:B chooses steps instead"
+            elif free is not None and left is not None and left < free / 2:
+                self._reason = "recorded until half of the free host memory was used; --steps A:B chooses fewer steps"
+            if self._reason:
+                ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+                return
+
+    def cancel(self) -> None:
+        """Nothing is called any more."""
+        self._cancelled.set()
+
+    def _in_main_thread(self, _: object) -> int:
+        if not self._cancelled.is_set():
+            with contextlib.suppress(Exception):
+                self._end(self._reason)
+        return 0
+
+
+def free_host_memory() -> int | None:
+    """Bytes that this process can still take: of the machine, or of its control group. None where nothing says it."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemAvailable:")[2]
+        found.append(int(text.split()[0]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        most = int((group / "memory.max").read_text(encoding="ascii"))
+        found.append(most - int((group / "memory.current").read_text(encoding="ascii")))
+    return min(found, default=None)

@@ -33,7 +33,7 @@ QUICK = (
     "test_source_lines.py",
 )  # fmt: skip
 FAKE_TORCH = ["2.9.1"]
-ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.0", "newest"]
+ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.1", "newest"]
 # Without their dependencies ("!"), of which torch is one, and those of them that are needed.
 FRAMEWORKS = [
     "lightning!", "pytorch-lightning!", "torchmetrics!", "transformers!", "accelerate!", "lightning-utilities",

@@ -69,7 +69,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
       ),
     ],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
-    ['Stream', kept('stream', () => info.streams[data.stream[id]] ?? null)],
+    ['Stream', info.profiled ? null : kept('stream', () => info.streams[data.stream[id]] ?? null)],
     ['Pool', kept('pool', () => info.pools[data.pool[id]] || null)],
     ['Compile context', kept('context', () => info.contexts[data.context[id]] || null)],
     ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],

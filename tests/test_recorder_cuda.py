@@ -164,6 +164,18 @@ def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert len(raw(tmp_path / "run" / name.format("exit"))["device_traces"][0]) > 0
 
 
+def test_steps_of_a_profiler(torch_cuda: FakeTorch, tmp_path: Path) -> None:
+    """A program without an optimizer that profiles itself: a step is the profiler's."""
+    program = (
+        "import torch\n"
+        "layer = torch.nn.Linear(8, 8).cuda()\n"
+        "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:\n"
+        "    for _ in range(3): layer(torch.ones(4, 8, device='cuda')); profiler.step()\n"
+    )
+    done = torch_cuda.record("-o", tmp_path, command=["-c", program])
+    assert done.code == 0 and snapshots(tmp_path) == ["rank_00000_step_00000003_exit.pickle.gz"], done.err
+
+
 def test_decorator(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """Each call is a recording of its own, a call within it belongs to it, and results and errors pass through."""
     program = (

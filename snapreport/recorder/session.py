@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from snapreport.recorder import metadata, tensor_names
+from snapreport.recorder import metadata, step_hooks, tensor_names
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
 from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
@@ -92,10 +92,8 @@ class Recorder(ContextDecorator):
             return self
         _active = self
         self._forget()
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        hook = register_optimizer_step_post_hook(lambda optimizer, *_: self._optimizer_stepped(optimizer))
-        self._undo.append(hook.remove)
+        self._undo += [step_hooks.on_optimizer_step(self._optimizer_stepped)]
+        self._undo += [step_hooks.on_profiler_step(self._profiler_stepped)]
         if self.options.on_signal:
             self._catch_signal(signal_number(self.options.on_signal))
         atexit.register(self.stop)
@@ -211,6 +209,11 @@ class Recorder(ContextDecorator):
             counted = optimizer
             self._counted = weakref.ref(optimizer)
         if counted is optimizer:
+            self._step_ended()
+
+    def _profiler_stepped(self) -> None:
+        """Ends a step where the program has no optimizer."""
+        if self._counted is None and not self._steps_by_hand:
             self._step_ended()
 
     def _step_ended(self) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import recorded
 
-from snapreport.findings.oom import message_size, oom_findings
+from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
+from snapreport.findings.shortage import message_size
 
 MIB = 1 << 20
 

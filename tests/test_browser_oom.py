@@ -14,7 +14,8 @@ from planted import path_of
 
 import snapreport
 from snapreport.findings.live import by_category, by_place, live_at, names_of
-from snapreport.findings.oom import retries, shortage
+from snapreport.findings.oom import retries
+from snapreport.findings.shortage import shortage
 from snapreport.number_format import bytes_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.timeline.own_code import is_library

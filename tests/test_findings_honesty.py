@@ -22,9 +22,9 @@ from planted import path_of
 import snapreport
 from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.model import SEVERITIES, Finding
-from snapreport.findings.oom import Shortage, segment_size_for, verdict
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
+from snapreport.findings.shortage import Shortage, segment_size_for, verdict
 from snapreport.number_format import bytes_text, share_text
 from snapreport.report.finding_cards import link_of
 from snapreport.search.grammar import parse

@@ -14,7 +14,8 @@ import pytest
 import snapreport
 from snapreport import samples
 from snapreport.findings.free_memory_reachability import FreeMemory
-from snapreport.findings.oom import Shortage, oom_findings, retries, verdict
+from snapreport.findings.oom import oom_findings, retries
+from snapreport.findings.shortage import Shortage, verdict
 from snapreport.samples.allocator import Allocator, OutOfMemoryError
 from snapreport.samples.layout import entry_dicts, segment_dicts
 from snapreport.samples.memory import DeviceMemory

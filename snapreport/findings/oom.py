@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
 
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of
@@ -12,57 +10,29 @@ from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
 from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
-    SMALL_SEGMENT,
-    FreeMemory,
-    Request,
-    reachable_free_memory,
 )
 from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.shortage import (
+    Shortage,
+    Verdict,
+    is_full,
+    message_size,
+    segment_of,
+    shortage,
+    verdict,
+)
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
 from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.rounding import SMALL_SIZE
-from snapreport.timeline.state import PENDING, STATES, State, state_at
 
-Verdict = Literal["demand", "fragmentation", "pool-locked", "mixed", "limit", "unclear"]
-LARGE_SEGMENT = 20 << 20
-_OWN_SEGMENT = 10 << 20
-"""Requests from this size on have a segment to themselves."""
 MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
-FULL_SHARE = 0.9
-"""Allocated of what is reserved and free on the device: from here on the device is called full."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
-
-
-@dataclass(frozen=True)
-class Shortage:
-    """The bytes around one failure.
-
-    requested: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less
-    allocated: rounding and ``free_memory``. pending: of blocks whose free waits for another stream (they count as
-    allocated). segment_size: what the allocator would have had to take from the device, see :func:`segment_size_for`;
-    None: just as much.
-    """
-
-    requested: int
-    device_free: int | None
-    reserved: int
-    allocated: int
-    rounding: int
-    pending: int
-    free_segments: int
-    free_memory: FreeMemory
-    segment_size: int | None = None
-
-    @property
-    def unused(self) -> int:
-        return self.reserved - self.allocated
 
 
 def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -95,86 +65,6 @@ def retries(timeline: DeviceTimeline) -> list[list[int]]:
                 continue
         groups.append([event])
     return groups
-
-
-def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
-    """What was there when the allocator gave up at ``event``, and the state itself."""
-    row = timeline.events.row(event, named=True)
-    state = state_at(timeline, event)
-    segments = state.segments
-    free = row["device_free"]
-    found = Shortage(
-        requested=row["size"],
-        device_free=free if free is None or free >= 0 else None,
-        reserved=int(timeline.reserved[event + 1]),
-        allocated=int(timeline.allocated[event + 1]),
-        rounding=parts_at(timeline, event).rounding,
-        pending=int(state.blocks.filter(state.blocks["state"] == STATES[PENDING])["size"].sum()),
-        free_segments=int(segments.filter(segments["blocks"] == 0)["free"].sum()),
-        free_memory=reachable_free_memory(state, Request(event, row["size"], row["stream"], row["pool"])),
-        segment_size=segment_size_for(row["size"], expandable=expandable_setting(timeline) is True),
-    )
-    return found, state
-
-
-def segment_size_for(requested: int, *, expandable: bool) -> int:
-    """Bytes that the allocator takes from the device at once for a request that no free block holds.
-
-    Small requests share segments of 2 MiB and middling ones segments of 20 MiB; what is greater has one of its own, in
-    whole 2 MiB. Expandable segments grow by pages of the same sizes.
-    """
-    if expandable and requested > SMALL_SIZE:
-        return -(-requested // LARGE_SEGMENT) * LARGE_SEGMENT
-    return segment_of(requested)
-
-
-def segment_of(request: int) -> int:
-    """Bytes of a new segment for a request, which is what PyTorch's error message names (``get_allocation_size``)."""
-    if request <= SMALL_SIZE:
-        return SMALL_SEGMENT
-    if request < _OWN_SEGMENT:
-        return LARGE_SEGMENT
-    return -(-request // SMALL_SEGMENT) * SMALL_SEGMENT
-
-
-def message_size(size: int) -> str:
-    """A size as PyTorch's error message writes it: ``20.00 MiB``."""
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size > unit:
-            return f"{size / unit:.2f} {name}"
-    return f"{size} bytes"
-
-
-def verdict(s: Shortage) -> Verdict:
-    """What would have had to be otherwise for the request to fit, the least first.
-
-    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a free block that is
-    large enough. fragmentation: what is free would do if it were contiguous. pool-locked: so would what other pools and
-    streams hold free. mixed: only all of that together, or with what waits to be freed. demand: not even that.
-    """
-    device = s.device_free or 0
-    from_device = max(s.requested, s.segment_size or 0)
-
-    def fits(cached: int) -> bool:
-        """Whether so many bytes would do in one range: alone, or as a new segment with what is free on the device."""
-        return cached >= s.requested or cached + device >= from_device
-
-    if device >= from_device:
-        return "limit"
-    if s.free_memory.largest_usable >= s.requested:
-        return "unclear"
-    if fits(s.free_memory.usable):
-        return "fragmentation"
-    if fits(s.free_memory.locked):
-        return "pool-locked"
-    if fits(s.free_memory.usable + s.free_memory.locked + s.pending):
-        return "mixed"
-    return "demand"
-
-
-def is_full(s: Shortage) -> bool:
-    """Whether nearly all that the process could have was allocated, so that more room is what it needs first."""
-    return s.allocated + s.rounding >= FULL_SHARE * (s.reserved + (s.device_free or 0))
 
 
 def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> Finding:

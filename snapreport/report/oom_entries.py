@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapreport.findings.oom import Shortage, shortage, verdict
+from snapreport.findings.shortage import Shortage, shortage, verdict
 from snapreport.timeline.build import DeviceTimeline
 
 MOST_EXPLAINED = 32

@@ -79,6 +79,21 @@ def test_two_moments_of_one_device(two: Any) -> None:
         assert words[0].startswith("event 200 of ") and words[1].startswith("event 800 of ")
 
 
+def test_a_saved_picture_has_both(two: Any) -> None:
+    """Side by side, each under a line that names its device; the legend says whose numbers it has."""
+    from PIL import Image
+
+    two.set_view(device=0, view="timeline", at=None, second={"device": 1})
+    assert two.page.locator(".legend-more").inner_text().startswith("First pane, ")
+    with two.page.expect_download() as alone:
+        two.page.get_by_role("button", name="PNG").click()
+    image = Image.open(alone.value.path())
+    widths = two.js("[...document.querySelectorAll('.timeline')].map(e => e.offsetWidth)")
+    assert image.width == pytest.approx(sum(widths) + 14, abs=2)
+    halves = [image.convert("RGB").crop((x, 60, x + widths[0] - 20, image.height)) for x in (0, widths[0] + 20)]
+    assert min(len(half.getcolors(1 << 24)) for half in halves) > 20, "both are drawn"
+
+
 def test_a_link_opens_both_and_the_key_closes(two: Any, report_of: Callable[..., Path], open_report: Any) -> None:
     state = two.set_view(view="segments", at=300, second={"at": 500, "stacked": True})
     hash_ = two.js("new Promise(done => setTimeout(() => done(location.hash), 600))")

@@ -46,8 +46,8 @@ def oom(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Call
     return lambda **context: open_report(report_of(corpus.path_of("oom")), **context)
 
 
-# A telephone, and 1400 × 900 at 200%.
-@pytest.mark.parametrize("size", [(360, 740), (700, 450)], ids=str)
+# A telephone, 1400 × 900 at 200%, and 1280 × 800 at 200%.
+@pytest.mark.parametrize("size", [(360, 740), (700, 450), (640, 400)], ids=str)
 def test_the_picture_has_half(oom: Callable[..., Any], size: tuple[int, int]) -> None:
     opened = oom(viewport={"width": size[0], "height": size[1]})
     for view in VIEWS:

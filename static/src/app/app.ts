@@ -2,7 +2,6 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
-import { positionOf } from '../data/live'
 import { asksForTimes } from '../search/grammar'
 import type { DataClient } from '../worker/data-client'
 import { FONT } from '../views/shared/font'
@@ -11,7 +10,7 @@ import { TimelineView } from '../views/timeline/timeline-view'
 import { Announcer } from './announcer'
 import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
-import { explain, firstDevice, hasData, openingFailure, viewsOf } from '../ui/devices'
+import { deviceName, explain, firstDevice, hasData, openingFailure, viewsOf } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { isSandboxed } from '../ui/download'
 import { bindHash, readHash, writeHash } from './hash'
@@ -21,12 +20,11 @@ import { Legend } from './legend'
 import { PageTools } from './page-tools'
 import { statePatch } from './patch'
 import { bindLinks } from './report-links'
-import { paneTitle, SecondPane } from './second-pane'
 import { SearchBox } from './search-box'
 import { skipLink } from './skip-link'
+import { Split } from './split'
 import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
-import { canSplit, firstSecond, type Second, secondOf, withSecond } from '../ui/second'
 import { bindTheme, isDark } from '../ui/theme'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
@@ -75,11 +73,7 @@ class App implements Controller {
   private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
   private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
-  private readonly panes: HTMLElement
-  private readonly paneHead = h('p', { class: 'pane-head', hidden: true })
-  /** Two looks at once: the other one. */
-  private second: SecondPane | null = null
-  private secondDetails: DetailsPanel | null = null
+  private readonly split: Split
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
   private sawPicture = false
@@ -141,6 +135,7 @@ class App implements Controller {
       timeline: this.timeline,
       stage: this.stage,
       job: this.job,
+      split: () => this.split,
       saved,
       tell: (text) => this.tell(text),
     })
@@ -161,8 +156,8 @@ class App implements Controller {
       setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
       nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
       step: (by: number) => this.step(by),
-      toggleSecond: () => this.toggleSecond(),
-      second: () => (this.second?.element.contains(document.activeElement) ? this.second : null),
+      toggleSecond: () => this.split.toggle(),
+      second: () => (this.split.pane?.element.contains(document.activeElement) ? this.split.pane : null),
       views: viewsOf(client),
       viewKey: (event: KeyboardEvent) =>
         this.store.state.view === 'job' ? this.job.key(event) : this.stage.key(event),
@@ -180,18 +175,33 @@ class App implements Controller {
       [this.stage.tools, this.job.tools],
       [this.search.element, this.pageTools.element],
     )
-    const first = h(
-      'div',
-      { class: 'pane' },
-      this.paneHead,
-      this.timeline.element,
-      this.stage.element,
-      this.job.element,
-      this.stage.wings.element,
-    )
-    this.panes = h('div', { class: 'panes' }, first)
-    const column = h('div', { class: 'column' }, this.panes, this.legend.element)
+    const panes = h('div', { class: 'panes' })
+    const column = h('div', { class: 'column' }, panes, this.legend.element)
     this.workspace = h('div', { class: 'workspace' }, column, this.details.element)
+    this.split = new Split(
+      {
+        client,
+        store: this.store,
+        timeline: this.timeline,
+        stage: this.stage,
+        announce: (text) => this.announcer.say(text),
+        tell: (text) => this.tell(text),
+        changed: () => this.render(),
+      },
+      panes,
+      this.workspace,
+    )
+    panes.append(
+      h(
+        'div',
+        { class: 'pane' },
+        this.split.head,
+        this.timeline.element,
+        this.stage.element,
+        this.job.element,
+        this.stage.wings.element,
+      ),
+    )
     fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.announcer.element)
     root.hidden = false
     document.body.prepend(skipLink())
@@ -241,7 +251,7 @@ class App implements Controller {
           ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
           : [x?.[0] ?? -1, x?.[1] ?? this.info?.events ?? 0],
       y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info?.peakBytes ?? 0],
-      second: this.second?.view() ?? null,
+      second: this.split.pane?.view() ?? null,
     }
   }
 
@@ -249,7 +259,7 @@ class App implements Controller {
     const { drawn } = this.timeline
     // Out of sight nothing is waited for.
     if (this.store.state.view !== 'timeline') return { ...drawn, pending: 0 }
-    return { ...drawn, pending: drawn.pending + (this.second?.timeline.drawn.pending ?? 0) }
+    return { ...drawn, pending: drawn.pending + (this.split.pane?.timeline.drawn.pending ?? 0) }
   }
 
   testContextLoss(): void {
@@ -270,7 +280,7 @@ class App implements Controller {
   }
 
   private stateChanged(state: State, before: State): void {
-    if (this.closeSecondDetails(state, before)) return
+    if (this.split.closesDetails(state, before)) return
     if (state.device !== before.device || before.view === 'job') this.showDevice()
     if (state.select !== before.select && state.select !== null)
       this.announcer.selection(this.timeline.currentScene, state.select)
@@ -285,13 +295,12 @@ class App implements Controller {
 
   private render(): void {
     const { state } = this.store
-    const second = this.secondOf(state)
     this.toolbar.render(state, {
       hasTimes: this.info?.time0 != null && this.info.events > 0,
       hasOom: (this.info?.stats.oom_events.length ?? 0) > 0,
       boxMode: this.timeline.boxMode,
       rulerMode: this.timeline.ruler.isOn,
-      isSplit: second !== null,
+      isSplit: this.split.secondOf(state) !== null,
     })
     this.pageTools.render(state)
     const summary = document.getElementById('summary')
@@ -303,103 +312,13 @@ class App implements Controller {
     this.stage.show(state, this.timeline.currentScene)
     this.job.show(state)
     this.search.element.hidden = state.view === 'job'
-    this.renderSecond(state, second)
+    this.split.render(state)
     this.search.render(state)
     const scene = this.timeline.currentScene
     const swatch = state.select === null ? null : this.timeline.colourOf(state.select)
     this.details.render(scene, swatch, () => this.stage.matchesOf(state, scene))
     // One panel has the room; what was opened last is in it.
-    if (this.secondDetails && !this.secondDetails.element.hidden) this.details.element.hidden = true
-  }
-
-  private secondOf(state: State): Second | null {
-    return canSplit(state.view) && this.info ? secondOf(state.options, this.client.devices.length) : null
-  }
-
-  /** Makes, shows and takes away the second pane, as the state says, and gives both one scale. */
-  private renderSecond(state: State, second: Second | null): void {
-    this.paneHead.hidden = !second
-    this.panes.classList.toggle('split', second !== null)
-    this.panes.classList.toggle('stacked', second?.stacked ?? false)
-    if (!second) {
-      if (!this.second) return
-      this.stage.onShown = this.second.stage.onShown = () => {}
-      this.second.element.remove()
-      this.secondDetails?.element.remove()
-      this.second = this.secondDetails = null
-      this.stage.setExtent(null)
-      this.timeline.setExtent(0)
-      return
-    }
-    const pane = (this.second ??= this.openSecond(second))
-    pane.render(state, second)
-    const data = this.timeline.currentScene?.data
-    const allocated = data ? data.allocated[positionOf(this.info, state.at)] : null
-    this.paneHead.textContent = paneTitle(this.client, state, allocated)
-    this.agreeOnScale(pane)
-    const own = pane.store.state
-    const scene = pane.timeline.currentScene
-    const swatch = own.select === null ? null : pane.timeline.colourOf(own.select)
-    this.secondDetails!.render(scene, swatch, () => pane.stage.matchesOf(own, scene))
-  }
-
-  /** Both panes on one scale: each makes room for the greater. */
-  private agreeOnScale(pane: SecondPane): void {
-    const tops = [this.timeline.extent() ?? 0, pane.timeline.extent() ?? 0]
-    for (const timeline of [this.timeline, pane.timeline]) timeline.setExtent(Math.max(...tops))
-    const [mine, other] = [this.stage.ownExtent(), pane.stage.ownExtent()]
-    const both = mine && other ? mine.map((value, i) => Math.max(value, other[i])) : null
-    for (const stage of [this.stage, pane.stage]) stage.setExtent(both)
-  }
-
-  private openSecond(second: Second): SecondPane {
-    const pane = new SecondPane(
-      {
-        client: this.client,
-        store: this.store,
-        announce: (text) => this.announcer.say(text),
-        saved: (text) => this.announcer.say(text),
-        tell: (text) => this.tell(text),
-        changed: () => this.render(),
-      },
-      second,
-    )
-    this.secondDetails = new DetailsPanel(
-      pane.store,
-      (event) => pane.timeline.navigator.centreOn(event),
-      () => location.href,
-      () => this.client.source(),
-    )
-    this.panes.append(pane.element)
-    // A view may be shown later than asked, once its replay is there.
-    this.stage.onShown = pane.stage.onShown = () => this.agreeOnScale(pane)
-    this.workspace.append(this.secondDetails.element)
-    return pane
-  }
-
-  /** What is opened in the first pane closes the details of the second; true where that was a change of its own. */
-  private closeSecondDetails(state: State, before: State): boolean {
-    const second = this.secondOf(state)
-    const was = this.secondOf(before)
-    const opened = (['select', 'oom', 'stack'] as const).some(
-      (key) => state[key] !== null && state[key] !== before[key],
-    )
-    const isOpen = second && (second.select !== null || second.oom !== null)
-    if (!opened || !isOpen || second.select !== was?.select || second.oom !== was.oom) return false
-    this.store.set({ options: withSecond(state.options, { ...second, select: null, oom: null }) })
-    return true
-  }
-
-  private toggleSecond(): void {
-    const { state } = this.store
-    if (this.second) {
-      this.second.close()
-      this.timeline.focus()
-    } else if (this.info && canSplit(state.view)) {
-      const second = firstSecond(state, this.client.devices)
-      this.store.set({ options: withSecond(state.options, second) })
-      this.announcer.say('Second pane opened.')
-    }
+    if (this.split.hasDetails) this.details.element.hidden = true
   }
 
   /** Gives colours and matches to the timeline, and the legend its colours. */
@@ -417,7 +336,8 @@ class App implements Controller {
     const colouring = scene?.info.index === state.device ? this.stage.colouringOf(state, scene) : null
     const isUsed = view === 'timeline' || view === 'segments' || (view === 'flame' && state.colour !== 'stack')
     const shown = isUsed && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
-    this.legend.render(state, shown, view === 'timeline' ? this.timeline.hoveredPosition : null)
+    const name = this.split.pane && this.info ? `First pane, ${deviceName(this.client.manifest, this.info)}` : null
+    this.legend.render(state, shown, view === 'timeline' ? this.timeline.hoveredPosition : null, name)
   }
 
   private async prepareViews(): Promise<void> {
@@ -552,7 +472,7 @@ class App implements Controller {
   }
 
   private async settled(): Promise<void> {
-    if (this.second) await this.second.settled()
+    if (this.split.pane) await this.split.pane.settled()
     const { view, query } = this.store.state
     if (this.info && asksForTimes(query)) await this.client.times(this.info.index)
     if (view === 'job') await this.job.settled()
@@ -569,7 +489,7 @@ class App implements Controller {
 
   private themeChanged(): void {
     this.timeline.themeChanged()
-    this.second?.timeline.themeChanged()
+    this.split.pane?.timeline.themeChanged()
     this.colour()
     this.stage.show(this.store.state, this.timeline.currentScene)
     this.job.show(this.store.state)

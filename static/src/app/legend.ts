@@ -32,7 +32,7 @@ export class Legend {
   private entriesFor = ''
   private used: { version: number; data: DeviceData; keys: number[] } | null = null
   private drawn = ''
-  private shown: (Shown & { position: number }) | null = null
+  private shown: (Shown & { position: number; pane: string | null }) | null = null
 
   constructor(private readonly store: Store) {
     this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
@@ -45,16 +45,19 @@ export class Legend {
     )
   }
 
-  /** hover: the position under the pointer, which counts before the moment of the state; null: nothing is pointed at. */
-  render(state: State, shown: Shown | null, hover: number | null): void {
+  /**
+   * hover: the position under the pointer, which counts before the moment of the state; null: nothing is pointed at.
+   * pane: what it belongs to where there are two; null: there is one.
+   */
+  render(state: State, shown: Shown | null, hover: number | null, pane: string | null): void {
     this.element.hidden = !isColoured(state.view) || !shown || shown.data.N === 0
     if (this.element.hidden || !shown) return
     const position = hover ?? positionOf(shown.info, state.at)
-    const key = [shown.info.index, position, state.query, this.isOpen(state)].join()
+    const key = [shown.info.index, position, state.query, this.isOpen(state), pane].join()
     if (key === this.drawn && this.shown?.colouring === shown.colouring) return
     this.drawn = key
-    this.shown = { ...shown, position }
-    this.draw(state, shown, position)
+    this.shown = { ...shown, position, pane }
+    this.draw(state, shown, position, pane)
   }
 
   /** Every key that occurs, for tests: what the legend would show had it room for all. */
@@ -84,10 +87,10 @@ export class Legend {
 
   private redraw(): void {
     this.drawn = ''
-    if (this.shown) this.render(this.store.state, this.shown, null)
+    if (this.shown) this.render(this.store.state, this.shown, null, this.shown.pane)
   }
 
-  private draw(state: State, shown: Shown, position: number): void {
+  private draw(state: State, shown: Shown, position: number, pane: string | null): void {
     const { data, colouring } = shown
     const total = data.allocated[position]
     const isOpen = this.isOpen(state)
@@ -101,7 +104,7 @@ export class Legend {
     const order = byBytes(used, held)
       .slice(0, ENTRIES)
       .filter((key, i) => held.count[key] > 0 || i === 0)
-    const moment = `${wordsOf(shown.info, position)}, ${formatBytes(total)}`
+    const moment = `${pane ? `${pane}, ` : ''}${wordsOf(shown.info, position)}, ${formatBytes(total)}`
     this.more.textContent =
       colouring.missing ??
       (isOpen && used.length > order.length

@@ -7,7 +7,8 @@ import { Bookmarks } from './bookmarks'
 import { deviceName } from '../ui/devices'
 import { h } from '../ui/dom'
 import { fileName } from '../ui/download'
-import { captioned, composite, savePicture } from './save-picture'
+import { captioned, composite, joined, savePicture } from './save-picture'
+import type { Split } from './split'
 import type { Stage } from './stage'
 import type { State, Store } from '../ui/state'
 import type { JobHost } from './job-host'
@@ -20,6 +21,7 @@ interface Parts {
   timeline: TimelineView
   stage: Stage
   job: JobHost
+  split(): Split
   saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
@@ -46,17 +48,36 @@ export class PageTools {
     this.save.hidden = state.view === 'summary'
   }
 
-  /** The view as it is on screen, with a caption; null where it has no picture. */
+  /** The view as it is on screen, of both panes where there are two, with a caption each; null where it has no picture. */
   async picture(): Promise<HTMLCanvasElement | null> {
-    const { client, store, timeline, stage } = this.parts
+    const { client, store, timeline, stage, split } = this.parts
+    const { title } = client.manifest
+    const { pane } = split()
+    if (!pane) return this.captioned(timeline, stage, { title, detail: this.nameOfView() })
+    const { state } = store
+    const { view } = state
+    const pictures = await Promise.all([
+      this.captioned(timeline, stage, { title, detail: `${split().titleOfFirst(state)}, ${view}` }),
+      this.captioned(pane.timeline, pane.stage, { title, detail: `${pane.words}, ${view}` }),
+    ])
+    const made = pictures.filter((picture) => picture !== null)
+    return made.length ? joined(made, pane.second.stacked) : null
+  }
+
+  private async captioned(
+    timeline: TimelineView,
+    stage: Stage,
+    caption: { title: string; detail: string },
+  ): Promise<HTMLCanvasElement | null> {
+    const { store, job } = this.parts
     const { view } = store.state
-    const element = view === 'timeline' ? timeline.element : view === 'job' ? this.parts.job.element : stage.element
+    const element = view === 'timeline' ? timeline.element : view === 'job' ? job.element : stage.element
     let picture: HTMLCanvasElement | null
     if (view === 'timeline') {
       timeline.drawNow()
       picture = composite(element, '.line-label:not([hidden]), .ruler')
-    } else picture = await (view === 'job' ? this.parts.job : stage).picture()
-    return picture && captioned(picture, { title: client.manifest.title, detail: this.nameOfView() }, element)
+    } else picture = await (view === 'job' ? job : stage).picture()
+    return picture && captioned(picture, caption, element)
   }
 
   private async savePicture(): Promise<void> {

@@ -87,6 +87,25 @@ export function captioned(picture: HTMLCanvasElement, caption: Caption, element:
   return out
 }
 
+/** Two pictures as one: side by side, or one over the other. */
+export function joined(pictures: readonly HTMLCanvasElement[], stacked: boolean): HTMLCanvasElement {
+  const gap = Math.round(PADDING * (devicePixelRatio || 1))
+  const across = pictures.map(({ width }) => width)
+  const down = pictures.map(({ height }) => height)
+  const sum = (sizes: number[]): number => sizes.reduce((total, size) => total + size + gap, -gap)
+  const out = document.createElement('canvas')
+  out.width = stacked ? Math.max(...across) : sum(across)
+  out.height = stacked ? sum(down) : Math.max(...down)
+  const ctx = out.getContext('2d')!
+  let at = 0
+  for (const picture of pictures) {
+    if (stacked) ctx.drawImage(picture, 0, at)
+    else ctx.drawImage(picture, at, 0)
+    at += gap + (stacked ? picture.height : picture.width)
+  }
+  return out
+}
+
 /** Hands a picture to the reader as a file; settles with what to say of it. Rejects where the browser cannot make one that large. */
 export function savePicture(picture: HTMLCanvasElement, name: string): Promise<string> {
   return new Promise((resolve, reject) => {

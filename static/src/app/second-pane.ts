@@ -124,6 +124,14 @@ export class SecondPane {
     this.link.hidden = !WINDOWED.has(own.view)
   }
 
+  /** "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated" */
+  get words(): string {
+    const { info } = this
+    const data = this.timeline.currentScene?.data
+    const { at } = this.store.state
+    return paneTitle(this.page.client, this.store.state, data ? data.allocated[positionOf(info, at)] : null)
+  }
+
   /** What it shows, for `getView`. */
   view(): { device: number; at: number | null; select: number | null; x: [number, number]; y: [number, number] } {
     const { device, at, select } = this.store.state

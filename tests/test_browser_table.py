@@ -329,6 +329,19 @@ def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
         assert f"{len(others):,} other stack" in words.inner_text()
 
 
+def test_a_group_without_stacks_says_so(table: Callable[..., Table]) -> None:
+    """No query names what has no frames: the panel beside it says that none was recorded."""
+    opened = table("no-stacks")
+    opened.show(group="func")
+    page = opened.opened.page
+    page.locator(".table").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    view = opened.opened.view()
+    assert (view["query"], view["stack"]) == ("", 0)
+    assert page.locator("aside.details h2").inner_text() == "No stack trace recorded"
+
+
 def test_rows_of_nothing_are_folded(table: Callable[..., Table]) -> None:
     """Groups with 0 B live at the moment are one line at the end, until that is chosen."""
     opened = table("training.pickle.gz")

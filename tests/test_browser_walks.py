@@ -88,7 +88,7 @@ def is_within(some: list[str], whole: list[str]) -> bool:
     return all(name in rest for name in some)
 
 
-def check(snapshot: Snapshot, shown: dict[str, Any], opened_at: dict[str, Any], *, in_sight: bool = True) -> None:
+def check(snapshot: Snapshot, shown: dict[str, Any], opened_at: dict[str, Any]) -> None:
     """One click has led to the culprit: the first own frame and what held the memory are in sight without scrolling."""
     device = shown["view"]["device"]
     ooms = snapshot.timeline(device).oom_events
@@ -102,7 +102,7 @@ def check(snapshot: Snapshot, shown: dict[str, Any], opened_at: dict[str, Any], 
         assert shown["first"], "the stack begins in sight"
     else:
         assert "No stack trace was recorded" in shown["text"]
-    if len(ooms) and shown["held"] and in_sight:
+    if len(ooms) and shown["held"]:
         assert all(shown["held"][:2]), "the functions that hold most are in sight at a height of 900 pixels"
 
 
@@ -133,5 +133,4 @@ def test_one_click_in_firefox(name: str, report_of: Callable[..., Path], browser
     before = browser.js("snapreport.ready.then(() => snapreport.getView())")
     browser.click(*browser.js(LINK))
     browser.until(OPEN)
-    # Its fonts are larger: what held the memory may begin below the fold.
-    check(snapreport.load(path), browser.js(SHOWN), before, in_sight=False)
+    check(snapreport.load(path), browser.js(SHOWN), before)

@@ -149,7 +149,7 @@ export function momentLink(scene: Scene, event: number, links: Links): HTMLEleme
       { type: 'button', class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) },
       `event ${formatCount(event)}`,
     ),
-    time && h('span', { class: 'soft' }, ` ${time}`),
+    time && h('span', { class: 'soft', title: time }, ` ${time}`),
   )
 }
 

@@ -344,19 +344,27 @@ export class TableView implements View {
     if (line.kind === 'folded') return store.setOption('table.zeros', 'all')
     if (!groups) return store.set({ select: line.row })
     const query = table.queryOf(line.row)
-    if (query === null) return announce('No query names this group')
+    if (query === null) {
+      announce('No query names this group')
+      return store.set({ stack: this.stackOf(line.row) })
+    }
     const { options } = store.state
-    // A group is not only searched for: the stack that holds most of it is shown beside the table.
-    const { data, position } = this.context!
-    const stack = () => dominantStack(stackShares(data, position, (id) => groups.of[id] === line.row))
     if (line.kind === 'more') {
       const { 'table.matches': _, 'table.sort': __, ...rest } = options
       store.set({ query, options: { ...rest, 'table.group': 'allocation' } })
     } else if (query === store.state.query) store.set({ query: '', stack: null })
     else {
-      store.set({ query, stack: stack(), options: { ...options, 'table.matches': 'all' } })
+      // It is not only searched for: the stack that holds most of it is shown beside the table.
+      store.set({ query, stack: this.stackOf(line.row), options: { ...options, 'table.matches': 'all' } })
       announce(`Query: ${query}`)
     }
+  }
+
+  /** The stack that holds most of a group at the moment; 0 where none of it has a trace. */
+  private stackOf(row: number): number {
+    const { data, position } = this.context!
+    const { of } = this.now!.groups!
+    return dominantStack(stackShares(data, position, (id) => of[id] === row)) ?? 0
   }
 
   private toggle(index: number): void {

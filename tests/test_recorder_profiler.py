@@ -143,13 +143,32 @@ def test_a_layout_that_is_not_the_profilers():
     """Nothing is trimmed and nothing lost: the whole trace is kept."""
     event = b'{"name": "[memory]", "ph": "i", "pid": 1, "tid": 1, "ts": 1}'
     in_one_line = b'{"traceEvents": [' + event + b"]}"
-    cut_short = b"{\n  {\n" + event[1:-1] + b"\n  },\n  {\n"
+    cut_short = b'{\n"traceEvents": [\n  {\n' + event[1:-1] + b"\n  },\n  {\n"
     for text in (in_one_line, cut_short):
         with pytest.raises(ValueError, match="a trace"):
             write_trimmed(io.BytesIO(text), io.BytesIO(), {}, 9)
     stream = io.BytesIO()
     write_whole(io.BytesIO(in_one_line), stream, {"step": 3})
     assert json.loads(stream.getvalue()) == {"snapreport": {"step": 3}, **json.loads(in_one_line)}
+
+
+def test_a_name_from_freed_memory_costs_one_function():
+    """PyTorch 2.6 writes such names as they are: no JSON. Its header looks like an event, after an empty line."""
+    event = '  {\n    "ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 5, "dur": 9\n  },\n'
+    memory = (
+        '  {\n    "ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7, "args": {"Bytes": 4, "Addr": 9}\n  }\n'
+    )
+    text = (
+        '\n  {\n  "schemaVersion": 1,\n  "traceEvents": [\n'
+        + event % "a\x13'\"\udc80"
+        + event % "f"
+        + memory
+        + "  ]}\n"
+    )
+    stream = io.BytesIO()
+    assert write_trimmed(io.BytesIO(text.encode("utf-8", "surrogateescape")), stream, {}, 9) == 1
+    events = json.loads(stream.getvalue())["traceEvents"]
+    assert [event["name"] for event in events] == ["f", "[memory]"]
 
 
 WITHOUT_STEPS = """

@@ -27,6 +27,7 @@ _ARGUMENTS = frozenset({
 })  # fmt: skip
 # Kineto, PyTorch's profiler library, writes each event on lines of its own, which begin and end so.
 _BEGIN, _ENDS = b"  {\n", (b"  },\n", b"  }\n")
+_EVENTS = b'"traceEvents"'
 _PYTHON = b'"cat": "python_function"'
 _TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')  # of a file that is removed at once
 _Place = tuple[Any, Any]  # process and thread
@@ -57,7 +58,12 @@ def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most
         if event is None:
             stream.write(_TRACE_NAME.sub(b'"traceName": ""', line))
             continue
-        decoded = _decoded(event)
+        try:
+            decoded = _decoded(event)
+        except ValueError:  # PyTorch 2.6 names C functions by memory that Python has freed: quotes, too
+            if _PYTHON in event:
+                continue
+            raise
         if _matters(decoded, points, cut):
             if type(decoded.get("args")) is dict:
                 decoded["args"] = {key: value for key, value in decoded["args"].items() if key in _ARGUMENTS}
@@ -70,10 +76,14 @@ def _write_own(source: BinaryIO, stream: IO[bytes], own: dict[str, Any]) -> None
     """Leaves ``source`` behind its first brace. ``add_metadata_json`` of the profiler would do this, but it turns every
     backslash into a slash, as in a command line with quotes.
     """
-    _, brace, rest = source.readline().partition(b"{")
-    if not brace:
-        raise ValueError("a trace that does not begin with a brace")
-    stream.write(b"{%s:%s,\n" % (json.dumps(KEY).encode(), json.dumps(own).encode()) + rest)
+    for line in source:
+        if line.strip():  # PyTorch before 2.7 begins with an empty line
+            before, brace, rest = line.partition(b"{")
+            if before.strip() or not brace:
+                break
+            stream.write(b"{%s:%s,\n" % (json.dumps(KEY).encode(), json.dumps(own).encode()) + rest)
+            return
+    raise ValueError("a trace that does not begin with a brace")
 
 
 def _points(source: BinaryIO) -> tuple[list[float], dict[_Place, list[float]]]:
@@ -109,13 +119,15 @@ def _matters(event: dict[str, Any], points: dict[_Place, list[float]], cut: floa
 def _parts(source: BinaryIO) -> Iterator[tuple[bytes, bytes | None]]:
     """The lines outside of events, with None, and the text of each event."""
     lines: list[bytes] | None = None
+    begun = False
     for line in source:
+        begun = begun or _EVENTS in line
         if lines is not None:
             lines.append(line)
             if line in _ENDS:
                 yield b"", b"".join(lines).rstrip(b",\n")
                 lines = None
-        elif line == _BEGIN:
+        elif begun and line == _BEGIN:
             lines = [line]
         else:
             yield line, None
@@ -124,8 +136,8 @@ def _parts(source: BinaryIO) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _decoded(event: bytes) -> dict[str, Any]:
-    # The profiler names some C functions by memory that Python has freed: bytes that are no text.
-    decoded = json.loads(event.decode("utf-8", "replace"))
+    # Names from freed memory are bytes that are no text, and control codes.
+    decoded = json.loads(event.decode("utf-8", "replace"), strict=False)
     if type(decoded) is not dict:
         raise ValueError("a trace with an event that is none")
     return decoded

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
+from snapreport import progress
 from snapreport.commands.shared import force_option, max_memory_option
 from snapreport.output_file import cannot_write, check_output
 from snapreport.terminal import echo, lines
@@ -34,6 +36,15 @@ Presets (options given beside one win):
   compiled       C++ frames, compile_context, user_metadata
   overlap        thousands of long-lived allocations above early frees
   large, huge    920,183 events (107 MB) and 2.83 million (727 MB)
+
+\b
+Jobs, a file for each rank (--job NAME -o FOLDER; --ranks, --seed, --steps, --memory, --leak):
+  data           8 equal ranks
+  pipeline       8 pipeline stages: early ones hold more micro-batches
+  tensor         8 ranks with a part of every layer each
+  experts        16 ranks, tokens routed unevenly
+  straggler      16 equal ranks, of which rank 11 leaks
+  oom            64 ranks of experts, of which rank 37 runs out of memory
 """
 
 
@@ -61,9 +72,11 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
     "--output",
     required=True,
     type=click.Path(),
-    help="File to write (- for standard output); .gz and .xz are compressed.",
+    help="File to write (- for standard output), .gz and .xz are compressed; with --job a folder.",
 )
 @click.option("--preset", metavar="NAME", help="Where to start from: see below.")
+@click.option("--job", metavar="NAME", help="Write the snapshots of a whole job into the folder -o: see below.")
+@click.option("--ranks", type=int, help="Ranks of the job.")
 @click.option("--seed", type=int, help="The same seed gives the same file.  [default: 0]")
 @click.option("--events", type=int, help="Events wanted on each device.")
 @click.option("--steps", type=int, help="Steps wanted, where no number of events is.")
@@ -130,7 +143,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
 @click.option("--protocol", type=click.IntRange(2, 5), default=4, help="Pickle protocol.  [default: 4]")
 @force_option
 @max_memory_option
-def sample(output: str, preset: str | None, protocol: int, force: bool, **options: Any) -> None:
+def sample(
+    output: str, preset: str | None, job: str | None, ranks: int | None, protocol: int, force: bool, **options: Any
+) -> None:
     """Write a generated memory snapshot, like one recorded by PyTorch, without a GPU.
 
     The caching allocator is replayed to the byte under a made-up program; equal options give equal files.
@@ -138,12 +153,20 @@ def sample(output: str, preset: str | None, protocol: int, force: bool, **option
     \b
       snapreport sample -o sample.pickle --preset oom
       snapreport sample -o big.pickle --events 1000000 --seed 3 --stacks all
+      snapreport sample --job oom -o job/ && snapreport job job/ -o job.html
     """  # noqa: D301  # click's mark for lines that it must not wrap is the character \b
+    given = {name: value for name, value in options.items() if value is not None}
+    if job is not None:
+        if preset is not None:
+            raise click.UsageError("--job and --preset are two starts; give one")
+        _write_job(output, job, {**given, **({} if ranks is None else {"ranks": ranks})})
+        return
+    if ranks is not None:
+        raise click.UsageError("--ranks goes with --job")
     from snapreport.samples.build import make_snapshot, write_snapshot
     from snapreport.samples.options import make_options
 
     check_output(output, [], "the sample", force=force)
-    given = {name: value for name, value in options.items() if value is not None}
     try:
         chosen = make_options(preset, **given)
     except ValueError as error:
@@ -157,3 +180,32 @@ def sample(output: str, preset: str | None, protocol: int, force: bool, **option
         raise cannot_write(output, "the sample", error) from None
     events = sum(len(trace) for trace in snapshot["device_traces"])
     echo(lines([f"{output}: {events:,} events, {size:,} bytes"]), err=True)
+
+
+def _write_job(folder: str, name: str, given: dict[str, Any]) -> None:
+    """The snapshots of a job, rank by rank, so that memory does not grow with them."""
+    import dataclasses
+
+    from snapreport.samples.job import JobOptions, job_presets, write_rank
+
+    presets = job_presets()
+    if name not in presets:
+        raise click.UsageError(f"no job {name!r}; there are {', '.join(presets)}")
+    known = {field.name for field in dataclasses.fields(JobOptions)}
+    unknown = [option for option in given if option not in known or option == "oom"]
+    if unknown:
+        raise click.UsageError(f"--{unknown[0].replace('_', '-')} is not for jobs")
+    try:
+        chosen = dataclasses.replace(presets[name], **given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with progress.shown(), progress.stage("writing", chosen.ranks, "ranks") as bar:
+            size = 0
+            for rank in range(chosen.ranks):
+                size += write_rank(chosen, rank, folder).stat().st_size
+                bar.advance(1)
+    except OSError as error:
+        raise cannot_write(folder, "the sample", error) from None
+    echo(lines([f"{folder}: {chosen.ranks:,} ranks, {size:,} bytes; next: snapreport job {folder}"]), err=True)

@@ -13,6 +13,7 @@ from snapreport.errors import SnapshotError
 from snapreport.jobs.digest import digest_bytes, rank_device
 from snapreport.jobs.document import Detail, job_document
 from snapreport.jobs.execution import Made, make_all
+from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline, ranks_text
@@ -168,7 +169,7 @@ def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str)
             sections.place[name] = name
         sections.extra["job"] = content.manifest
 
-    return Whole(lambda summary: job_summary(job, summary, note), add)
+    return Whole(lambda summary: job_summary(job, summary, heat_picture(content.heat, len(job.rows)), note), add)
 
 
 def _not_in_full(job: Job, gone: Sequence[Detail], options: PageOptions) -> str:

@@ -46,10 +46,11 @@ class Detail:
 
 @dataclass(frozen=True, eq=False)
 class JobDocument:
-    """``manifest``: the value of ``job``; ``columns``: by section."""
+    """``manifest``: the value of ``job``; ``columns``: by section; ``heat``: what its map shows."""
 
     manifest: dict[str, Any]
     columns: dict[str, list[Column]]
+    heat: Heat
 
 
 def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] = ()) -> JobDocument:
@@ -104,7 +105,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
         ],
         "job.heat": _heat_columns(heat),
     }
-    return JobDocument(manifest, columns)
+    return JobDocument(manifest, columns, heat)
 
 
 def shown_sources(job: Job) -> dict[str, str]:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from snapreport.jobs.document import shown_sources
+from snapreport.jobs.heat_picture import HeatPicture
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import group_name, headline, holds, merged_findings, on_ranks, outlier_sentence, place
+from snapreport.jobs.sentences import (
+    JobSentence,
+    group_name,
+    headline,
+    holds,
+    merged_findings,
+    on_ranks,
+    outlier_sentence,
+    place,
+)
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.report.summary import Sentence, Summary
 
@@ -17,7 +27,7 @@ MOST_ROWS, MOST_FINDINGS = 64, 12
 class JobTables:
     """Text for the template. ranks: rank, host, device, peak allocated, peak reserved, events, OOMs, trust; groups:
     name, ranks, median, range, what they hold; outliers: a sentence and rows of (bytes above, stack); findings:
-    severity, where, title; failed: file and error.
+    severity, where, title; failed: file and error. picture: the heat map, None where nothing is on it.
     """
 
     ranks: list[list[str]]
@@ -27,16 +37,24 @@ class JobTables:
     findings: list[tuple[str, str, str]]
     failed: list[tuple[str, str]]
     notes: list[str] = field(default_factory=list)
+    picture: HeatPicture | None = None
 
 
-def job_summary(job: Job, summary: Summary, note: str = "") -> Summary:
+def job_summary(job: Job, summary: Summary, picture: HeatPicture | None = None, note: str = "") -> Summary:
     """The static summary: the job's own tables before ``summary``, what a report says of the ranks shown in full.
 
     ``note``: a sentence below the tables.
     """
     files = [f"{len(job.rows)} snapshots ({bytes_text(sum(d.file_bytes for d in job.digests))})"]
-    paragraphs = [[Sentence(sentence.text)] for sentence in headline(job)]
-    return replace(summary, headline=paragraphs, files=files, job=job_tables(job, note))
+    tables = replace(job_tables(job, note), picture=picture)
+    shown = {row[0] for row in tables.ranks}
+
+    def anchor(sentence: JobSentence) -> str:
+        ranks = [str(job.ranks[row]) for row in sentence.rows[:1]]
+        return f"#rank-{ranks[0]}" if ranks and ranks[0] in shown else ""
+
+    paragraphs = [[Sentence(sentence.text, anchor(sentence))] for sentence in headline(job)]
+    return replace(summary, headline=paragraphs, files=files, job=tables)
 
 
 def job_tables(job: Job, note: str = "") -> JobTables:

@@ -195,8 +195,12 @@ def _write_job(folder: str, name: str, given: dict[str, Any]) -> None:
     unknown = [option for option in given if option not in known or option == "oom"]
     if unknown:
         raise click.UsageError(f"--{unknown[0].replace('_', '-')} is not for jobs")
+    chosen = presets[name]
+    ranks = given.get("ranks", chosen.ranks)
+    # The rank with the cause is one of those that there are.
+    given |= {key: rank % ranks for key in ("straggler", "oom") if ranks > 0 and (rank := getattr(chosen, key))}
     try:
-        chosen = dataclasses.replace(presets[name], **given)
+        chosen = dataclasses.replace(chosen, **given)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:

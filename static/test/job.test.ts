@@ -243,15 +243,44 @@ test('colours climb in lightness all the way, in both themes', () => {
 
 test('a scale shows differences: from zero where values go down to it, and reversed where less is worse', () => {
   const matrix = (values: number[]) => ({ rows: 1, columns: values.length, bytes: Float64Array.from(values) })
-  assert.deepEqual(scaleOf(matrix([10, 100]), 'allocated', false), { low: 0, high: 100, isDiverging: false })
-  assert.deepEqual(scaleOf(matrix([90, NaN, 100]), 'allocated', false), { low: 90, high: 100, isDiverging: false })
-  assert.deepEqual(scaleOf(matrix([10, 100]), 'free', false), { low: 100, high: 0, isDiverging: false })
-  assert.deepEqual(scaleOf(matrix([-30, 10]), 'allocated', true), { low: -30, high: 30, isDiverging: true })
+  assert.deepEqual(scaleOf(matrix([10, 100]), 'allocated', false), {
+    low: 0,
+    high: 100,
+    beyond: null,
+    isDiverging: false,
+  })
+  assert.deepEqual(scaleOf(matrix([90, NaN, 100]), 'allocated', false), {
+    low: 90,
+    high: 100,
+    beyond: null,
+    isDiverging: false,
+  })
+  assert.deepEqual(scaleOf(matrix([10, 100]), 'free', false), { low: 100, high: 0, beyond: null, isDiverging: false })
+  assert.deepEqual(scaleOf(matrix([-30, 10]), 'allocated', true), {
+    low: -30,
+    high: 30,
+    beyond: null,
+    isDiverging: true,
+  })
   const scale = { low: -30, high: 30, isDiverging: true }
   assert.deepEqual(
     [NaN, -30, 0, 30, 99].map((value) => levelOf(value, scale)),
     [0, 1, MIDDLE_LEVEL, 255, 255],
   )
+})
+
+test('one extreme rank does not take the colours from the others', () => {
+  const matrix = (values: number[]) => ({ rows: values.length, columns: 1, bytes: Float64Array.from(values) })
+  const most = Array.from({ length: 20 }, (_, i) => 80 + i)
+  assert.deepEqual(scaleOf(matrix([10, ...most, 9000]), 'allocated', false), {
+    low: 0,
+    high: 1.25 * 97,
+    beyond: 9000,
+    isDiverging: false,
+  })
+  assert.equal(scaleOf(matrix([10, ...most, 140]), 'allocated', false).beyond, null, 'less than half above the usual')
+  assert.equal(scaleOf(matrix([0.1, -0.2, 0.1, 0, 400]), 'allocated', true).high, 100, 'noise stays pale')
+  assert.equal(scaleOf(matrix([1, 100]), 'allocated', false).high, 100, 'of two ranks none is usual')
 })
 
 test('against its group a rank differs from the median of the same column', () => {

@@ -13,7 +13,7 @@ export class ColourScale {
   private shown = ''
 
   render(scale: HeatScale, palette: Uint8Array, name: string): void {
-    const key = [scale.low, scale.high, name, palette.join()].join()
+    const key = [scale.low, scale.high, scale.beyond, name, palette.join()].join()
     if (key === this.shown) return
     this.shown = key
     const stops = Array.from({ length: 17 }, (_, i) => cssOfLevel(palette, 1 + Math.round((254 * i) / 16)))
@@ -22,14 +22,22 @@ export class ColourScale {
     const none = h('span', { class: 'job-scale-none', 'aria-hidden': 'true' })
     none.style.background = cssOfLevel(palette, 0)
     const [low, high] = [scale.low, scale.high].map((bytes) => textOf(bytes, scale.isDiverging))
+    const beyond = scale.beyond === null ? null : textOf(scale.beyond, scale.isDiverging)
+    const clipped = `A few ranks lie beyond the colours, up to ${beyond}`
     fill(
       this.element,
       h('span', {}, low),
       bar,
-      h('span', {}, high),
+      beyond === null
+        ? h('span', {}, high)
+        : h('span', { class: 'job-scale-clipped', title: clipped }, `${high} or more, up to ${beyond}`),
       none,
       h('span', { class: 'soft' }, 'not recorded'),
-      h('span', { class: 'offscreen' }, `${name}: colours from ${low} to ${high}`),
+      h(
+        'span',
+        { class: 'offscreen' },
+        `${name}: colours from ${low} to ${high}${beyond === null ? '' : `. ${clipped}`}`,
+      ),
     )
   }
 }

@@ -9,6 +9,8 @@ import { fitOf } from './statistics'
 export interface HeatScale {
   low: number
   high: number
+  /** The greatest value on the map, where it lies beyond the colours; else null. */
+  beyond: number | null
   /** With zero in the middle: colours to both sides. */
   isDiverging: boolean
 }
@@ -20,29 +22,55 @@ export const MIDDLE_LEVEL = 128
 /** The scale begins at zero unless all values lie in the upper part of it: then their differences would not be seen. */
 const FROM_ZERO_BELOW = 0.5
 
-export function scaleOf({ bytes }: HeatMatrix, metric: Metric, isAgainst: boolean): HeatScale {
+/** A few ranks may lie beyond the colours: when the highest is above 1.5 times what nine in ten ranks stay below. */
+const CLIP_ABOVE = 1.5
+const CLIP_AT = 1.25
+const CLIP_SHARE = 0.9
+/** Against their groups most ranks are near zero: noise gets no more than a quarter of the colours. */
+const LEAST_CLIP_AGAINST = 0.25
+
+export function scaleOf(matrix: HeatMatrix, metric: Metric, isAgainst: boolean): HeatScale {
+  const { bytes } = matrix
   let [min, max] = [Infinity, -Infinity]
   for (const value of bytes) {
     if (value < min) min = value
     if (value > max) max = value
   }
-  if (min > max) return { low: 0, high: 1, isDiverging: isAgainst }
+  if (min > max) return { low: 0, high: 1, beyond: null, isDiverging: isAgainst }
   if (isAgainst) {
-    const most = Math.max(1, -min, max)
+    const all = Math.max(1, -min, max)
+    const most = Math.max(clippedMost(matrix, all), LEAST_CLIP_AGAINST * all)
+    const beyond = most < all ? all : null
     // More is worse, but of free memory less is.
     return metric === 'free'
-      ? { low: most, high: -most, isDiverging: true }
-      : { low: -most, high: most, isDiverging: true }
+      ? { low: most, high: -most, beyond, isDiverging: true }
+      : { low: -most, high: most, beyond, isDiverging: true }
   }
-  const bottom = min < FROM_ZERO_BELOW * max || min === max ? 0 : min
-  if (max === bottom) max = bottom + 1
+  const most = metric === 'free' ? max : clippedMost(matrix, max)
+  const beyond = most < max ? max : null
+  const bottom = min < FROM_ZERO_BELOW * most || min === most ? 0 : min
+  const top = most === bottom ? bottom + 1 : most
   return metric === 'free'
-    ? { low: max, high: bottom, isDiverging: false }
-    : { low: bottom, high: max, isDiverging: false }
+    ? { low: top, high: bottom, beyond, isDiverging: false }
+    : { low: bottom, high: top, beyond, isDiverging: false }
+}
+
+/** Where the colours end, so that one extreme rank does not take them from all others. */
+function clippedMost({ rows, columns, bytes }: HeatMatrix, most: number): number {
+  const highest: number[] = []
+  for (let row = 0; row < rows; row++) {
+    let top = -1
+    for (let at = row * columns; at < (row + 1) * columns; at++) top = Math.max(top, Math.abs(bytes[at]) || 0)
+    if (top > 0) highest.push(top)
+  }
+  if (highest.length < 3) return most
+  highest.sort((a, b) => a - b)
+  const usual = highest[Math.floor(CLIP_SHARE * (highest.length - 1))]
+  return most > CLIP_ABOVE * usual ? CLIP_AT * usual : most
 }
 
 /** 1 … 255; 0 of NaN. */
-export function levelOf(value: number, { low, high }: HeatScale): number {
+export function levelOf(value: number, { low, high }: Pick<HeatScale, 'low' | 'high'>): number {
   if (Number.isNaN(value)) return 0
   const share = (value - low) / (high - low)
   return 1 + Math.round(LEVELS * Math.min(1, Math.max(0, share)))

@@ -26,6 +26,7 @@ import { Split } from './split'
 import { dataOf, Stage } from './stage'
 import { type State, Store } from '../ui/state'
 import { bindTheme, isDark } from '../ui/theme'
+import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
 
@@ -104,10 +105,13 @@ class App implements Controller {
     this.timeline.onPictureState = () => this.tellWhatIsMissing()
     this.timeline.onError = (error) => this.tell(`Part of the picture is missing: ${messageOf(error)}`)
     client.onTimes = (index, error) => this.timesCame(index, error)
-    const centreOn = (event: number): void => {
-      this.store.set({ view: 'timeline' })
-      this.timeline.navigator.centreOn(event)
-    }
+    const timelineActions = new TimelineActions({
+      store: this.store,
+      timeline: this.timeline,
+      info: () => this.info,
+      changed: () => this.render(),
+    })
+    const centreOn = (event: number): void => timelineActions.centreOn(event)
     const saved = (text: string): void => (isSandboxed() ? this.tell(text) : this.announcer.say(text))
     this.stage = new Stage(
       { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
@@ -142,20 +146,20 @@ class App implements Controller {
     const actions = {
       store: this.store,
       timeline: this.timeline,
-      fit: () => this.timeline.navigator.fit(),
-      goToPeak: () => this.goToPeak(),
-      goToOom: () => this.goToOom(),
-      toggleBox: () => this.toggleBox(),
-      toggleRuler: () => this.toggleRuler(),
-      clearRuler: () => this.clearRuler(),
+      fit: () => timelineActions.fit(),
+      goToPeak: () => timelineActions.goToPeak(),
+      goToOom: () => timelineActions.goToOom(),
+      toggleBox: () => timelineActions.toggleBox(),
+      toggleRuler: () => timelineActions.toggleRuler(),
+      clearRuler: () => timelineActions.clearRuler(),
       toggleMarks: () => this.pageTools.bookmarks.toggle(),
       focusSearch: () => this.search.focus(),
       toggleHelp: () => this.help.toggle(),
       closeHelp: () => this.help.close(),
-      toggleAxis: () => this.setAxis(this.store.state.axis === 'event' ? 'time' : 'event'),
-      setAxis: (axis: 'event' | 'time') => this.setAxis(axis),
+      toggleAxis: () => timelineActions.toggleAxis(),
+      setAxis: (axis: 'event' | 'time') => timelineActions.setAxis(axis),
       nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
-      step: (by: number) => this.step(by),
+      step: (by: number) => timelineActions.step(by),
       toggleSecond: () => this.split.toggle(),
       second: () => (this.split.pane?.element.contains(document.activeElement) ? this.split.pane : null),
       views: viewsOf(client),
@@ -166,7 +170,7 @@ class App implements Controller {
       store: this.store,
       scene: () => this.timeline.currentScene,
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene),
-      reveal: (event) => this.reveal(event),
+      reveal: (event) => timelineActions.reveal(event),
     })
     this.toolbar = new Toolbar(
       client,
@@ -396,67 +400,6 @@ class App implements Controller {
   private tell(text: string): void {
     this.notice.textContent = text
     this.notice.hidden = false
-  }
-
-  // Actions
-
-  private goToPeak(): void {
-    if (this.info) this.timeline.navigator.centreOn(this.info.peakEvent)
-  }
-
-  /** The first one after the middle of the window, else the first. */
-  private goToOom(): void {
-    const events = this.info?.stats.oom_events ?? []
-    const { x } = this.store.state
-    const middle = x ? (x[0] + x[1]) / 2 : -Infinity
-    const next = events.find((event) => event > middle + 0.5) ?? events[0]
-    if (next === undefined) return
-    this.store.set({ at: next, oom: next })
-    this.timeline.navigator.centreOn(next)
-  }
-
-  private toggleBox(): void {
-    this.timeline.boxMode = !this.timeline.boxMode
-    this.showDragMode()
-  }
-
-  private toggleRuler(): void {
-    this.timeline.ruler.toggle()
-    this.showDragMode()
-  }
-
-  private clearRuler(): boolean {
-    const cleared = this.timeline.ruler.clear()
-    this.showDragMode()
-    return cleared
-  }
-
-  private showDragMode(): void {
-    const { boxMode, ruler, element } = this.timeline
-    element.classList.toggle('box-mode', boxMode || ruler.isOn)
-    this.render()
-  }
-
-  private setAxis(axis: 'event' | 'time'): void {
-    if (axis === 'event' || this.info?.time0 != null) this.store.set({ axis })
-  }
-
-  /** Brings an event into the timeline's window where it lies outside; other views show what is selected themselves. */
-  private reveal(event: number): void {
-    const { view, x } = this.store.state
-    if (view === 'timeline' && x && (event < x[0] || event > x[1])) this.timeline.navigator.centreOn(event)
-  }
-
-  /** Selects the allocation born before or after; without a selection the first one that is alive at the peak. */
-  private step(by: number): void {
-    const data = this.timeline.currentScene?.data
-    if (!data || data.N === 0) return
-    const { select } = this.store.state
-    const first = Math.max(
-      0,
-      data.start.findIndex((start, id) => start <= data.info.peakEvent + 1 && data.end[id] > data.info.peakEvent + 1),
-    )
-    this.store.set({ select: select === null ? first : Math.min(data.N - 1, Math.max(0, select + by)) })
   }
 
   // Frames

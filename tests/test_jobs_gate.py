@@ -115,6 +115,17 @@ def test_two_jobs(folder: Path, tmp_path: Path) -> None:
     assert "Rank 3: no longer above its group." in text and "Rank 8: in the second job only." in text
 
 
+def test_two_jobs_as_a_page(folder: Path, tmp_path: Path) -> None:
+    samples.write_job(tmp_path / "<after>", "data", ranks=9, **{**SMALL, "hidden": 320})
+    out = tmp_path / "diff.html"
+    run = in_process("diff", folder, tmp_path / "<after>", "-o", out)
+    assert run.code == 0 and "Rank 3: no longer above its group." in run.out, run.err
+    page = out.read_text(encoding="utf-8")
+    assert "&lt;after&gt;" in page and "<after>" not in page and "<script" not in page and "default-src 'none'" in page
+    assert all(f'id="rank-{rank}"' in page for rank in range(8)) and 'id="rank-8"' not in page
+    assert "Rank 3: no longer above its group." in page and len(page) < 100_000
+
+
 def test_a_job_against_itself_changed_nothing(folder: Path) -> None:
     run = in_process("diff", folder, folder, "--json")
     assert all(entry["before_bytes"] == entry["after_bytes"] for entry in run.json["ranks"])

@@ -16,7 +16,7 @@ from cli import in_process
 from snapreport.samples import write_job
 
 FOLDER = resources.files("snapreport") / "schemas"
-NAMES = ("stats", "check", "diff", "whatif", "job")
+NAMES = ("stats", "check", "diff", "whatif", "job", "job-diff")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -92,6 +92,12 @@ def test_diff(path: Path) -> None:
 def test_job(oom: int | None, tmp_path: Path) -> None:
     write_job(tmp_path, ranks=3, steps=2, oom=oom)
     valid("job", printed("job", tmp_path, "--json", "--jobs", "1"))
+
+
+def test_diff_of_jobs(tmp_path: Path) -> None:
+    write_job(tmp_path / "a", ranks=3, steps=2, straggler=1)
+    write_job(tmp_path / "b", ranks=2, steps=2, hidden=512)
+    valid("job-diff", printed("diff", tmp_path / "a", tmp_path / "b", "--json"))
 
 
 def test_a_damaged_document_is_refused(path: Path) -> None:

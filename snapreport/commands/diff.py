@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -79,7 +80,7 @@ def diff(
     if link and not output:
         raise click.UsageError("--link is for the report: add -o FILE")
     if any(is_job_path(snap) for snap in snaps):
-        _diff_jobs(snaps, output, as_json)
+        _diff_jobs(snaps, output, title, as_json, force)
         return
     if output:
         check_inputs(snaps)
@@ -123,15 +124,24 @@ def diff(
         pipe_safe(lambda: echo(text))
 
 
-def _diff_jobs(snaps: tuple[str, ...], output: str | None, as_json: bool) -> None:
+def _diff_jobs(snaps: tuple[str, ...], output: str | None, title: str | None, as_json: bool, force: bool) -> None:
     if len(snaps) != 2:
         raise click.UsageError("two jobs are needed: a folder, or a list of paths, for each")
     if output:
-        raise click.UsageError("two jobs are compared as text or with --json; -o is for snapshots")
+        check_output(output, [], "the comparison", force=force)
     with progress.shown():
         from snapreport import job
         from snapreport.jobs.job_diff import diff_jobs, job_diff_json, job_diff_text
 
         result = diff_jobs(job(snaps[0]), job(snaps[1]))
-    text = json.dumps(job_diff_json(result), indent=1) if as_json else job_diff_text(result)
-    pipe_safe(lambda: echo(text))
+        if output:
+            from snapreport.jobs.job_diff_page import job_diff_page
+            from snapreport.report.build import write_document
+
+            names = " → ".join(Path(snap.removeprefix("@")).name or snap for snap in snaps)
+            page = job_diff_page(result, title or f"Two jobs: {names}")
+            pipe_safe(lambda: write_document(output, page))
+    if as_json:
+        pipe_safe(lambda: echo(json.dumps(job_diff_json(result), indent=1)))
+    elif output != "-":
+        pipe_safe(lambda: echo(job_diff_text(result)))

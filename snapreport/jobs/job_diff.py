@@ -96,18 +96,11 @@ def job_diff_json(diff: JobDiff) -> dict[str, Any]:
     }
 
 
-def job_diff_text(diff: JobDiff) -> str:
-    """What changed, a line each, the worst rank first."""
+def job_diff_headline(diff: JobDiff) -> list[str]:
+    """The answer: the worst rank, outliers that came and went, ranks of one job alone, and what was compared."""
     (rank_was, was), (rank_now, now) = diff.worst_before, diff.worst_after
     who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was}, now rank {rank_now}"
     lines = [f"Worst rank: {arrow_text(was, now)} allocated at the peak ({who})."]
-    for group in diff.groups:
-        name = upper_first(ranks_text(group.ranks))
-        if abs(group.after - group.before) < MIN_SHARE * max(group.before, 1) and not group.places:
-            lines.append(f"{name}: no change, {bytes_text(group.after)}.")
-            continue
-        lines.append(f"{name}: {arrow_text(group.before, group.after)}.")
-        lines += [f"  {'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in group.places]
     for ranks, words in (
         (diff.new_outliers, "now above {}"),
         (diff.gone_outliers, "no longer above {}"),
@@ -118,7 +111,21 @@ def job_diff_text(diff: JobDiff) -> str:
             whose = "its group" if len(ranks) == 1 else "their groups"
             lines.append(f"{upper_first(ranks_text(ranks))}: {words.format(whose)}.")
     lines.append(f"{plural(len(diff.changes), 'rank')} compared: {rank_ranges([rank for rank, *_ in diff.changes])}.")
-    return "\n".join(lines)
+    return lines
+
+
+def job_diff_text(diff: JobDiff) -> str:
+    """What changed, a line each, the worst rank first."""
+    worst, *rest = job_diff_headline(diff)
+    lines = [worst]
+    for group in diff.groups:
+        name = upper_first(ranks_text(group.ranks))
+        if abs(group.after - group.before) < MIN_SHARE * max(group.before, 1) and not group.places:
+            lines.append(f"{name}: no change, {bytes_text(group.after)}.")
+            continue
+        lines.append(f"{name}: {arrow_text(group.before, group.after)}.")
+        lines += [f"  {'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in group.places]
+    return "\n".join([*lines, *rest])
 
 
 def _worst(job: Job) -> tuple[int, int]:

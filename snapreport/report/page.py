@@ -70,6 +70,12 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     return _sized(text.encode("utf-8"))
 
 
+def render_plain(template: str, page: object) -> bytes:
+    """A page without scripts as UTF-8, in the style of the others. ``page``: what the template shows."""
+    text = _environment().get_template(template).render(page=page, style=Markup(_asset("app.css")))
+    return _without_surrogates(text).encode("utf-8")
+
+
 def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 

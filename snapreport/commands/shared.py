@@ -177,8 +177,13 @@ def load_all(
     gc.disable()
     check_inputs(snaps)
     from snapreport import load
+    from snapreport.process_memory import release_freed, share_one_heap
 
-    loaded = [load(snap, rules, inference=inference) for snap in snaps]
+    share_one_heap()
+    loaded = []
+    for snap in snaps:
+        loaded.append(load(snap, rules, inference=inference))
+        release_freed()
     if redaction:
         for snapshot, recording in zip(loaded, redaction.of([s.recording for s in loaded]), strict=True):
             snapshot.recording = recording

@@ -74,6 +74,8 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
         raise Unusual(str(error)) from None
     if len(collectors) != source.diverted:
         raise Unusual("a list was replaced inside a text")
+    if collectors.nones != source.nones:
+        raise Unusual("an entry was replaced that stands in no trace")
     return raw, collectors
 
 

@@ -21,6 +21,7 @@ class TraceCollector:
 
     def __init__(self, codes: Codes) -> None:
         self.reader = EventReader(codes)
+        self.nones = 0  # that stood before entries, see trace_stream.py
         self._entries: list[Any] = []
         self._rows = 0
 
@@ -33,6 +34,10 @@ class TraceCollector:
 
     def extend(self, entries: list[Any]) -> None:
         """Take the next entries. Raises :class:`SnapshotError` or :class:`Unusual`."""
+        given = len(entries)
+        if None in entries[:3]:  # an entry whose beginning lies in two frames has none before it
+            entries = [entry for entry in entries if entry is not None]
+        self.nones += given - len(entries)
         self._entries += entries
         if len(self._entries) >= _CHUNK:
             self._flush()
@@ -62,6 +67,11 @@ class TraceCollectors:
 
     def __len__(self) -> int:
         return len(self._collectors)
+
+    @property
+    def nones(self) -> int:
+        """Of all collectors."""
+        return sum(collector.nones for collector in self._collectors)
 
     def new(self) -> TraceCollector:
         """The next trace's collector."""

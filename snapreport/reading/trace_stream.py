@@ -10,6 +10,11 @@ and ``persistent_load`` hands out a collector. Which ``]`` begins a trace is rec
 be wrong in a file made to deceive, so ``decode.py`` checks that every collector stands where a trace belongs; where
 anything is unusual, the file is read again, the plain way.
 
+The unpickler's memo keeps every entry until the end, 80 bytes each when it is empty. So what is memoized in its place
+is None: ``EMPTY_DICT MEMOIZE`` of an entry becomes ``NONE MEMOIZE EMPTY_DICT``, a byte more, and the collector finds a
+None before each entry and drops it. Nothing refers to an entry again. An entry is recognised by its first key, which is
+the same reference to a text in all of them; where a file holds those bytes elsewhere, the Nones do not add up.
+
 Opcodes: Lib/pickletools.py. What PyTorch writes: ``pickle.dump`` in torch/cuda/memory.py, ``_dump_snapshot``.
 """
 
@@ -35,6 +40,8 @@ _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
 # segments stands its own key.
 _FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
+# The second entry of a trace, up to the reference (``BINGET`` or ``LONG_BINGET``) to its first key's text.
+_FRAMED_ENTRY = re.compile(rb"u(\}\x94\((?:h.|j.{4}))", re.DOTALL)
 _CONTEXT = 20  # bytes that these patterns may look at, before and from the list on
 
 
@@ -43,7 +50,8 @@ class Unusual(Exception):  # noqa: N818  nothing is wrong with the file
 
 
 class DivertedPickle(io.RawIOBase):
-    """The bytes of a pickle with the lists of its traces replaced; ``diverted`` counts them.
+    """The bytes of a pickle with the lists of its traces replaced; ``diverted`` counts them, ``nones`` the entries that
+    follow a None.
 
     ``file``: at the pickle's start. Raises :class:`Unusual`, from the constructor or from a read.
     """
@@ -52,7 +60,8 @@ class DivertedPickle(io.RawIOBase):
         head, first = file.read(2), file.read(1)
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
             raise Unusual("no protocol from 2 to 5")
-        self.diverted = 0
+        self.diverted = self.nones = 0
+        self._entry = b""  # how an entry begins; unknown before the first trace's second one
         self._file = file
         # Frames are optional: snapreport's recorder writes protocol 4 without.
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
@@ -82,7 +91,7 @@ class DivertedPickle(io.RawIOBase):
             frames, end = _whole_frames(data)
             if len(data) - end > LONGEST_FRAME:
                 raise Unusual("a frame of more than 64 MiB")
-            yield self._with_longer_frames(data[:end], frames, before)
+            yield self._without_memo(self._with_longer_frames(data[:end], frames, before))
             before = (before + data[:end])[-_CONTEXT:]
             data = data[end:]
         yield data  # cut short: the unpickler says so
@@ -107,7 +116,24 @@ class DivertedPickle(io.RawIOBase):
                     made += data[done:place] + b"NQ\x94"
                     done = place + 2
                 self.diverted += len(lists)
+                if not self._entry and (second := _FRAMED_ENTRY.search(data, lists[0], end)):
+                    self._entry = second[1]
         return bytes(made + data[done:])
+
+    def _without_memo(self, data: bytes) -> bytes:
+        """Whole frames with a None memoized in the place of each entry."""
+        if not self._entry:
+            return data
+        frames, _ = _whole_frames(data)
+        made, done = [], 0
+        for start, end in frames:
+            body = start + _FRAME_HEADER
+            longer = data[body:end].replace(self._entry, b"N\x94" + self._entry[:1] + self._entry[2:])
+            if more := len(longer) - (end - body):
+                made += [data[done : start + 1], len(longer).to_bytes(8, "little"), longer]
+                done = end
+                self.nones += more
+        return b"".join([*made, data[done:]]) if made else data
 
     def _unframed(self, data: bytes) -> Iterator[bytes]:
         """Protocols 2 and 3: one run of opcodes. ``data``: what is read already."""

@@ -237,14 +237,15 @@ def _allocations(
 ) -> pl.DataFrame:
     events, blocks, segments = record.events, record.blocks, record.segments
     ghosts = int((pairing.origin == GHOST).sum())
-    rows, block_rows = pairing.source[ghosts:], pairing.source[:ghosts]
+    event_rows, block_rows = pl.Series(pairing.source[ghosts:]), pairing.source[:ghosts]
     alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
     segment_of = blocks["segment"].gather(block_rows)
     if not len(segments):  # a profiler's trace: what was there before it has a size only
         segments = segments.clear(1).with_columns(stream=pl.lit(0, pl.Int64))
 
     def both(name: str, of_ghosts: pl.Series) -> pl.Series:
-        return pl.concat([of_ghosts.alias(name), events[name].gather(rows)])
+        # Not events[name], which would make 920,183 texts of a column that says the same everywhere.
+        return pl.concat([of_ghosts.alias(name), events.select(pl.col(name).gather(event_rows)).to_series()])
 
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, ghosts)
     address = both("addr", blocks["address"].gather(block_rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from benchmarks.inputs import generated
 from benchmarks.measure import BARE_LOAD
 from benchmarks.process import cost
 
-EVENTS = (10_000, 100_000, 1_000_000, 3_000_000)
+EVENTS = (10_000, 100_000, 1_000_000, 3_000_000, 5_000_000)
+OFF_THE_LINE = 1.25  # of the memory per event that the two sizes before added
 FAMILIES = ("large", "overlap")
 
 
@@ -50,4 +52,19 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{row['microseconds_per_event']:9.2f} {row['memory_per_event']:12,.0f} {row['data_per_event']:13.2f}"
         for row in rows
     ]
+    lines += [f"{family}: {knee(rows, family)}" for family in dict.fromkeys(row["family"] for row in rows)]
     return "\n".join(lines)
+
+
+def knee(rows: list[dict[str, Any]], family: str) -> str:
+    """Where memory leaves the line: the first size from which an event adds a quarter more than before it did."""
+    mine = [row for row in rows if row["family"] == family]
+    added = [
+        (after["events"], (after["memory"] - before["memory"]) / (after["events"] - before["events"]))
+        for before, after in itertools.pairwise(mine)
+    ]
+    for (_, slope), (events, steeper) in itertools.pairwise(added):
+        if steeper > OFF_THE_LINE * slope:
+            return f"memory leaves the line before {events:,} events: {slope:,.0f} bytes an event, then {steeper:,.0f}"
+    slopes = ", ".join(f"{slope:,.0f} to {events:,}" for events, slope in added)
+    return f"memory grows no faster than the events (bytes an event: {slopes})" if added else "one size only"

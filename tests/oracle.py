@@ -228,6 +228,7 @@ def pair(
     freed: list[Allocation] = []
     live: dict[int, Allocation] = {}
     taken: set[int] = set()
+    called: dict[int, list[str]] = {}
 
     def end(i: int, event: dict[str, Any], addr: int) -> None:
         a = live.pop(addr)
@@ -270,6 +271,12 @@ def pair(
                 a.free_stack = frames_of(event)
             if ends:
                 end(i, event, addr)
+        elif action == "annotate" and addr in live and (name := text_or_none(event.get("user_metadata"))):
+            a = live[addr]
+            said = called.setdefault(id(a), [])
+            if name not in said:
+                said.append(name)
+                a.user_metadata = f"{a.user_metadata}; {name}" if a.user_metadata else name
     return traced, freed, live, taken
 
 

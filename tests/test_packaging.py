@@ -21,7 +21,7 @@ FLOORS = [
     {"terminal"},
     {"supervision"},
     {"vocabulary"},
-    {"durable_rename", "errors", "memoize", "number_format", "ordering", "progress", "scalars"},
+    {"durable_rename", "errors", "memoize", "number_format", "ordering", "process_memory", "progress", "scalars"},
     {"output_file"},
     {"reading", "packing", "recorder"},
     {"timeline"},

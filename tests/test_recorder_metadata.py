@@ -83,7 +83,7 @@ def test_report_shows_it(tmp_path: Path) -> None:
         assert words in text, words
     reserved = sum(segment["total_size"] for segment in samples.make("small")["segments"])
     outside = (79 * GIB - reserved) / GIB
-    assert f"{outside:.1f} GiB were outside PyTorch&#39;s allocator: CUDA context, NCCL, other processes." in text
+    assert f"{outside:.1f} GiB were outside PyTorch&#39;s caching allocator: the CUDA context, NCCL, " in text
 
 
 def test_names_belong_to_what_lived_then(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from snapreport.timeline.rounding import SMALL_SIZE
 
 MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
+OUTSIDE = "the CUDA context, NCCL, cudaMallocAsync and pluggable allocators, other processes"
+"""What takes memory of the device and shows in no trace."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
 
@@ -233,10 +235,21 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     lines = basis_of(timeline) + block_doubts(timeline, event)
     if s.device_free is None:
         lines.append("Free memory on the device was not recorded and is counted as zero.")
-    lines.append("Memory of other processes on the device is not recorded.")
+    lines.append(_outside(timeline, s))
     if timeline.events["pool"][event] is None:
         lines.append(f"The pool of the request was not recorded; it is taken for the default one {DEFAULT_POOL}.")
     return lines
+
+
+def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
+    """What no trace shows, with its size where the recorder wrote down the device's."""
+    recorder = timeline.recording.recorder
+    total = recorder.memory_at_dump.get(timeline.device, (0, 0))[1] if recorder else 0
+    outside = total - s.reserved - s.device_free if total and s.device_free is not None else -1
+    if outside < 0:
+        return f"Memory outside PyTorch's caching allocator is not recorded: {OUTSIDE}."
+    share = f"{bytes_text(outside)} of the device's {bytes_text(total)}"
+    return f"{share} were outside PyTorch's caching allocator: {OUTSIDE}."
 
 
 def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:

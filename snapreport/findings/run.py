@@ -12,6 +12,7 @@ from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
+from snapreport.process_memory import trim
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -34,7 +35,9 @@ def findings(snapshot: Snapshot) -> list[Finding]:
         timeline = snapshot.timeline(device)
         finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
         here = [finding for find in finders for finding in find(snapshot, timeline)]
+        trim()
         here += advice_findings(snapshot, timeline, here)
+        trim()
         found += map(_doubted, here) if timeline.recording_gaps else here
     return sorted(found, key=order)
 

@@ -13,6 +13,7 @@ from snapreport.timeline.build import DeviceTimeline
 
 PARTS = 4096
 """Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
+_DENSE = 1 / 16  # of the positions: more changes than this are quicker added to the whole curve than sorted
 CLOSE = 0.9
 """A saving under this share of the bytes taken out at the old peak means that a second maximum is close."""
 
@@ -101,6 +102,15 @@ def peak_without_spans(
 ) -> tuple[int, int, int]:
     """The same with bytes taken out from one event each (``born``) up to another (``freed``, -1: to the end)."""
     ends = freed >= 0
+    if len(born) > _DENSE * len(timeline.allocated):
+        left = np.zeros(len(timeline.allocated), np.int64)
+        np.subtract.at(left, np.maximum(born, -1) + 1, bytes_out)
+        np.add.at(left, freed[ends] + 1, bytes_out[ends])
+        np.cumsum(left, out=left)
+        at_peak = -int(left[timeline.peak_event + 1])
+        left += timeline.allocated
+        at = int(np.argmax(left))
+        return int(left[at]), at - 1, at_peak
     # Index s of a curve is position s - 1. An allocation counts from its alloc_event up to the event before its free.
     changes = np.concatenate((np.maximum(born, -1) + 1, freed[ends] + 1, np.zeros(1, np.int64)))
     starts, which = np.unique(changes, return_inverse=True)

@@ -11,8 +11,9 @@ from snapreport.packing import base85
 from snapreport.packing.columns import Column, Encoded, encode_column
 
 # Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 9 at 50 to 100 MB/s on columns; the sizes are
-# 10% to 20% apart. So the best quality is for blobs that take a second at most: a small report, parts of a large one.
-BEST_UP_TO = 768 << 10
+# 10% to 20% apart, of the best two 2%. So these are for blobs that take half a second at most: a small report, parts of
+# a large one.
+BEST_UP_TO, GOOD_UP_TO = 256 << 10, 768 << 10
 
 
 def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = None) -> str:
@@ -23,7 +24,9 @@ def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = Non
 def pack_encoded(parts: Iterable[Encoded], meta: Mapping[str, object] | None = None) -> str:
     """The same for columns that are encoded already."""
     raw = _raw(list(parts), meta)
-    return base85.encode(brotli.compress(raw, quality=11 if len(raw) <= BEST_UP_TO else 9, lgwin=24))
+    quality = 11 if len(raw) <= BEST_UP_TO else 10 if len(raw) <= GOOD_UP_TO else 9
+    # A window no larger than the data: the encoder's memory is several times the window.
+    return base85.encode(brotli.compress(raw, quality=quality, lgwin=min(24, max(16, len(raw).bit_length()))))
 
 
 def _raw(parts: list[Encoded], meta: Mapping[str, object] | None) -> bytes:

@@ -103,7 +103,8 @@ class _Decoder:
         events, segments = self._read_events(), self._read_segments()
         annotations = self._annotations()
         table = self.codes.stacks.finish(self.most_characters)
-        kind = "xpu" if any("XPU" in key for key in self._settings) else "cuda"
+        # Back ends write the same layout; what tells them apart is the name of the variable that configures them.
+        kind = next((kind for kind in ("xpu", "mtia") if any(kind.upper() in key for key in self._settings)), "cuda")
         devices = {}
         for device in sorted({*events, *segments}):
             reader = segments.get(device) or self._segment_reader()

@@ -40,8 +40,10 @@ _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
 # segments stands its own key.
 _FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
-# The second entry of a trace, up to the reference (``BINGET`` or ``LONG_BINGET``) to its first key's text.
-_FRAMED_ENTRY = re.compile(rb"u(\}\x94\((?:h.|j.{4}))", re.DOTALL)
+# An entry whose first key is a reference (``BINGET`` or ``LONG_BINGET``) and has one of these texts for the first time.
+_FRAMED_ENTRY = re.compile(
+    rb"(u\}\x94\((?:h.|j.{4}))\x8c.(?:alloc|free_requested|free_completed|segment_map|segment_alloc)\x94", re.DOTALL
+)
 _CONTEXT = 20  # bytes that these patterns may look at, before and from the list on
 
 
@@ -61,7 +63,9 @@ class DivertedPickle(io.RawIOBase):
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
             raise Unusual("no protocol from 2 to 5")
         self.diverted = self.nones = 0
-        self._entry = b""  # how an entry begins; unknown before the first trace's second one
+        # How an entry begins that follows another one in a batch, once that is known, and how it is to begin. What
+        # follows none may be alone in its batch, which APPEND ends: that takes one value.
+        self._entry = self._without = b""
         self._file = file
         # Frames are optional: snapreport's recorder writes protocol 4 without.
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
@@ -116,19 +120,20 @@ class DivertedPickle(io.RawIOBase):
                     made += data[done:place] + b"NQ\x94"
                     done = place + 2
                 self.diverted += len(lists)
-                if not self._entry and (second := _FRAMED_ENTRY.search(data, lists[0], end)):
-                    self._entry = second[1]
         return bytes(made + data[done:])
 
     def _without_memo(self, data: bytes) -> bytes:
         """Whole frames with a None memoized in the place of each entry."""
+        if not self._entry and self.diverted and (found := _FRAMED_ENTRY.search(data)):
+            self._entry = found[1]
+            self._without = b"uN\x94}" + self._entry[3:]
         if not self._entry:
             return data
         frames, _ = _whole_frames(data)
         made, done = [], 0
         for start, end in frames:
             body = start + _FRAME_HEADER
-            longer = data[body:end].replace(self._entry, b"N\x94" + self._entry[:1] + self._entry[2:])
+            longer = data[body:end].replace(self._entry, self._without)
             if more := len(longer) - (end - body):
                 made += [data[done : start + 1], len(longer).to_bytes(8, "little"), longer]
                 done = end

@@ -14,6 +14,7 @@ from snapreport.findings.diff import SnapshotDiff
 from snapreport.findings.snapshot_series import SnapshotSeries, follow
 from snapreport.number_format import size_text
 from snapreport.output_file import write_file
+from snapreport.process_memory import trim
 from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
@@ -186,18 +187,19 @@ def fit_document(
 def _side_by_side(
     snapshots: Sequence[Snapshot], summarise: Callable[[], Summary], lay_out: Callable[[], Sections]
 ) -> tuple[Summary, Sections, Payload]:
-    """The words, and the columns packed, at the same time: 0.46 s and not 0.60 on 920,183 events and two cores."""
+    """The columns, then at the same time the words and the packing, which needs little memory.
+
+    Laying out beside the words would save 0.1 s on 920,183 events and two cores, and take 100 MB more.
+    """
     for snapshot in snapshots:
         for device in snapshot.devices:
-            snapshot.timeline(device)  # both need it, and neither is to make it again
-    with ThreadPoolExecutor(1, thread_name_prefix="snapreport-columns") as side:
-
-        def columns() -> tuple[Sections, Payload]:
-            sections = lay_out()
-            return sections, sections.payload(LeftOut())
-
-        pending = side.submit(columns)
-        return summarise(), *pending.result()
+            snapshot.timeline(device)
+            trim()
+    sections = lay_out()
+    trim()
+    with ThreadPoolExecutor(1, thread_name_prefix="snapreport-payload") as side:
+        coming = side.submit(sections.payload, LeftOut())
+        return summarise(), sections, coming.result()
 
 
 def write_document(path: str | os.PathLike[str], document: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from snapreport.findings.oom import OUTSIDE
 from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recorder_metadata import Git, RecorderMetadata
 from snapreport.timeline.build import DeviceTimeline
@@ -65,7 +66,7 @@ def device_use(metadata: RecorderMetadata | None, timeline: DeviceTimeline) -> s
     return (
         f"Of {bytes_text(total)} on the device at the end, {bytes_text(allocated)} were allocated, "
         f"{bytes_text(reserved - allocated)} reserved but not allocated, {bytes_text(free)} free. "
-        f"{bytes_text(outside)} were outside PyTorch's allocator: CUDA context, NCCL, other processes."
+        f"{bytes_text(outside)} were outside PyTorch's caching allocator: {OUTSIDE}."
     )
 
 

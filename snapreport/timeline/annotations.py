@@ -287,3 +287,20 @@ def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl
     found = said.join_asof(born, on="event", by="addr", strategy="backward", check_sortedness=False)
     alive = pl.col("id").is_not_null() & ((pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("event")))
     return found.filter(alive).select("event", "id", "name", "free_event")
+
+
+def annotated_names(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.Series:
+    """String per allocation: what ``annotate`` events call it while it lives, in order, null where none does."""
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(allocations))
+    if not _occur(events, "annotate"):
+        return nothing
+    names = annotated_allocations(events, allocations).join(
+        events.with_row_index("event").select(pl.col("event").cast(pl.Int32), own="user_metadata"), on="event"
+    )
+    each = (
+        names.filter(pl.col("own").is_not_null())
+        .sort("event")
+        .group_by("id", maintain_order=True)
+        .agg(pl.col("own").unique(maintain_order=True).str.join("; "))
+    )
+    return allocations.select("id").join(each, on="id", how="left", maintain_order="left")["own"]

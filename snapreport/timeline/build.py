@@ -13,7 +13,7 @@ import polars as pl
 from snapreport.reading.events import enum_series
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
-from snapreport.timeline.annotations import Annotated, annotated
+from snapreport.timeline.annotations import Annotated, annotated, annotated_names
 from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
 from snapreport.timeline.categories import StackCategories
 from snapreport.timeline.categorise import categorise
@@ -40,7 +40,8 @@ class DeviceTimeline:
       ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
       ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of what allocated and what freed
       it, never mixed up), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
-      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event).
+      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then what
+      ``annotate`` events call it while it lives, in order: "first; second").
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) at which allocated is greatest; peak_bytes what it is there.
     oom_events: indices of ``oom`` events.
@@ -278,6 +279,11 @@ def _allocations(
         both("compile_context", nothing).set(from_alloc, None),
         user_metadata.alias("user_metadata"),
     ])  # fmt: skip
+    names = annotated_names(events, table)
+    if names.null_count() < len(names):
+        both_names = table.select(pl.concat_str("user_metadata", names, separator="; ", ignore_nulls=True)).to_series()
+        is_named = table["user_metadata"].is_not_null() | names.is_not_null()
+        table = table.with_columns(both_names.set(~is_named, None).alias("user_metadata"))
     category, source = categorise(
         categories, events, table, allocated, recorded, reserved_start=reserved_start, inference=inference
     )

@@ -94,7 +94,8 @@ def _ring(timeline: Timeline) -> Gap | None:
     if not is_full:
         return None
     what = "which is the recorder's limit" if limit else "which is probably the recorder's limit"
-    return Gap("full", f"The trace has exactly {count_text(events)} events, {what}: older ones are lost.", _LARGER_RING)
+    text = f"The trace has exactly {count_text(events)} events, {what}: older ones are lost (inferred)."
+    return Gap("full", text, _LARGER_RING)
 
 
 def _is_round(events: int) -> bool:

@@ -11,7 +11,7 @@ switches
 interactions
         the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
         their targets, also at a quarter of the processor's speed; reports (.html) may be given too
-growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and where memory leaves the line
+growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee of memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them
 recording

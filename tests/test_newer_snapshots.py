@@ -13,7 +13,7 @@ import recorded
 import snapreport
 from snapreport.findings.oom import oom_findings
 from snapreport.report.summary import shown_settings
-from snapreport.search.snapshot import Snapshot
+from snapreport.snapshot import Snapshot
 
 BLOCK = {"address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": []}
 SEGMENT = {

@@ -3,7 +3,7 @@
 // a million of them takes a millisecond or two.
 
 import type { DeviceData } from '../data/model'
-import { lowerBound } from './sampling'
+import { lowerBound } from './binary-search'
 import { columnTable } from './visible'
 
 type Lives = Pick<DeviceData, 'start' | 'end' | 'size'>

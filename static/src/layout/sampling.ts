@@ -1,6 +1,7 @@
 // Which position each column of a tile shows: the first of the greatest allocated within the column, so that a peak
 // never vanishes when zoomed out and every column is the true live set of one true moment.
 
+import { lowerBound } from './binary-search'
 import type { DeviceData, TileKey, Times } from '../data/model'
 import { COLUMNS, columnWidth, type Grid, gridOf } from './grid'
 
@@ -70,16 +71,4 @@ function greatest(values: Float64Array, from: number, to: number): number {
     }
   }
   return best
-}
-
-/** First index from `from` on whose value is at least x, in an ascending array. */
-export function lowerBound(values: ArrayLike<number>, x: number, from = 0, to = values.length): number {
-  let low = from
-  let high = to
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (values[middle] < x) low = middle + 1
-    else high = middle
-  }
-  return low
 }

@@ -2,7 +2,7 @@
 // events it is taken as linear, so that a window survives a change of axis and back.
 
 import type { Times } from '../data/model'
-import { lowerBound } from './sampling'
+import { upperBound } from './binary-search'
 
 /** µs of a point on the event axis. Outside the trace an event counts as one µs. `clockUs` must not descend. */
 export function eventToUs(clockUs: Times, x: number): number {
@@ -26,13 +26,5 @@ export function usToEvent(clockUs: Times, us: number): number {
 
 /** The position s in force at a time: the state after every event up to and at it. */
 export function positionAtUs(clockUs: Times, us: number): number {
-  // Times are whole µs in every recorder, but the search does not lean on it.
-  let low = lowerBound(clockUs, us)
-  let high = clockUs.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (clockUs[middle] <= us) low = middle + 1
-    else high = middle
-  }
-  return low
+  return upperBound(clockUs, us)
 }

@@ -1,7 +1,7 @@
 // The allocations that a tile's columns show, in birth order, with the columns each lives in.
 
 import type { BandKeys } from '../data/model'
-import { lowerBound } from './sampling'
+import { lowerBound } from './binary-search'
 
 /** What stacking needs of a device; rows are ids in birth order, so that `start` never descends. */
 export interface Lifetimes {

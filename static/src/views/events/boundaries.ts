@@ -1,6 +1,7 @@
 // Where steps and annotated regions begin, as marks between the rows of the events.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
+import { upperBound } from '../../layout/binary-search'
 import { tracksOf } from '../../steps/spans'
 
 export interface Boundaries {
@@ -21,17 +22,5 @@ export function boundariesOf(info: DeviceInfo, data: DeviceData): Boundaries {
 
 /** Names of what begins after event `before` and not after `event`. */
 export function namesBetween({ event: events, names }: Boundaries, before: number, event: number): string[] {
-  return names.slice(firstAfter(events, before), firstAfter(events, event))
-}
-
-/** How many values are at most `value`, of ascending ones. */
-export function firstAfter(ascending: Int32Array, value: number): number {
-  let low = 0
-  let high = ascending.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (ascending[middle] <= value) low = middle + 1
-    else high = middle
-  }
-  return low
+  return names.slice(upperBound(events, before), upperBound(events, event))
 }

@@ -5,12 +5,13 @@ import { fill, h } from '../../ui/dom'
 import { download, fileName, inPieces } from '../../ui/download'
 import { plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
+import { upperBound } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
 import { cssOf } from '../colouring'
 import { Memo } from '../memo'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
-import { type Boundaries, boundariesOf, firstAfter, namesBetween } from './boundaries'
+import { type Boundaries, boundariesOf, namesBetween } from './boundaries'
 import { CSV_HEAD, csvRow, type EventColumn, eventColumns } from './event-columns'
 import { allocationOf, type EventIndex, indexEvents, listed } from './event-index'
 import { endsOf, recordOf } from './event-record'
@@ -227,7 +228,7 @@ export class EventsView implements View {
 
   /** The line of an event, or of the next one that is listed. */
   private lineOf(event: number): number {
-    return this.listed ? Math.min(this.listed.length - 1, firstAfter(this.listed, event - 1)) : event
+    return this.listed ? Math.min(this.listed.length - 1, upperBound(this.listed, event - 1)) : event
   }
 
   // Head and rows

@@ -1,5 +1,6 @@
 // The segments of one column after the other, stacked: by group, then by address.
 
+import { lowerBound } from '../../layout/binary-search'
 import type { SegmentHistory } from '../../allocator/segment-history'
 import type { Groups } from '../shared/groups'
 
@@ -77,14 +78,6 @@ export class SegmentStack {
   }
 
   private place(rank: number): number {
-    const { live } = this
-    let low = 0
-    let high = live.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (live[middle] < rank) low = middle + 1
-      else high = middle
-    }
-    return low
+    return lowerBound(this.live, rank)
   }
 }

@@ -1,5 +1,6 @@
 // Where segments lie in the map: group by group, side by side on lines, the large ones wrapped over many.
 
+import { upperBound } from '../../layout/binary-search'
 import type { AllocatorState } from '../../allocator/state'
 import type { Groups } from '../shared/groups'
 
@@ -138,14 +139,7 @@ export function pieceAt(layout: MapLayout, x: number, y: number): number {
 
 /** The last line that begins at or above y; -1 above all. */
 export function lineAt({ lineY }: MapLayout, y: number): number {
-  let low = 0
-  let high = lineY.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (lineY[middle] <= y) low = middle + 1
-    else high = middle
-  }
-  return low - 1
+  return upperBound(lineY, y) - 1
 }
 
 interface Shown {

@@ -1,5 +1,6 @@
 // Paints the visible part of the map: rows of pixels blown up to lines, then borders, hatches, labels and changes.
 
+import { upperBound } from '../../layout/binary-search'
 import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/state'
 import { formatBytes } from '../../layout/format'
@@ -22,14 +23,7 @@ export interface MapScene {
 
 /** Index of the block that holds an address of a segment, or the first behind it. */
 export function blockFrom(state: AllocatorState, segment: number, address: number): number {
-  let low = state.first[segment]
-  let high = state.first[segment + 1]
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (state.blockEnd[middle] <= address) low = middle + 1
-    else high = middle
-  }
-  return low
+  return upperBound(state.blockEnd, address, state.first[segment], state.first[segment + 1])
 }
 
 export class MapPainter {

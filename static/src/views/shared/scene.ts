@@ -1,7 +1,7 @@
 // Everything the timeline needs of one device, prepared once. Works from the manifest alone until the columns arrive.
 
 import type { Axis, DeviceData, DeviceInfo, Stacks } from '../../data/model'
-import { lowerBound } from '../../layout/sampling'
+import { lowerBound } from '../../layout/binary-search'
 import { RangeMax } from './range-max'
 import { type AxisScale, eventScale, timeScale, withRoom } from './scale'
 

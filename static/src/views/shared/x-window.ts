@@ -1,7 +1,7 @@
 // The window on the x axis that views over events share: it lives in the state, so all of them show the same stretch.
 
 import type { DeviceData } from '../../data/model'
-import { lowerBound } from '../../layout/sampling'
+import { lowerBound } from '../../layout/binary-search'
 import { clamp } from '../../layout/viewport'
 import type { Range, State } from '../../ui/state'
 import { type AxisScale, eventScale, timeScale } from './scale'

@@ -1,6 +1,7 @@
 // What a row of spans shows in a window: pieces in pixels. Spans too thin to be told apart become one piece, so that none
 // of them vanishes and no row draws more pieces than it has pixels.
 
+import { firstWhere } from '../../layout/binary-search'
 import type { Track } from '../../steps/spans'
 import type { AxisScale } from '../shared/scale'
 
@@ -58,12 +59,5 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
 
 /** The first span that ends at or after a place: ends ascend within a row. */
 function firstReaching(track: Track, scale: AxisScale, x: number): number {
-  let low = 0
-  let high = track.first.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (edgesOf(track, middle, scale)[1] < x) low = middle + 1
-    else high = middle
-  }
-  return low
+  return firstWhere(0, track.first.length, (span) => edgesOf(track, span, scale)[1] >= x)
 }

@@ -10,7 +10,7 @@ import numpy as np
 from snapreport.packing.blob import pack_text
 from snapreport.packing.columns import Column
 from snapreport.report.page import render_page
-from snapreport.report.payload import Payload
+from snapreport.report.payload import FORMAT, Payload
 from snapreport.report.summary import Sentence, Summary
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -221,7 +221,7 @@ def _document(  # every part of it is a table of its own
     ]
     title = f"Job of {ranks} ranks"
     manifest = {
-        "format": 1,
+        "format": FORMAT,
         "title": title,
         "snapshots": [],
         "sections": {"job": "job", "job.heat": "job.heat"},

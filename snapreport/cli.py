@@ -181,7 +181,10 @@ def report(
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
     # Only reports of single snapshots have these options.
-    is_single = separate or redact or redact_pattern or dry_run
+    is_single = separate or dry_run
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    if redaction and source:
+        raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     may_be_job = len(snaps) > 1 and "-" not in snaps and not is_single
     if may_be_job and _are_ranks(snaps):
         from snapreport.commands.job import JobPage, run_job
@@ -189,15 +192,12 @@ def report(
         check_inputs(snaps)
         check_output(output or "job.html", snaps, force=force)
         page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
-        run_job(snaps, output or "job.html", page, rules=rules, inference=not no_inference)
+        run_job(snaps, output or "job.html", page, rules=rules, inference=not no_inference, redaction=redaction)
         return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
     if not dry_run:
         check_output(output, snaps, force=force)
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    if redaction and source:
-        raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     from snapreport.report.source_links import SourceLinks
 
     # A bad template is reported before the files are read. Redaction has made the names relative already.

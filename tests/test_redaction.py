@@ -39,7 +39,7 @@ RECORDER = {
     },
     "devices": {0: {"name": "H200", "uuid": "GPU-1234", "total_bytes": 1 << 37, "memory_stats": {}}},
 }
-CODE = ("application", "views", "prime")
+CODE = {"application", "views", "jobview"}
 SECRETS = ("alice", "bob.smith", "Carol", "node17", "secret.example", "git.corp", "GPU-1234", "/root/")
 
 
@@ -102,6 +102,49 @@ def test_nothing_of_a_person_or_host_is_left(snap: Path, tmp_path: Path) -> None
         FILES[-1],
     ):
         assert name in shown and json.dumps(name)[1:-1] in texts[0], name
+
+
+def test_nothing_is_left_in_what_other_commands_write(snap: Path, tmp_path: Path) -> None:
+    ranks = tmp_path / "home" / "alice"
+    ranks.mkdir(parents=True)
+    for rank in range(2):
+        (ranks / f"alice-node17.corp.example_rank{rank}.pickle").write_bytes(snap.read_bytes())
+    page, digest = tmp_path / "job.html", tmp_path / "rank0.digest"
+    junit, markdown = tmp_path / "out.xml", tmp_path / "out.md"
+    rules = ["--max-peak", "1KiB", "--redact"]
+    detail = ["--detail", "worst", "--redact", "--rank-pattern", r"rank(\d)", "--jobs", 1]
+    assert in_process("job", ranks, "-o", page, *detail, "--each", tmp_path / "each").code == 0
+    assert in_process("digest", snap, "-o", digest, "--redact").code == 0
+    from snapreport.jobs.digest_format import unpack
+
+    texts = [text_of(page), json.dumps(unpack(digest.read_bytes()), default=str)]
+    texts += [text_of(path) for path in (tmp_path / "each").iterdir()]
+    assert len(texts) == 4
+    texts += [
+        in_process(*arguments).out
+        for arguments in (
+            ["job", ranks, "--json", *detail],
+            ["digest", snap, "--dry-run", "--redact"],
+            ["check", snap, *rules, "--junit", junit, "--summary-md", markdown],
+            ["check", snap, *rules, "--json"],
+            ["check", ranks, *rules, "--max-imbalance", "1%"],
+            ["whatif", snap, "--json", "--redact"],
+            ["whatif", snap, "--redact"],
+        )
+    ]
+    texts += [junit.read_text(), markdown.read_text()]
+    for number, text in enumerate(texts):
+        assert text, number
+        for secret in SECRETS:
+            assert secret not in text, (number, secret, text[max(0, text.find(secret) - 80) : text.find(secret) + 80])
+    assert "node17" in in_process("job", ranks, "--json", "--jobs", 1).out
+
+
+def test_a_digest_is_not_redacted_later(snap: Path, tmp_path: Path) -> None:
+    assert in_process("digest", snap, "-o", tmp_path / "a.digest").code == 0
+    assert_refused(in_process("job", tmp_path / "a.digest", "--redact", "-o", tmp_path / "j.html"), "digest --redact")
+    assert in_process("digest", snap).code == 2
+    assert in_process("whatif", snap, "--strip-prefix", "/opt").code == 2
 
 
 def test_numbers_do_not_change(snap: Path) -> None:

@@ -56,7 +56,8 @@ def grow(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -
     while candidate.size < size:
         # A free block followed by unmapped address space: map there and merge.
         following = candidate.next
-        if not _map(allocator, following, min(size - candidate.size, following.size)):
+        # A request for more than the address space of a segment, 1 1/8 of the device's memory.
+        if following is None or not _map(allocator, following, min(size - candidate.size, following.size)):
             return None
         candidate = following
     pool.remove(candidate)
@@ -78,7 +79,7 @@ def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: in
             return candidate
     granule = SMALL_BUFFER if pool.small else allocator.large_segment
     total = allocator.memory.total
-    length = -(-(total + total // 8) // granule) * granule  # 1 1/8 of the device's memory, as in PyTorch
+    length = max(1, -(-(total + total // 8) // granule)) * granule  # 1 1/8 of the device's memory, as in PyTorch
     segment = ExpandableSegment(allocator.memory.reserve(length, False), length, granule)
     candidate = allocator.block_type(segment.address, length, pool, stream)
     candidate.mapped = False

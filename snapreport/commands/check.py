@@ -24,6 +24,8 @@ from snapreport.commands.shared import (
     max_memory_option,
     parse_size,
     pipe_safe,
+    redact_options,
+    redaction_of,
     report_unlinked,
 )
 from snapreport.output_file import cannot_write, check_output, write_file
@@ -133,6 +135,7 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
 @category_options
+@redact_options
 @force_option
 @max_memory_option
 def check(
@@ -151,6 +154,8 @@ def check(
     as_json: bool,
     rules: str | None,
     no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
     force: bool,
 ) -> int:
     """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
@@ -170,7 +175,8 @@ def check(
     _refuse_outputs(summary_md, junit, as_json, read, force)
     if link and not summary_md:
         raise click.UsageError("--link goes with --summary-md")
-    links = SourceLinks(link, strip_prefix)
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    links = SourceLinks(link, () if redaction else strip_prefix)
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
     if not limits and max_imbalance is None:
         rules_text = "--max-peak, --max-reserved, --fits, --max-growth, --max-imbalance or --fail-on"
@@ -182,14 +188,19 @@ def check(
     if max_imbalance is not None or any(is_job_path(snap) for snap in snaps):
         from snapreport import job
         from snapreport.jobs.gate import check_job
+        from snapreport.jobs.redacted import redacted_job
 
-        before = job(baseline, rules=rules, inference=infer) if baseline else None
-        checks = check_job(job(snaps, rules=rules, inference=infer), limits, max_imbalance, before)
+        before = job(baseline, rules=rules, inference=infer, redaction=redaction) if baseline else None
+        reduced = job(snaps, rules=rules, inference=infer, redaction=redaction)
+        if redaction:
+            reduced = redacted_job(reduced, redaction).job
+            before = before and redacted_job(before, redaction).job
+        checks = check_job(reduced, limits, max_imbalance, before)
     else:
         if baseline and is_job_path(baseline):
             raise click.UsageError("--baseline is a job; give a folder, a list of paths or digests to compare with it")
-        compared = load_all([baseline], rules, inference=infer)[0] if baseline else None
-        snapshots = load_all(snaps, rules, inference=infer)
+        compared = load_all([baseline], rules, inference=infer, redaction=redaction)[0] if baseline else None
+        snapshots = load_all(snaps, rules, inference=infer, redaction=redaction)
         checks = check_all(snapshots, limits, compared)
     # Files first: a reader that closes the pipe must not cost the job its summary.
     if summary_md:

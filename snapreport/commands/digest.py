@@ -15,6 +15,9 @@ from snapreport.commands.shared import (
     load_all,
     max_memory_option,
     pipe_safe,
+    redact_options,
+    redact_prefix_option,
+    redaction_only,
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
@@ -26,25 +29,48 @@ from snapreport.terminal import echo, lines
     "-o",
     "--output",
     metavar="FILE",
-    required=True,
     type=click.Path(),
     help="Where to write the digest; - is standard output.",
 )
 @category_options
+@redact_options
+@redact_prefix_option
+@click.option("--dry-run", is_flag=True, help="Write no digest; list the strings of the snapshot that it may hold.")
 @force_option
 @max_memory_option
-def digest(snap: str, output: str, rules: str | None, no_inference: bool, force: bool) -> None:
+def digest(
+    snap: str,
+    output: str | None,
+    rules: str | None,
+    no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
+    strip_prefix: tuple[str, ...],
+    dry_run: bool,
+    force: bool,
+) -> None:
     """Write what a job's report needs of one rank's snapshot: at most 64 KB, however large the snapshot is.
 
     Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report.
     """
+    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     check_inputs([snap])
-    check_output(output, [snap], "the digest", force=force)
+    if not output and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    if output and not dry_run:
+        check_output(output, [snap], "the digest", force=force)
     with progress.shown():
         from snapreport.jobs.digest import digest_bytes
         from snapreport.report.build import write_document
 
-        data = digest_bytes(load_all([snap], rules, inference=not no_inference)[0])
+        snapshots = load_all([snap], rules, inference=not no_inference, redaction=redaction)
+        if dry_run or not output:
+            from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text
+
+            text = outgoing_text(outgoing_strings(snapshots, snapshots[0].recording.name))
+            pipe_safe(lambda: echo(text))
+            return
+        data = digest_bytes(snapshots[0])
         pipe_safe(lambda: write_document(output, data))
     if output != "-":
         echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)

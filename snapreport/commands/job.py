@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,17 @@ from snapreport.commands.shared import (
     max_memory_option,
     page_options,
     pipe_safe,
+    redact_options,
+    redaction_of,
 )
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
+    from snapreport.jobs.redacted import RedactedJob
     from snapreport.jobs.reduce import Job
+    from snapreport.reading.redaction import Redaction
     from snapreport.report.build import Written
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
@@ -84,6 +88,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @page_options
 @link_options
 @category_options
+@redact_options
 @force_option
 @max_memory_option
 def job(
@@ -103,6 +108,8 @@ def job(
     strip_prefix: tuple[str, ...],
     rules: str | None,
     no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
     force: bool,
 ) -> None:
     """Write one report over the ranks of a job: which rank is different, and why.
@@ -115,6 +122,9 @@ def job(
         raise click.UsageError("--json and -o - both write to standard output")
     if dask and jobs:
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    if redaction and source:
+        raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     output = output or (None if as_json else "job.html")
     if (max_size or source or link) and not output:
         raise click.UsageError("--max-size, --source and --link are for the report; give -o as well")
@@ -132,6 +142,7 @@ def job(
         world_size=world_size,
         rules=rules,
         inference=not no_inference,
+        redaction=redaction,
     )
 
 
@@ -156,6 +167,9 @@ class JobPage:
 
 def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json: bool = False, **options: Any) -> None:
     """Reduce, write, and say the answer on standard error. ``options``: of ``snapreport.job``."""
+    redaction: Redaction | None = options.get("redaction")
+    if redaction:
+        page = replace(page, strip_prefix=())  # the names of files are relative already
     page.links()  # a bad template is reported before the files are read
     if page.each is not None:
         _make_folder(page.each)
@@ -163,9 +177,13 @@ def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json:
     with progress.shown():
         from snapreport.jobs.build import job as reduce_paths
         from snapreport.jobs.job_json import job_json
+        from snapreport.jobs.redacted import redacted_job
 
         reduced = reduce_paths(snaps, each=page.each, **options)
-        written = _write(reduced, output, page, {}) if output else None
+        redacted = redacted_job(reduced, redaction) if redaction else None
+        written = _write(reduced, output, page, {}, redacted) if output else None
+        if redacted:
+            reduced = redacted.job
     if as_json:
         pipe_safe(lambda: echo(json.dumps(job_json(reduced), indent=1)))
     for failed in reduced.failed[:FAILED_ROWS]:
@@ -185,17 +203,23 @@ def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage) 
     _say(reduced, output, _write(reduced, output, page, known))
 
 
-def _write(reduced: Job, output: str, page: JobPage, known: Mapping[str, Snapshot]) -> Written:
+def _write(
+    reduced: Job, output: str, page: JobPage, known: Mapping[str, Snapshot], redacted: RedactedJob | None = None
+) -> Written:
     from snapreport.jobs.build import PageOptions, report_links, write_job_report
 
+    each = report_links(reduced, page.each, output) if page.each is not None else {}
+    if redacted:
+        reduced, each = redacted.job, {redacted.shown[path]: link for path, link in each.items()}
     options = PageOptions(
         title=page.title,
         detail=page.detail,
-        each=report_links(reduced, page.each, output) if page.each is not None else {},
+        each=each,
         snapshots=known,
         max_size=page.max_size,
         source=page.source,
         links=page.links(),
+        read=redacted.read if redacted else None,
     )
     written: Written = pipe_safe(lambda: write_job_report(reduced, output, options))
     return written

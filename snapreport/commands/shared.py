@@ -145,11 +145,28 @@ def redact_options(command: Command) -> Command:
     return switch(patterns(command))
 
 
+def redact_prefix_option(command: Command) -> Command:
+    """The option --strip-prefix of commands that have no --link, as ``strip_prefix``."""
+    return click.option(
+        "--strip-prefix",
+        metavar="DIR",
+        multiple=True,
+        help="With --redact: a directory that the names of files become relative to (may be given several times).",
+    )(command)
+
+
 def redaction_of(redact: bool, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> Redaction | None:
     """The redaction that these options select. A bad pattern is reported before the files are read."""
     from snapreport.reading.redaction import Redaction
 
     return Redaction(tuple(patterns), tuple(prefixes)) if redact or patterns else None
+
+
+def redaction_only(redact: bool, patterns: Sequence[str], prefixes: Sequence[str]) -> Redaction | None:
+    """The same for commands without --link, where --strip-prefix alone would do nothing."""
+    if prefixes and not (redact or patterns):
+        raise click.UsageError("--strip-prefix goes with --redact")
+    return redaction_of(redact, patterns, prefixes)
 
 
 def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:

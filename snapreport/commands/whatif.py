@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import SizeType, expanded_paths, load_all, max_memory_option, pipe_safe
+from snapreport.commands.shared import (
+    SizeType,
+    expanded_paths,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+    redact_options,
+    redact_prefix_option,
+    redaction_only,
+)
 from snapreport.terminal import echo
 
 MANY_EVENTS = 200_000
@@ -70,6 +79,8 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     help="Search the least memory on which the trace runs. Default: for traces of up to 200,000 events.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-whatif/1).")
+@redact_options
+@redact_prefix_option
 @max_memory_option
 def whatif(
     snaps: tuple[str, ...],
@@ -80,6 +91,9 @@ def whatif(
     start: str,
     cards: bool | None,
     as_json: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
+    strip_prefix: tuple[str, ...],
 ) -> None:
     """Replay the same requests and frees, in the same order, with PyTorch's allocator under other settings.
 
@@ -87,8 +101,9 @@ def whatif(
     still runs. A trace whose replay under its own settings is not exact is not replayed under others.
     """
     _refuse_malformed(settings, without, scale)
+    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps)
+        snapshots = load_all(snaps, redaction=redaction)
         from snapreport.allocator.document import SCHEMA
         from snapreport.report.whatif_text import whatif_text
 

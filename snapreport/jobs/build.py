@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from snapreport.jobs.sources import expand
 from snapreport.jobs.static_summary import job_summary
 from snapreport.number_format import size_text, upper_first
 from snapreport.packing.columns import encode_column
+from snapreport.reading.redaction import Redaction
 from snapreport.report.build import Whole, Written, fit_document, write_document
 from snapreport.report.payload import Sections
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
@@ -45,6 +46,7 @@ def job(
     each: str | os.PathLike[str] | None = None,
     rules: str | os.PathLike[str] | None = None,
     inference: bool = True,
+    redaction: Redaction | None = None,
 ) -> Job:
     """Reduce the snapshots and digests of a job's ranks.
 
@@ -57,7 +59,7 @@ def job(
     arguments = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     files = expand(arguments)
     facts = facts_of_names(files, rank_pattern)
-    options: dict[str, object] = {"inference": inference}
+    options: dict[str, object] = {"inference": inference, "redaction": redaction}
     if rules is not None:
         options["rules"] = os.fspath(rules)
     if each is not None:
@@ -108,8 +110,8 @@ class PageOptions:
 
     detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or
     rank numbers; those of which only a digest is there are left out where they were not given by number. each: of paths
-    to reports of their own, relative to the report. snapshots: those loaded already, by path. max_size, source, links:
-    of ``report.build.build_report``, for the ranks shown in full.
+    to reports of their own, relative to the report. snapshots: those loaded already, by path; read: reads the
+    others. max_size, source, links: of ``report.build.build_report``, for the ranks shown in full.
     """
 
     title: str | None = None
@@ -119,6 +121,7 @@ class PageOptions:
     max_size: int | None = None
     source: Sequence[str | os.PathLike[str]] = ()
     links: SourceLinks = REPOSITORY_LINKS
+    read: Callable[[str], Snapshot] | None = None
 
 
 def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:
@@ -140,7 +143,7 @@ def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
     the last chosen first.
     """
     title = options.title or job_title(job)
-    snapshots, details = _details(job, options.detail, options.snapshots)
+    snapshots, details = _details(job, options.detail, options.snapshots, options.read or load)
     for count in range(len(details), -1, -1):
         gone = _not_in_full(job, details[count:], options)
         try:
@@ -192,7 +195,9 @@ def job_line(job: Job) -> str:
     return " ".join(sentence.text for sentence in headline(job)[:2]).replace("`", "")
 
 
-def _details(job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot]) -> tuple[list[Snapshot], list[Detail]]:
+def _details(
+    job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot], read: Callable[[str], Snapshot]
+) -> tuple[list[Snapshot], list[Detail]]:
     chosen: dict[int, str] = {}
     for word in wanted:
         if word == "none":
@@ -210,7 +215,7 @@ def _details(job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot]) -> 
     for row, why in chosen.items():
         path = job.rows[row].path
         try:
-            snapshot = known.get(path) or load(path)
+            snapshot = known.get(path) or read(path)
         except SnapshotError as error:
             if why == "given":
                 raise SnapshotError(f"--detail {job.ranks[row]}: cannot be shown in full: {error}") from None

@@ -44,6 +44,9 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
             if data.startswith(MAGIC):
                 from snapreport.jobs.digest import read_digest
 
+                if (options or {}).get("redaction"):
+                    reason = "a digest is redacted when it is made, by snapreport digest --redact"
+                    raise SnapshotError(f"{shown_path(path)}: {reason}")
                 try:
                     read_digest(data)
                 except SnapshotError as error:
@@ -63,7 +66,11 @@ def _digest_of_snapshot(path: str, options: dict[str, Any]) -> bytes:
     from snapreport.snapshot import load
 
     snapshot = load(path, options.get("rules"), inference=options.get("inference", True))
-    data = digest_bytes(snapshot, source=path)
+    source = path
+    if options.get("redaction"):
+        (snapshot.recording,) = options["redaction"].of([snapshot.recording])
+        source = snapshot.recording.path
+    data = digest_bytes(snapshot, source=source)
     if options.get("each"):
         from snapreport.report.build import write_report
 

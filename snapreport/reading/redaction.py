@@ -55,9 +55,16 @@ class Redaction:
 
     def of(self, recordings: Sequence[Recording]) -> list[Recording]:
         """Copies of ``recordings`` without what is to be hidden: a name found in one of them is hidden in all."""
-        names = {name for recording in recordings for name in _names_in(recording)} | _names_here()
-        hide = _Hide(self, sorted(names - _NOBODY, key=lambda name: (-len(name), name)))
+        hide = self._hide({name for recording in recordings for name in _names_in(recording)})
         return [_redacted(recording, hide) for recording in recordings]
+
+    def of_paths(self, paths: Sequence[str]) -> dict[str, str]:
+        """What to call files instead of by their paths, of which no more is known."""
+        hide = self._hide({found[1] for path in paths for found in _HOME.finditer(path) if found[1]})
+        return {path: hide.text(hide.path(path)) for path in paths}
+
+    def _hide(self, names: set[str]) -> _Hide:
+        return _Hide(self, sorted((names | _names_here()) - _NOBODY, key=lambda name: (-len(name), name)))
 
 
 class _Hide:

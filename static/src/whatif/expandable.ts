@@ -23,8 +23,9 @@ export function grow(allocator: CachingAllocator, pool: BlockPool, stream: numbe
   let candidate = findAddressSpace(allocator, pool, stream, size)
   if (!candidate.mapped && !map(allocator, candidate, Math.min(candidate.size, size))) return null
   while (candidate.size < size) {
-    const following = candidate.next!
-    if (!map(allocator, following, Math.min(size - candidate.size, following.size))) return null
+    const following = candidate.next
+    // A request for more than the address space of a segment, 1 1/8 of the device's memory.
+    if (!following || !map(allocator, following, Math.min(size - candidate.size, following.size))) return null
     candidate = following
   }
   pool.remove(candidate)
@@ -40,7 +41,7 @@ function findAddressSpace(allocator: CachingAllocator, pool: BlockPool, stream: 
   }
   const granule = pool.small ? SMALL_BUFFER : allocator.largeSegment
   const { total } = allocator.memory
-  const length = Math.ceil((total + Math.floor(total / 8)) / granule) * granule
+  const length = Math.max(1, Math.ceil((total + Math.floor(total / 8)) / granule)) * granule
   const address = allocator.memory.reserve(length, false)
   const block = new Block(address, length, pool, stream)
   block.mapped = false

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -65,6 +66,60 @@ def test_where_scripts_are_forbidden_a_note_says_so(served: Callable[[str], str]
     page.goto(served(policy))
     assert page.get_by_text(NOTE).is_visible()
     assert page.locator("#summary").is_visible() and page.locator("#app").is_hidden()
+    page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "without_scripts"),
+    [
+        ("sandbox; default-src 'none'; img-src 'self'; style-src 'self'", True),
+        ("default-src 'self'", True),
+        ("style-src 'none'", False),
+    ],
+    ids=["a CI server", "self", "styles alone"],
+)
+def test_where_styles_are_forbidden_a_note_says_so(
+    served: Callable[[str], str], chromium: Any, policy: str, without_scripts: bool
+) -> None:
+    page = chromium.new_context().new_page()
+    page.goto(served(policy))
+    text = page.locator("body").inner_text()
+    assert "Styles are not allowed here" in text and "By stack trace" in text and "This file is complete" in text
+    assert (NOTE in text) == without_scripts and "missing" not in text
+    assert page.locator("#app").is_hidden() and page.locator("svg").first.bounding_box()["height"] > 50
+    page.context.close()
+
+
+def test_in_a_frame_without_scripts_a_note_says_so(served: Callable[[str], str], chromium: Any, tmp_path: Path) -> None:
+    (tmp_path / "ticket.html").write_text('<iframe sandbox src="report.html"></iframe>', encoding="utf-8")
+    page = chromium.new_context().new_page()
+    page.goto(served("").replace("report.html", "ticket.html"))
+    report = page.frame_locator("iframe")
+    assert report.get_by_text(NOTE).is_visible() and report.locator("#summary").is_visible()
+    page.context.close()
+
+
+def test_where_the_application_alone_is_forbidden_a_note_says_so(
+    served: Callable[[str], str], chromium: Any, tmp_path: Path
+) -> None:
+    """As a server does that allows the scripts that it found in the file."""
+    boot = re.search(r"sha256-[\w+/=]+", (tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = chromium.new_context().new_page()
+    page.goto(served(f"script-src '{boot[0]}'"))
+    page.get_by_text("The browser did not run the application in this file").wait_for()
+    assert page.locator("#summary").is_visible()
+    page.context.close()
+
+
+@pytest.mark.parametrize(
+    "policy", ["worker-src 'self'", "default-src 'self' 'unsafe-inline'"], ids=["blobs", "own files"]
+)
+def test_where_blobs_are_forbidden_a_note_says_so(served: Callable[[str], str], chromium: Any, policy: str) -> None:
+    page = chromium.new_context().new_page()
+    page.goto(served(policy))
+    page.evaluate("snapreport.ready")
+    assert "does not allow workers" in page.locator(".notice").inner_text()
+    assert page.evaluate("snapreport.setView({view: 'flame'}).then(() => snapreport.getView().view)") == "flame"
     page.context.close()
 
 

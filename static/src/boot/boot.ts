@@ -14,6 +14,9 @@ const SUMMARY_ONLY = 'so this page shows the summary only.'
 document.documentElement.classList.add('scripted')
 document.addEventListener('DOMContentLoaded', () => {
   checkPage()
+  // Without styles the application has no sizes to draw into.
+  const unstyled = document.querySelector('.unstyled')
+  if (unstyled && getComputedStyle(unstyled).display !== 'none') return document.querySelector('.unrun')?.remove()
   const code = document.querySelector('script[data-blob="application"]')
   if (!code) return reportDamage(`The application in this file is missing, ${SUMMARY_ONLY}`)
   const script = document.createElement('script')

@@ -18,7 +18,7 @@ WATCH = """
 window.rehearsed = []
 new MutationObserver((changes) => {
   for (const { target, addedNodes } of changes) {
-    if (!target.classList?.contains('wings')) continue
+    if (!target.classList?.contains('prerender')) continue
     const css = getComputedStyle(target)
     const isRoomy = target.clientWidth > 300 && target.clientHeight > 300
     for (const view of addedNodes) rehearsed.push({
@@ -35,7 +35,7 @@ def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: 
     rehearsed = opened.js("rehearsed")
     assert len(rehearsed) == len({seen["view"] for seen in rehearsed}) == len(VIEWS)
     assert all(seen["isUnseen"] and seen["isInert"] and seen["isRoomy"] for seen in rehearsed)
-    assert opened.js("document.querySelectorAll('.wings, .list-row').length") == 0, "it is cleared away"
+    assert opened.js("document.querySelectorAll('.prerender, .list-row').length") == 0, "it is cleared away"
     assert opened.view()["view"] == "timeline"
     assert opened.js("location.hash") == ""
     assert opened.js("document.querySelector('[aria-live=polite]').textContent") == ""

@@ -20,8 +20,8 @@ export class AddressSpace {
   /** The number of an address as `text` writes it; null for anything else. */
   read(text: string): number | null {
     if (!/^0x[0-9a-f]{1,16}$/.test(text)) return null
-    const whole = BigInt(text)
-    return this.of(Number(whole >> 32n), Number(whole & 0xffffffffn))
+    const parsed = BigInt(text)
+    return this.of(Number(parsed >> 32n), Number(parsed & 0xffffffffn))
   }
 
   text(address: number): string {

@@ -6,7 +6,7 @@
 
 import { byPosition, firstAtOrAbove, type Lives, type Replayed } from './replay'
 import type { SegmentHistory } from './segment-history'
-import { StandingSegments } from './standing'
+import { StandingSegments } from './live-segments'
 import { SuccessorSet } from './successor'
 
 /** Bytes by position (length P). */
@@ -81,22 +81,22 @@ class FreeRanges {
   }
 
   /** Segments go and come, of which some are the same at another size: what was free at their ends is looked at again. */
-  private change(gone: Int32Array, come: Int32Array): void {
+  private change(removed: Int32Array, added: Int32Array): void {
     const { standing, addresses, firstRank, endRank } = this
     const lastOf = (row: number): number => {
       const last = this.live.previous(endRank[row] - 1)
       return last >= firstRank[row] ? last : -1
     }
-    for (const row of gone) {
+    for (const row of removed) {
       standing.drop(row)
       this.ranges.set(addresses.length + row, 0)
     }
-    for (const row of come) standing.put(row)
-    for (const row of come) {
+    for (const row of added) standing.put(row)
+    for (const row of added) {
       this.fixBegin(row)
       if (lastOf(row) >= 0) this.fix(lastOf(row))
     }
-    for (const row of gone) {
+    for (const row of removed) {
       const last = lastOf(row)
       if (last >= 0 && this.fix(last) < 0) {
         // Its blocks outlive it, which only a file that contradicts itself says: nobody knows what is free between them.

@@ -13,14 +13,14 @@ export interface Neighbours {
   above: number
 }
 
-const made = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHistory }>()
+const cache = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHistory }>()
 
 /** At the position at which it begins to live; null where the file knows no segment around it. */
 export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
-  let known = made.get(data)
+  let known = cache.get(data)
   if (!known) {
     const space = addressSpaceOf(data)
-    made.set(data, (known = { space, history: segmentHistory(data, data.info, space) }))
+    cache.set(data, (known = { space, history: segmentHistory(data, data.info, space) }))
   }
   const { space, history } = known
   const { N, addrHi, addrLo, start, end } = data

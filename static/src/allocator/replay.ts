@@ -8,7 +8,7 @@ import type { DeviceData, DeviceInfo } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
 import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
 import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
-import { StandingSegments } from './standing'
+import { StandingSegments } from './live-segments'
 import { SuccessorSet } from './successor'
 
 export interface Replay {
@@ -226,8 +226,8 @@ class Walk {
     const older = latest[before]
     if (!open[older]) return
     const length = replay.address[id] - replay.address[older]
-    const kept = length - replay.block[older]
-    if (kept < 0 || kept > SMALL_SIZE) return
+    const remaining = length - replay.block[older]
+    if (remaining < 0 || remaining > SMALL_SIZE) return
     replay.block[older] = length
     open[older] = 0
   }

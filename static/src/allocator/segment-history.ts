@@ -74,9 +74,9 @@ export function segmentHistory(
     const row: Row = { start, end, from: 0, to: position, stream: other.stream[i], pool: 0, large, expandable: 0 }
     if (action === 'segment_alloc') {
       // One that the final state does not know must have gone unrecorded: kept to the last event.
-      const made = fixed.get(start) ?? { ...row, to: P - 1 }
+      const segment = fixed.get(start) ?? { ...row, to: P - 1 }
       fixed.delete(start)
-      rows.push({ ...made, from: position })
+      rows.push({ ...segment, from: position })
     } else if (action === 'segment_free') {
       const above = fixed.get(start)
       if (above) rows.push({ ...above, from: position })
@@ -127,21 +127,21 @@ class Ranges {
 
   /** Before the unmap these bytes were there, one range with the neighbours of the same stream. */
   undoUnmap(row: Row, position: number): void {
-    const whole = row
+    const merged = row
     for (const other of this.touching(row.start, row.end, true)) {
       const overlaps = other.end > row.start && other.start < row.end
       if (
         !overlaps &&
-        (other.stream !== row.stream || (other.pool !== whole.pool && whole.pool !== 0 && other.pool !== 0))
+        (other.stream !== row.stream || (other.pool !== merged.pool && merged.pool !== 0 && other.pool !== 0))
       )
         continue
       this.close(other, position)
-      whole.start = Math.min(whole.start, other.start)
-      whole.end = Math.max(whole.end, other.end)
-      whole.pool ||= other.pool
-      if (other.large !== UNKNOWN) whole.large = other.large
+      merged.start = Math.min(merged.start, other.start)
+      merged.end = Math.max(merged.end, other.end)
+      merged.pool ||= other.pool
+      if (other.large !== UNKNOWN) merged.large = other.large
     }
-    this.put(whole)
+    this.put(merged)
   }
 
   finish(): Row[] {

@@ -144,10 +144,10 @@ class Builder {
     const start = replay.address[id]
     if (start > this.cursor) this.gap(start, SPLIT)
     else if (start < this.cursor) this.overlapping++
-    const asked = freeRequestedEvent[id]
-    const isPending = asked >= 0 && asked < position
+    const requestEvent = freeRequestedEvent[id]
+    const isPending = requestEvent >= 0 && requestEvent < position
     if (isPending) this.pending += size[id]
-    if (asked === position - 1 && asked >= 0) this.requested = id
+    if (requestEvent === position - 1 && requestEvent >= 0) this.requested = id
     this.push(start, start + replay.block[id], id, isPending ? PENDING : ALLOCATED)
     this.cursor = Math.max(this.cursor, start + replay.block[id])
   }

@@ -203,7 +203,7 @@ class App implements Controller {
         this.timeline.element,
         this.stage.element,
         this.job.element,
-        this.stage.wings.element,
+        this.stage.prerender.element,
       ),
     )
     fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.announcer.element)

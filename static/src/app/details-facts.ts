@@ -4,7 +4,7 @@
 import type { DeviceData } from '../data/model'
 import { tracksOf } from '../steps/spans'
 import { stepsOf } from '../steps/steps'
-import { nameOf } from '../views/timeline/track-words'
+import { nameOf } from '../views/timeline/span-text'
 
 /** Of the allocations that held an address: the one before and the one after; -1 for none. */
 export interface AddressHistory {

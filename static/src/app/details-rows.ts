@@ -38,15 +38,16 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
   const address = formatAddress(data.addrHi[id], data.addrLo[id])
   const alloc = data.start[id] - 1
   const free = data.end[id] === data.P ? -1 : data.end[id] - 1
-  const held = info.leftOut.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
+  const neighbours = info.leftOut.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
   const beside = info.leftOut.includes('addr_lo') ? null : neighboursOf(data, id)
-  const kept = <T>(column: string, value: () => T): T | string => (info.leftOut.includes(column) ? LEFT_OUT : value())
+  const storedOr = <T>(column: string, value: () => T): T | string =>
+    info.leftOut.includes(column) ? LEFT_OUT : value()
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
     ['Allocated at', moment(alloc)],
     [
       'Free requested',
-      kept('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id]))),
+      storedOr('requested', () => (data.freeRequestedEvent[id] === free ? null : moment(data.freeRequestedEvent[id]))),
     ],
     ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
@@ -58,7 +59,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['During', duringRow(data, id)],
     [
       'Address',
-      kept('addr_lo', () =>
+      storedOr('addr_lo', () =>
         h(
           'span',
           { class: 'mono' },
@@ -69,15 +70,15 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
       ),
     ],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
-    ['Stream', info.profiled ? null : kept('stream', () => info.streams[data.stream[id]] ?? null)],
-    ['Pool', kept('pool', () => info.pools[data.pool[id]] || null)],
-    ['Compile context', kept('context', () => info.contexts[data.context[id]] || null)],
-    ['Metadata', kept('metadata', () => info.metadata[data.metadata[id]] || null)],
-    ['Address before', kept('addr_lo', () => neighbour(scene, held.before, links, 'nothing recorded'))],
+    ['Stream', info.profiled ? null : storedOr('stream', () => info.streams[data.stream[id]] ?? null)],
+    ['Pool', storedOr('pool', () => info.pools[data.pool[id]] || null)],
+    ['Compile context', storedOr('context', () => info.contexts[data.context[id]] || null)],
+    ['Metadata', storedOr('metadata', () => info.metadata[data.metadata[id]] || null)],
+    ['Address before', storedOr('addr_lo', () => neighbour(scene, neighbours.before, links, 'nothing recorded'))],
     [
       'Address after',
-      kept('addr_lo', () =>
-        neighbour(scene, held.after, links, free < 0 ? 'not freed in the trace' : 'nothing recorded'),
+      storedOr('addr_lo', () =>
+        neighbour(scene, neighbours.after, links, free < 0 ? 'not freed in the trace' : 'nothing recorded'),
       ),
     ],
     [
@@ -164,9 +165,9 @@ function stepsRow(data: DeviceData, id: number): string | null {
   const lived = stepsLived(data, id)
   if (!lived || lived.count === 0) return null
   const born = data.start[id] === 0 ? 'from before the trace' : `born in ${lived.born ?? 'no step'}`
-  const gone = data.end[id] === data.P ? 'alive at the end' : `freed in ${lived.freed ?? 'no step'}`
+  const freedText = data.end[id] === data.P ? 'alive at the end' : `freed in ${lived.freed ?? 'no step'}`
   if (lived.born !== null && lived.born === lived.freed) return `${lived.born} alone`
-  return `${born}, ${gone}; lives in ${plural(lived.count, 'step')}`
+  return `${born}, ${freedText}; lives in ${plural(lived.count, 'step')}`
 }
 
 function duringRow(data: DeviceData, id: number): string | null {

@@ -91,19 +91,19 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
   const list = h('ol', { class: 'sibling-list' })
   for (const share of others.slice(0, OTHERS_SHOWN)) {
     const top = share.stack > 0 ? stacks.top(share.stack) : null
-    const words = `${formatBytes(share[of])}  ${top ? describeFrame(top) : 'no stack trace'}`
+    const label = `${formatBytes(share[of])}  ${top ? describeFrame(top) : 'no stack trace'}`
     const go = () => store.set({ stack: share.stack })
     const title = framesLine(stacks, share.stack) ?? ''
-    list.append(h('li', {}, h('button', { type: 'button', class: 'link', title, onclick: go }, words)))
+    list.append(h('li', {}, h('button', { type: 'button', class: 'link', title, onclick: go }, label)))
   }
-  const rest = others.length - OTHERS_SHOWN
+  const hidden = others.length - OTHERS_SHOWN
   return [
     h(
       'p',
       { class: 'siblings other-stacks' },
       `This stack holds ${formatBytes(own[of])}${when}, ${formatShare(own[of], total)} of what `,
       h('code', {}, query),
-      ` finds; ${plural(others.length, 'other stack')}${rest > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
+      ` finds; ${plural(others.length, 'other stack')}${hidden > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
     ),
     list,
   ]

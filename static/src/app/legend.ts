@@ -64,16 +64,16 @@ export class Legend {
   debug(): unknown {
     if (!this.shown) return null
     const { data, colouring, position } = this.shown
-    const held = heldAt(data, colouring, position)
+    const bytesAt = heldAt(data, colouring, position)
     const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     return {
       position,
-      entries: byBytes(this.keysOf(this.shown), held).map((key) => ({
+      entries: byBytes(this.keysOf(this.shown), bytesAt).map((key) => ({
         key,
         name: colouring.nameOf(key),
         query: colouring.queryOf(key),
-        bytes: held.bytes[key],
-        count: held.count[key],
+        bytes: bytesAt.bytes[key],
+        count: bytesAt.count[key],
         inferred: inferred?.[key] ?? 0,
         css: cssOf(colouring, key),
       })),

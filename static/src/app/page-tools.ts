@@ -60,8 +60,8 @@ export class PageTools {
       this.captioned(timeline, stage, { title, detail: `${split().titleOfFirst(state)}, ${view}` }),
       this.captioned(pane.timeline, pane.stage, { title, detail: `${pane.words}, ${view}` }),
     ])
-    const made = pictures.filter((picture) => picture !== null)
-    return made.length ? joined(made, pane.second.stacked) : null
+    const available = pictures.filter((picture) => picture !== null)
+    return available.length ? joined(available, pane.second.stacked) : null
   }
 
   private async captioned(
@@ -97,9 +97,9 @@ export class PageTools {
     const { view, x, device, query } = store.state
     const scene = timeline.currentScene
     const info = client.devices[device]
-    const words = [info && view !== 'job' && deviceName(client.manifest, info), view]
-    if (view === 'timeline' && scene) words.push(describeWindow(scene, x))
-    if (query) words.push(`matching ${query}`)
-    return words.filter(Boolean).join(', ')
+    const parts = [info && view !== 'job' && deviceName(client.manifest, info), view]
+    if (view === 'timeline' && scene) parts.push(describeWindow(scene, x))
+    if (query) parts.push(`matching ${query}`)
+    return parts.filter(Boolean).join(', ')
   }
 }

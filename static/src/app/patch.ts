@@ -38,15 +38,15 @@ export function statePatch(client: DataClient, state: State, patch: ViewPatch): 
 
 function optionsPatch(client: DataClient, state: State, { device, options, second }: ViewPatch): Partial<State> {
   if (options === undefined && second === undefined) return {}
-  const made = merged(state.options, options ?? {})
-  if (second === undefined) return { options: made }
-  if (second === null) return { options: withSecond(made, null) }
+  const changed = merged(state.options, options ?? {})
+  if (second === undefined) return { options: changed }
+  if (second === null) return { options: withSecond(changed, null) }
   const first = { ...state, device: device ?? state.device }
-  const before = secondOf(made, client.devices.length) ?? firstSecond(first, client.devices)
+  const before = secondOf(changed, client.devices.length) ?? firstSecond(first, client.devices)
   const isOther = second.device !== undefined && second.device !== before.device
   const next = { ...before, ...(isOther && { at: null, x: null, select: null }), ...second }
   if (!client.devices[next.device]) throw new Error(`this report has no device ${next.device}`)
-  return { options: withSecond(made, { ...next, apart: next.apart || Boolean(second.x) }) }
+  return { options: withSecond(changed, { ...next, apart: next.apart || Boolean(second.x) }) }
 }
 
 function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {

@@ -35,12 +35,12 @@ export class SearchBox {
   /** The query that the box has put into the state or taken from it. */
   private applied = ''
   /** The frame that evaluates the box; 0: nothing was typed since. */
-  private asked = 0
+  private request = 0
   private suggests = false
   private telling = 0
   private rank: { matches: Matches; id: number; before: number } | null = null
   private live: { matches: Matches; position: number; bytes: number } | null = null
-  private told = ''
+  private announced = ''
 
   constructor(private readonly parts: SearchParts) {
     this.input = h('input', {
@@ -98,12 +98,12 @@ export class SearchBox {
   /** Evaluates what stands in the box with the next frame, once however many letters came. */
   private ask(withSuggestions: boolean): void {
     this.suggests ||= withSuggestions
-    if (!this.asked) this.asked = requestAnimationFrame(() => this.answer())
+    if (!this.request) this.request = requestAnimationFrame(() => this.answer())
   }
 
   private answer(): void {
-    cancelAnimationFrame(this.asked)
-    this.asked = 0
+    cancelAnimationFrame(this.request)
+    this.request = 0
     if (this.suggests && document.activeElement === this.input) this.showSuggestions()
     this.suggests = false
     if (!this.check()) return
@@ -182,7 +182,7 @@ export class SearchBox {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return
     const { list, input } = this
     // Keys may come faster than frames: they mean what was typed before them.
-    if (this.asked && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.answer()
+    if (this.request && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.answer()
     const { chosen } = list
     switch (event.key) {
       case 'ArrowDown':
@@ -243,8 +243,8 @@ export class SearchBox {
       }
       if (matches.notes.length > 0) text += ` (${matches.notes.join('; ')})`
     }
-    if (text === this.told) return
-    this.told = text
+    if (text === this.announced) return
+    this.announced = text
     this.status.textContent = text
     this.status.title = text
   }

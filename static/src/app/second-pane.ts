@@ -41,7 +41,7 @@ export class SecondPane {
   private readonly stacked: HTMLButtonElement
   private readonly head: HTMLElement
   /** The device whose columns were asked for. */
-  private asked = -1
+  private requested = -1
   private follows = false
 
   constructor(page: Page, second: Second) {
@@ -178,12 +178,12 @@ export class SecondPane {
   private showDevice(): void {
     const { client } = this.page
     const { index } = this.info
-    if (this.asked === index) return
-    this.asked = index
+    if (this.requested === index) return
+    this.requested = index
     this.timeline.setDevice(index, null, null)
     Promise.all([client.device(index), client.stacks()]).then(
       ([data, stacks]) => {
-        if (this.asked !== index) return
+        if (this.requested !== index) return
         this.timeline.setDevice(index, data, stacks)
         this.page.changed()
       },

@@ -14,23 +14,23 @@ import type { Registry, View, ViewContext, ViewParts } from '../views/view'
 import { fill, h } from '../ui/dom'
 import type { State, ViewName } from '../ui/state'
 import { isDark } from '../ui/theme'
-import { Wings } from './wings'
+import { Prerender } from './prerender'
 
 /** Those that take longest to show a first time come first. */
 const REHEARSED: readonly ViewName[] = ['reserved', 'table', 'segments', 'events', 'flame']
 
 export class Stage {
   readonly element = h('div', { class: 'stage', hidden: true })
-  readonly wings = new Wings()
+  readonly prerender = new Prerender()
   /** The controls of the view on screen. */
   readonly tools = h('div', { class: 'tools view-tools', hidden: true })
   private readonly parts: ViewParts
-  private readonly made = new Map<ViewName, View>()
+  private readonly views = new Map<ViewName, View>()
   /** Views that the reader was shown. */
-  private readonly seen = new Set<ViewName>()
+  private readonly shown = new Set<ViewName>()
   private current: View | null = null
   private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
-  private asked: { state: State; scene: Scene | null } | null = null
+  private pending: { state: State; scene: Scene | null } | null = null
   private context: ViewContext | null = null
   /** As it was when the view was last shown: an observer tells also of an element that has just come into the page. */
   private size = ''
@@ -59,7 +59,7 @@ export class Stage {
 
   /** Shows the view of the state; a scene without data leaves it blank until the columns arrive. */
   show(state: State, scene: Scene | null): void {
-    this.asked = { state, scene }
+    this.pending = { state, scene }
     const view = this.viewOf(state.view)
     if (view !== this.current) {
       this.current = view
@@ -70,7 +70,7 @@ export class Stage {
       this.element.hidden = !view
     }
     if (!view) return
-    this.seen.add(state.view)
+    this.shown.add(state.view)
     const replay = view.needsReplay && scene?.data && hasAddresses(scene.data) ? this.replayOf(scene.info.index) : null
     this.context = replay === 'coming' ? null : contextOf(this, state, scene, replay)
     this.element.classList.toggle('reading', !this.context)
@@ -86,7 +86,7 @@ export class Stage {
   setExtent(extent: readonly number[] | null): void {
     if (String(extent) === String(this.extent)) return
     this.extent = extent
-    if (this.asked) this.show(this.asked.state, this.asked.scene)
+    if (this.pending) this.show(this.pending.state, this.pending.scene)
   }
 
   private showNow(view: View, context: ViewContext): void {
@@ -145,7 +145,7 @@ export class Stage {
         ([before, after, identity]) => {
           side.before = before
           side.home = homesOf(identity, before.stack, after.stack)
-          if (this.asked) this.show(this.asked.state, this.asked.scene)
+          if (this.pending) this.show(this.pending.state, this.pending.scene)
         },
         this.onError,
       )
@@ -162,7 +162,7 @@ export class Stage {
       this.replays.set(device, null)
       const shown = this.parts.client.replay(device).then((made) => {
         this.replays.set(device, made)
-        if (this.current?.needsReplay && this.asked) this.show(this.asked.state, this.asked.scene)
+        if (this.current?.needsReplay && this.pending) this.show(this.pending.state, this.pending.scene)
       })
       shown.catch(this.onError)
     }
@@ -182,7 +182,7 @@ export class Stage {
   async load(): Promise<void> {
     if (this.registry) return
     this.registry = await loadViews(this.parts.client)
-    if (this.asked) this.show(this.asked.state, this.asked.scene)
+    if (this.pending) this.show(this.pending.state, this.pending.scene)
   }
 
   /**
@@ -190,21 +190,21 @@ export class Stage {
    * patient: only while the reader rests; what takes long is then worked out apart from showing it.
    */
   async rehearse(patient: boolean): Promise<void> {
-    const data = this.asked?.scene?.data
-    if (!data || this.wings.element.clientHeight === 0) return
+    const data = this.pending?.scene?.data
+    if (!data || this.prerender.element.clientHeight === 0) return
     const { client } = this.parts
     const { index } = data.info
     if (patient) await client.times(index)
     if (hasAddresses(data)) this.replayOf(index)
     const replay = hasAddresses(data) ? await client.replay(index) : null
     const contextNow = ({ needsReplay }: View, name: ViewName): ViewContext | null => {
-      const { state, scene } = this.asked!
+      const { state, scene } = this.pending!
       // By now the reader may have gone there, or to another device.
-      if (this.seen.has(name) || scene?.data !== data) return null
+      if (this.shown.has(name) || scene?.data !== data) return null
       return contextOf(this, { ...state, view: name }, scene, needsReplay ? replay : null)
     }
-    await this.wings.rehearse(
-      REHEARSED.filter((name) => !this.made.has(name)),
+    await this.prerender.rehearse(
+      REHEARSED.filter((name) => !this.views.has(name)),
       patient,
       (name) => {
         const view = this.viewOf(name)
@@ -224,7 +224,7 @@ export class Stage {
 
   async settled(): Promise<void> {
     await this.load()
-    const data = this.asked?.scene?.data
+    const data = this.pending?.scene?.data
     if (this.current?.needsReplay && data && hasAddresses(data)) await this.parts.client.replay(data.info.index)
     await this.current?.settled()
   }
@@ -243,12 +243,12 @@ export class Stage {
   }
 
   private viewOf(name: ViewName): View | null {
-    let view = this.made.get(name)
+    let view = this.views.get(name)
     if (!view) {
       if (!this.registry && name !== 'timeline' && name !== 'summary' && name !== 'job')
         this.load().catch((error: unknown) => this.onError(error))
       view = this.registry?.[name]?.(this.parts)
-      if (view) this.made.set(name, view)
+      if (view) this.views.set(name, view)
     }
     return view ?? null
   }

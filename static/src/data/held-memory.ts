@@ -34,10 +34,10 @@ export function heldByCategory(data: DeviceData, position: number): HeldByCatego
 export function heldByLine(data: DeviceData, stacks: Stacks, position: number): HeldByLine[] {
   const ofStack = new Map<number, { bytes: number; count: number }>()
   for (const id of liveAt(data, position)) {
-    const held = ofStack.get(data.stack[id])
-    if (held) {
-      held.bytes += data.size[id]
-      held.count++
+    const row = ofStack.get(data.stack[id])
+    if (row) {
+      row.bytes += data.size[id]
+      row.count++
     } else ofStack.set(data.stack[id], { bytes: data.size[id], count: 1 })
   }
   const lines = new Map<string, HeldByLine & { most: number }>()

@@ -65,7 +65,7 @@ function framesOfNodes({ begins, nodes }: Postings): Int32Array {
 
 /** Frames are made into objects when first asked for: most stacks are never looked at. */
 class FrameTable {
-  private readonly made: (Frame | undefined)[] = []
+  private readonly cache: (Frame | undefined)[] = []
   readonly filenames: string[]
   readonly names: string[]
   readonly file: Uint32Array
@@ -87,7 +87,7 @@ class FrameTable {
   }
 
   get(id: number): Frame {
-    let frame = this.made[id]
+    let frame = this.cache[id]
     if (!frame) {
       const filename = this.filenames[this.file[id]]
       const name = this.names[this.name[id]]
@@ -104,7 +104,7 @@ class FrameTable {
       if (fx) frame.fx = fx
       const address = this.address(filename, line, frame.python && !frame.noise && !frame.library)
       if (address) frame.address = address
-      this.made[id] = frame
+      this.cache[id] = frame
     }
     return frame
   }

@@ -124,7 +124,7 @@ export class CategoriesPanel implements Panel {
     const { data, dark, state } = this.model!
     row.setAttribute('aria-selected', String(index !== null && index === state.row))
     const bar = h('span', { class: 'job-stacked' })
-    const words: string[] = []
+    const lines: string[] = []
     bytes.forEach((value, category) => {
       if (value <= 0) return
       const title = `${data.manifest.categories[category]}: ${formatBytes(value)}, ${formatShare(value, total)}`
@@ -132,11 +132,11 @@ export class CategoriesPanel implements Panel {
       part.style.width = `${(100 * value) / this.most}%`
       part.style.background = css(categoryColour(data.manifest.categories[category], category, dark))
       bar.append(part)
-      words.push(title)
+      lines.push(title)
     })
     row.replaceChildren(
       h('span', { role: 'gridcell', class: 'cell' }, name),
-      h('span', { role: 'gridcell', class: 'cell', 'aria-label': words.join('; ') }, bar),
+      h('span', { role: 'gridcell', class: 'cell', 'aria-label': lines.join('; ') }, bar),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(total)),
     )
   }

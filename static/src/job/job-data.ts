@@ -179,12 +179,12 @@ export class JobData {
   /** The greatest value in each cell; of free memory the smallest. */
   matrix(key: JobAxisKey, metric: Metric): HeatMatrix {
     const name = `${key}.${metric}`
-    let made = this.matrices.get(name)
-    if (!made) {
-      made = metric === 'free' ? this.freeMatrix(key) : this.readMatrix(key, metric)
-      this.matrices.set(name, made)
+    let cached = this.matrices.get(name)
+    if (!cached) {
+      cached = metric === 'free' ? this.freeMatrix(key) : this.readMatrix(key, metric)
+      this.matrices.set(name, cached)
     }
-    return made
+    return cached
   }
 
   /** What the rest of its group leads one to expect of each cell, row-major. */

@@ -224,14 +224,14 @@ export class JobView implements JobPage {
 
   /** What is brushed, and a way back. */
   private renderBrush({ data, state, rows }: JobModel): void {
-    const words: string[] = []
-    if (state.rows) words.push(`${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`)
-    if (state.columns) words.push(rangeName(state.axis, ...state.columns))
-    this.brushed.hidden = words.length === 0
-    if (words.length === 0) return fill(this.brushed)
+    const parts: string[] = []
+    if (state.rows) parts.push(`${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`)
+    if (state.columns) parts.push(rangeName(state.axis, ...state.columns))
+    this.brushed.hidden = parts.length === 0
+    if (parts.length === 0) return fill(this.brushed)
     fill(
       this.brushed,
-      words.join(', '),
+      parts.join(', '),
       h('button', { type: 'button', title: 'Zoom the map to it (Z)', onclick: () => this.map.zoomToBrush() }, 'Zoom'),
       h(
         'button',

@@ -139,8 +139,8 @@ export class MapView {
   }
 
   get isZoomed(): boolean {
-    const whole = this.whole()
-    return (['x0', 'x1', 'y0', 'y1'] as const).some((side) => this.window[side] !== whole[side])
+    const fullWindow = this.whole()
+    return (['x0', 'x1', 'y0', 'y1'] as const).some((side) => this.window[side] !== fullWindow[side])
   }
 
   /** Brings a row into view. */

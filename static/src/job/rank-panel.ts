@@ -120,8 +120,8 @@ export class RankPanel implements Panel {
     const peak = data.peakAllocated[row]
     const rows = Array.from({ length: data.stackMax.length }, (_, stack) => {
       const bytes = data.bytesOfStack(stack, row)
-      const held = group.rows.map((other) => data.bytesOfStack(stack, other))
-      const expected = Math.max(0, Math.round(fitOf(ranks, held, group.isSlope)(data.rank[row])))
+      const memberBytes = group.rows.map((other) => data.bytesOfStack(stack, other))
+      const expected = Math.max(0, Math.round(fitOf(ranks, memberBytes, group.isSlope)(data.rank[row])))
       return { stack, bytes, above: bytes - expected }
     })
       .filter(({ bytes, above }) => bytes > 0 || above < -TELLING * peak)
@@ -148,12 +148,12 @@ export class RankPanel implements Panel {
   }
 
   private columnWords({ data, state }: JobModel, row: number, column: number): string {
-    const words = (['allocated', 'reserved'] as const).map((metric) => {
+    const parts = (['allocated', 'reserved'] as const).map((metric) => {
       const { columns, bytes } = data.matrix(state.axis.key, metric)
       const value = bytes[row * columns + column]
       return Number.isNaN(value) ? null : `${formatBytes(value)} ${metric}`
     })
-    const known = words.filter((word) => word !== null)
+    const known = parts.filter((word) => word !== null)
     return `${columnName(state.axis, column)}: ${known.length ? known.join(', ') : 'nothing recorded'}.`
   }
 

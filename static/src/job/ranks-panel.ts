@@ -14,7 +14,7 @@ import { type ListColumn, SortedList } from './sorted-list'
 export class RanksPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: SortedList<number>
-  private readonly words = h('p', { class: 'job-words' })
+  private readonly note = h('p', { class: 'job-words' })
   private readonly clock = h('p', { class: 'job-words soft' })
   private model: JobModel | null = null
 
@@ -35,7 +35,7 @@ export class RanksPanel implements Panel {
     this.element = h(
       'div',
       { class: 'job-ranks' },
-      h('div', { class: 'job-bar' }, this.words, csv),
+      h('div', { class: 'job-bar' }, this.note, csv),
       this.clock,
       this.list.element,
     )
@@ -45,7 +45,7 @@ export class RanksPanel implements Panel {
     const { data, state, order } = model
     this.model = model
     const rows = [...order].filter((row) => !state.rows || state.rows.has(row))
-    this.words.textContent = countsOf(model, rows)
+    this.note.textContent = countsOf(model, rows)
     this.clock.textContent = data.manifest.clock.sentence
     this.clock.hidden = data.manifest.clock.sentence === ''
     this.list.setItems(rows)

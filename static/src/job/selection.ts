@@ -66,8 +66,8 @@ export function rowsInWords(data: JobData, rows: readonly number[], most = 6): s
   const text = writeRows(data, rows)
   const runs = text.split(',').map((run) => run.replace('..', '–'))
   const shown = runs.slice(0, most)
-  const rest = runs.length - shown.length
-  const joined = rest > 0 ? `${shown.join(', ')} and ${rest} more` : lastWithAnd(shown)
+  const hidden = runs.length - shown.length
+  const joined = hidden > 0 ? `${shown.join(', ')} and ${hidden} more` : lastWithAnd(shown)
   return `${rows.length === 1 ? 'rank' : 'ranks'} ${joined}`
 }
 

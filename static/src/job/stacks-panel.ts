@@ -20,7 +20,7 @@ export class StacksPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: SortedList<StackRow>
   private readonly detail = h('div', { class: 'job-stack', hidden: true })
-  private readonly words = h('p', { class: 'job-words' })
+  private readonly note = h('p', { class: 'job-words' })
   private model: JobModel | null = null
   private listed = ''
 
@@ -72,7 +72,7 @@ export class StacksPanel implements Panel {
     this.element = h(
       'div',
       { class: 'job-stacks' },
-      h('div', { class: 'job-bar' }, this.words, csv),
+      h('div', { class: 'job-bar' }, this.note, csv),
       this.detail,
       this.list.element,
     )
@@ -91,7 +91,7 @@ export class StacksPanel implements Panel {
       }
       this.list.setItems(stacks)
     } else this.list.setItems(this.list.shown)
-    this.words.textContent = `Bytes at each rank's own peak, over ${state.rows ? `${formatCount(rows.length)} selected` : `all ${formatCount(rows.length)}`} ranks.`
+    this.note.textContent = `Bytes at each rank's own peak, over ${state.rows ? `${formatCount(rows.length)} selected` : `all ${formatCount(rows.length)}`} ranks.`
     this.renderDetail(model)
   }
 

@@ -94,7 +94,7 @@ export function fold(text: string): string {
 }
 
 /** The test of a bare word. `*` stands for anything and `file.py:12` for a place unless the word is quoted. */
-export function looksFor(words: string, isQuoted: boolean): Text {
+export function textOf(words: string, isQuoted: boolean): Text {
   return isQuoted
     ? { kind: 'text', parts: [fold(words)], place: null }
     : { kind: 'text', parts: partsOf(words), place: placeOf(words) }

@@ -7,7 +7,7 @@ import {
   fold,
   isField,
   isQuantity,
-  looksFor,
+  textOf,
   type Op,
   QueryError,
   readValue,
@@ -127,7 +127,7 @@ class Parser {
     else if (text[this.at] === '"') {
       const at = this.at
       const words = this.quoted()
-      node = { kind: 'term', field: '', test: looksFor(words, true), at, length: this.at - at }
+      node = { kind: 'term', field: '', test: textOf(words, true), at, length: this.at - at }
     } else node = this.field() ?? this.word()
     return signs % 2 === 1 ? { kind: 'not', inner: node } : node
   }
@@ -181,7 +181,7 @@ class Parser {
   private word(): Node {
     const at = this.at
     this.at = this.wordEnd(at)
-    return { kind: 'term', field: '', test: looksFor(this.text.slice(at, this.at), false), at, length: this.at - at }
+    return { kind: 'term', field: '', test: textOf(this.text.slice(at, this.at), false), at, length: this.at - at }
   }
 
   /** What stands between quotes; goes on behind them. */

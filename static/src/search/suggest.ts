@@ -148,9 +148,9 @@ const peaks = new WeakMap<DeviceData, AtPeak>()
 
 /** Bytes at the peak by category, function and file; runtime noise is left out. Made once for a device. */
 function atPeak({ data, stacks, info }: Source): AtPeak {
-  let made = peaks.get(data)
-  if (!made) peaks.set(data, (made = heldAtPeak(data, stacks, info)))
-  return made
+  let atPeak = peaks.get(data)
+  if (!atPeak) peaks.set(data, (atPeak = heldAtPeak(data, stacks, info)))
+  return atPeak
 }
 
 function heldAtPeak(data: DeviceData, stacks: Stacks, info: DeviceInfo): AtPeak {

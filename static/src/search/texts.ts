@@ -25,18 +25,18 @@ export class StackTexts {
     this.postings = new FramePostings(trie)
   }
 
-  private static readonly made = new WeakMap<Stacks, StackTexts>()
+  private static readonly cache = new WeakMap<Stacks, StackTexts>()
 
   /** The one for these stacks; strings are folded and lists made when it is first asked for. */
   static of(stacks: Stacks): StackTexts {
-    let texts = StackTexts.made.get(stacks)
-    if (!texts) StackTexts.made.set(stacks, (texts = new StackTexts(stacks.trie)))
+    let texts = StackTexts.cache.get(stacks)
+    if (!texts) StackTexts.cache.set(stacks, (texts = new StackTexts(stacks.trie)))
     return texts
   }
 
   /** 1 for each stack with a frame whose file, function or either holds a text. */
   holding(what: 'file' | 'func' | 'either', test: Text): Uint8Array {
-    return this.kept(`${what} ${JSON.stringify(test)}`, () => {
+    return this.cached(`${what} ${JSON.stringify(test)}`, () => {
       const { files, names, ofFile, ofName } = this
       const { line } = this.trie.frames
       const seen = new Uint8Array(line.length)
@@ -57,7 +57,7 @@ export class StackTexts {
 
   /** 1 for each stack with a frame on a line from `low` to `high`. */
   onLine(low: number, high: number): Uint8Array {
-    return this.kept(`line ${low} ${high}`, () => {
+    return this.cached(`line ${low} ${high}`, () => {
       const { line } = this.trie.frames
       const found: number[] = []
       for (let frame = 0; frame < line.length; frame++) if (line[frame] >= low && line[frame] <= high) found.push(frame)
@@ -75,7 +75,7 @@ export class StackTexts {
       .map((i) => texts[i])
   }
 
-  private kept(key: string, frames: () => number[]): Uint8Array {
+  private cached(key: string, frames: () => number[]): Uint8Array {
     let answer = this.answers.get(key)
     if (answer) this.answers.delete(key)
     else answer = this.postings.having(frames())

@@ -77,11 +77,11 @@ function annotationTracks(info: DeviceInfo, shown: ReadonlySet<string> | null): 
     if (raw.ragged[i] & RAGGED_START) startUs[i] = NaN
     if (raw.ragged[i] & RAGGED_END) endUs[i] = NaN
   }
-  const kept: number[] = []
-  for (let i = 0; i < count; i++) if (!shown?.has(`${first[i]} ${raw.names[raw.name[i]]}`)) kept.push(i)
-  const depth = kept.length === count ? raw.depth : packed(kept, { first, last, startUs, endUs })
+  const visible: number[] = []
+  for (let i = 0; i < count; i++) if (!shown?.has(`${first[i]} ${raw.names[raw.name[i]]}`)) visible.push(i)
+  const depth = visible.length === count ? raw.depth : packed(visible, { first, last, startUs, endUs })
   const rows: number[][] = []
-  for (const i of kept) (rows[depth[i]] ??= []).push(i)
+  for (const i of visible) (rows[depth[i]] ??= []).push(i)
   return rows.map((row, at) => {
     const of = <T>(array: ArrayLike<T>): T[] => row.map((i) => array[i])
     return {

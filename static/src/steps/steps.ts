@@ -16,15 +16,15 @@ export interface Steps {
   of: Int32Array
 }
 
-const made = new WeakMap<DeviceData, Steps | null>()
+const cache = new WeakMap<DeviceData, Steps | null>()
 
 /** Null where no steps are known. O(N) the first time, then kept. */
 export function stepsOf(info: DeviceInfo, data: DeviceData): Steps | null {
-  let steps = made.get(data)
+  let steps = cache.get(data)
   if (steps === undefined) {
     const ranges = stepRanges(info)
     steps = ranges && { ...ranges, of: stepOfEach(ranges, data.start) }
-    made.set(data, steps)
+    cache.set(data, steps)
   }
   return steps
 }

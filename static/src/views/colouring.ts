@@ -30,12 +30,12 @@ interface Made extends Keys {
 }
 
 /** Keys do not depend on the theme and are kept: going back and forth makes nothing anew. */
-const made = new WeakMap<DeviceData, Map<ColourBy, Made>>()
+const cache = new WeakMap<DeviceData, Map<ColourBy, Made>>()
 let versions = 0
 
 export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, dark: boolean): Colouring {
-  let ofDevice = made.get(data)
-  if (!ofDevice) made.set(data, (ofDevice = new Map()))
+  let ofDevice = cache.get(data)
+  if (!ofDevice) cache.set(data, (ofDevice = new Map()))
   let keys = ofDevice.get(by)
   if (!keys) {
     const stackName = (stack: number): string => {

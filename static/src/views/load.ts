@@ -6,7 +6,7 @@ import type { Registry } from './view'
 const PLACE = 'snapreportViews'
 const BLOB = 'views'
 
-let coming: Promise<string> | undefined
+let unpacked: Promise<string> | undefined
 let loading: Promise<Registry> | undefined
 
 /** Called by the other bundle. */
@@ -16,8 +16,8 @@ export function deliver(registry: Registry): void {
 
 /** Their code, ahead of running it. */
 export function fetchViews(client: DataClient): Promise<string> {
-  coming ??= client.code(BLOB)
-  return coming
+  unpacked ??= client.code(BLOB)
+  return unpacked
 }
 
 /** The views, once their bundle has run. Rejects where the report holds none or the browser refuses to run it. */
@@ -28,7 +28,7 @@ export function loadViews(client: DataClient): Promise<Registry> {
       loading = undefined // a later switch tries again
       throw error
     })
-    .finally(() => (coming = undefined))
+    .finally(() => (unpacked = undefined))
   return loading
 }
 

@@ -2,7 +2,7 @@
 
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
-import { describeOom } from './shared/oom-words'
+import { describeOom } from './shared/oom-sentence'
 import type { ViewContext } from './view'
 import { h } from '../ui/dom'
 import type { Store } from '../ui/state'
@@ -21,7 +21,7 @@ export class MomentBar {
   /** Which event: in a small window the field beside it says so. */
   private readonly place = h('span', { class: 'moment-place' })
   private readonly bytes = h('span')
-  private readonly words = h('span', { class: 'soft moment-words' }, this.place, this.bytes)
+  private readonly text = h('span', { class: 'soft moment-words' }, this.place, this.bytes)
   private readonly peak: HTMLButtonElement
   private readonly oom: HTMLButtonElement
   private info: DeviceInfo | null = null
@@ -45,7 +45,7 @@ export class MomentBar {
       this.peak,
       this.oom,
       button('End', 'The end of the trace (E)', () => this.goTo(Infinity)),
-      this.words,
+      this.text,
     )
   }
 

@@ -31,7 +31,7 @@ export function homesOf(identity: Uint32Array, before: ArrayLike<number>, after:
   return home
 }
 
-const made = new WeakMap<Int32Array, Map<DiffDevice['moments'][number], Baseline>>()
+const cache = new WeakMap<Int32Array, Map<DiffDevice['moments'][number], Baseline>>()
 
 /** name: of the moment; what is not known is the first one, the peaks. The same object for the same moment. */
 export function makeBaseline(
@@ -42,9 +42,9 @@ export function makeBaseline(
   name: string | undefined,
 ): Baseline {
   const moment = pair.moments.find((one) => one.name.replace(' ', '-') === name) ?? pair.moments[0]
-  let kept = made.get(home)
-  if (!kept) made.set(home, (kept = new Map()))
-  let baseline = kept.get(moment)
+  let cached = cache.get(home)
+  if (!cached) cache.set(home, (cached = new Map()))
+  let baseline = cached.get(moment)
   if (!baseline) {
     baseline = {
       pair,
@@ -54,7 +54,7 @@ export function makeBaseline(
       beforePosition: positionOf(client.devices[pair.before], moment.before),
       afterPosition: positionOf(client.devices[pair.after], moment.after),
     }
-    kept.set(moment, baseline)
+    cached.set(moment, baseline)
   }
   return baseline
 }

@@ -58,7 +58,7 @@ export function paintCurves(
 }
 
 function most(values: Float64Array): number {
-  let greatest = 0
-  for (const value of values) if (value > greatest) greatest = value
-  return greatest
+  let highest = 0
+  for (const value of values) if (value > highest) highest = value
+  return highest
 }

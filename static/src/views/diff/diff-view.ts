@@ -28,7 +28,7 @@ const COLUMNS = ['Change', 'Before', 'After', '', 'How', 'Where']
 export class DiffView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
-  private readonly words = h('p', { class: 'diff-words' })
+  private readonly note = h('p', { class: 'diff-words' })
   private readonly canvas = h('canvas', { class: 'diff-curves', role: 'img' })
   private readonly legend = h('p', { class: 'diff-key' })
   private readonly pane = h('div', { class: 'diff-pane', tabindex: 0, 'aria-label': 'Stack of the row', hidden: true })
@@ -76,7 +76,7 @@ export class DiffView implements View {
     this.element = h(
       'section',
       { class: 'diff', 'aria-label': 'Difference' },
-      this.words,
+      this.note,
       this.series,
       this.legend,
       this.canvas,
@@ -116,7 +116,7 @@ export class DiffView implements View {
     const reason = baseline ? null : this.whyNot(context)
     this.empty.hidden = reason === null
     this.empty.textContent = reason
-    for (const part of [this.words, this.canvas, this.legend, this.body]) part.hidden = reason !== null
+    for (const part of [this.note, this.canvas, this.legend, this.body]) part.hidden = reason !== null
     this.renderSeries(baseline)
     if (!baseline) return
     const group = groupOf(context)
@@ -126,7 +126,7 @@ export class DiffView implements View {
     this.most = Math.max(1, ...this.rows.slice(0, 1).map((row) => Math.abs(deltaOf(row))))
     const { before } = baseline
     const [was, is] = [before.allocated[baseline.beforePosition], data.allocated[baseline.afterPosition]]
-    this.words.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${signed(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
+    this.note.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${signed(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
     this.paint(context, baseline)
     const filled = `${group}/${baseline.moment.name}/${data.info.index}`
     this.list.setRows(this.rows.length, filled === this.filled ? this.list.cursor : -1)
@@ -151,7 +151,7 @@ export class DiffView implements View {
   debug(): unknown {
     return {
       rows: this.rows.map((row) => ({ ...row, delta: deltaOf(row), change: changeOf(row) })),
-      words: this.words.textContent,
+      words: this.note.textContent,
     }
   }
 
@@ -167,12 +167,12 @@ export class DiffView implements View {
   }
 
   private counts(): string {
-    const told: string[] = []
+    const parts: string[] = []
     for (const change of ['appeared', 'grew', 'shrank', 'vanished'] as const) {
       const count = this.rows.filter((row) => changeOf(row) === change).length
-      if (count > 0) told.push(`${formatCount(count)} ${change}`)
+      if (count > 0) parts.push(`${formatCount(count)} ${change}`)
     }
-    return told.length ? `${capital(told.join(', '))}.` : 'Nothing changed.'
+    return parts.length ? `${capital(parts.join(', '))}.` : 'Nothing changed.'
   }
 
   private renderSeries(baseline: Baseline | null): void {

@@ -59,7 +59,7 @@ export function growthChart(row: SeriesRow, parts: GrowthChartParts): HTMLElemen
     ),
     dot,
   )
-  const words = h('p', { class: 'growth-words' })
+  const caption = h('p', { class: 'growth-words' })
   const chart = h(
     'div',
     {
@@ -79,7 +79,7 @@ export function growthChart(row: SeriesRow, parts: GrowthChartParts): HTMLElemen
     dot.setAttribute('cy', String(y(growth[line][file])))
     dot.setAttribute('class', `growth-dot growth-${line}`)
     const text = `${lines[line].name}, ${row.files[file]}: ${formatBytes(lines[line].bytes[file])}, ${signed(growth[line][file])} since the first.`
-    words.textContent = text
+    caption.textContent = text
     if (isMoved) parts.announce(text)
   }
   chart.addEventListener('keydown', (event) => {
@@ -101,7 +101,14 @@ export function growthChart(row: SeriesRow, parts: GrowthChartParts): HTMLElemen
     show(false)
   })
   show(false)
-  return h('figure', { class: 'growth' }, h('figcaption', {}, summary(row, lines)), chart, legend(lines, parts), words)
+  return h(
+    'figure',
+    { class: 'growth' },
+    h('figcaption', {}, summary(row, lines)),
+    chart,
+    legend(lines, parts),
+    caption,
+  )
 }
 
 function summary(row: SeriesRow, lines: readonly Line[]): string {

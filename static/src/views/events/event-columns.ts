@@ -53,8 +53,8 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
 
 function stackWords(stacks: Stacks, { stack, isRequests, deviceFree }: EventRecord): string {
   const frames = stack === null ? null : framesLine(stacks, stack)
-  const words = stack === null ? 'left out' : frames ? `${isRequests ? 'requested by ' : ''}${frames}` : '–'
-  return deviceFree === null ? words : `${formatBytes(deviceFree)} free on the device; ${words}`
+  const text = stack === null ? 'left out' : frames ? `${isRequests ? 'requested by ' : ''}${frames}` : '–'
+  return deviceFree === null ? text : `${formatBytes(deviceFree)} free on the device; ${text}`
 }
 
 function stackTip(stacks: Stacks, record: EventRecord): string {

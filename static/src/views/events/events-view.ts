@@ -43,7 +43,7 @@ export class EventsView implements View {
     'Matches only',
   )
   private readonly oom: HTMLElement
-  private readonly words = h('p', { class: 'table-words', role: 'status' })
+  private readonly note = h('p', { class: 'table-words', role: 'status' })
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
   private readonly index = new Memo<EventIndex>()
   private readonly rows = new Memo<Int32Array | null>()
@@ -90,7 +90,7 @@ export class EventsView implements View {
       'section',
       { class: 'events-view', 'aria-label': 'Events' },
       this.bar.actions,
-      this.words,
+      this.note,
       this.bar.ends,
       this.list.element,
       this.empty,
@@ -108,7 +108,7 @@ export class EventsView implements View {
     this.context = context
     const isEmpty = info.events === 0
     this.empty.hidden = !isEmpty
-    for (const part of [this.list.element, this.bar.actions, this.words, this.tools]) part.hidden = isEmpty
+    for (const part of [this.list.element, this.bar.actions, this.note, this.tools]) part.hidden = isEmpty
     if (isEmpty) {
       this.empty.textContent = `${explain(info) ?? 'No events were recorded for this device.'}${info.allocations > 0 ? ' The table lists its allocations.' : ''}`
       return
@@ -260,7 +260,7 @@ export class EventsView implements View {
     ]
       .filter(([name]) => info.leftOut.includes(name))
       .map(([, words]) => words)
-    this.words.textContent =
+    this.note.textContent =
       (rows ? `${formatCount(rows.length)} of ${plural(info.events, 'event')} listed` : plural(info.events, 'event')) +
       (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '') +
       (left.length ? `. Not in this report: ${left.join(', ')}` : '')

@@ -22,16 +22,16 @@ export function originOf({ filename, name }: Frame): string {
 }
 
 export class FrameColours {
-  private readonly made = new Map<string, Rgb>()
+  private readonly cache = new Map<string, Rgb>()
 
   constructor(private readonly dark: boolean) {}
 
   of(origin: string): Rgb {
-    let rgb = this.made.get(origin)
+    let rgb = this.cache.get(origin)
     if (!rgb) {
       const hash = hashOf(origin)
       const lightness = (this.dark ? 0.66 : 0.79) + 0.03 * ((hash >>> 10) % 3)
-      this.made.set(origin, (rgb = oklch(lightness, this.dark ? 0.085 : 0.08, (hash % 512) * (360 / 512))))
+      this.cache.set(origin, (rgb = oklch(lightness, this.dark ? 0.085 : 0.08, (hash % 512) * (360 / 512))))
     }
     return rgb
   }

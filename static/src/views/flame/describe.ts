@@ -154,10 +154,10 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
     parts.push(plural(all.count, 'allocation'))
   parts.push(plural(tree.rows, 'stack'))
   if (matchedTotal !== null) {
-    const told = isDifference(measure)
+    const text = isDifference(measure)
       ? `matches ${formatSigned(matchedTotal)} of ${formatSum(all, measure)}`
       : `matches ${formatAmount(matchedTotal, measure)} of ${formatAmount(all.value, measure)}, ${formatShare(matchedTotal, all.value)}`
-    parts.push(told)
+    parts.push(text)
   }
   if (tree.rows > 0 && tree.length(tree.rows - 1) === 0) parts.push('no stack was recorded with any of them')
   else if (context.stacks.count === 0) parts.push('this snapshot holds no stacks')

@@ -29,7 +29,7 @@ import { FlameTools } from './tools'
 const MIX_TOLD = 3
 
 /** Views made: two panes have one each, and ids are the page's. */
-let made = 0
+let instances = 0
 
 export class FlameView implements View {
   readonly element: HTMLElement
@@ -37,10 +37,10 @@ export class FlameView implements View {
   private readonly moment: MomentBar
   private readonly momentBox: HTMLElement
   private readonly since: SinceField
-  private readonly words = h('p', { class: 'flame-words' })
+  private readonly note = h('p', { class: 'flame-words' })
   private readonly crumbs = h('nav', { class: 'flame-crumbs', 'aria-label': 'Focused frame', hidden: true })
   private readonly empty = h('p', { class: 'flame-empty', hidden: true })
-  private readonly item = h('div', { class: 'offscreen', role: 'treeitem', id: `flame-item-${++made}` })
+  private readonly item = h('div', { class: 'offscreen', role: 'treeitem', id: `flame-item-${++instances}` })
   private readonly canvas = h('canvas', { class: 'flame-canvas', 'aria-hidden': 'true' })
   private readonly space = h('div', { class: 'flame-space' }, this.canvas)
   private readonly plot = h(
@@ -73,7 +73,7 @@ export class FlameView implements View {
       'section',
       { class: 'flame', 'aria-label': 'Bytes by stack' },
       h('div', { class: 'flame-head' }, this.momentBox, this.since.element),
-      this.words,
+      this.note,
       this.crumbs,
       this.empty,
       this.plot,
@@ -109,7 +109,7 @@ export class FlameView implements View {
     this.model = model
     const nothing = !model || model.tree.rows === 0
     this.empty.hidden = !nothing
-    this.plot.hidden = this.words.hidden = nothing
+    this.plot.hidden = this.note.hidden = nothing
     this.crumbs.hidden = true
     if (nothing) {
       this.tooltip.hide()
@@ -122,7 +122,7 @@ export class FlameView implements View {
     const query = model.focus && queryBelow(model.tree, model.focus.stack, model.focus.node.depth)
     this.without.render(query, 'Without this stack', context.info, context.data, context.stacks)
     const empty = model.scale === 0 ? '. The focused frame holds nothing at this moment' : ''
-    this.words.textContent = describeTotal(model.tree, model.all, choices.from, context) + empty
+    this.note.textContent = describeTotal(model.tree, model.all, choices.from, context) + empty
     if (before && before.layout !== model.layout) {
       this.cursor = sameCell(before.layout, this.cursor, model.layout)
       this.point(-1, 0, 0)
@@ -345,7 +345,7 @@ export class FlameView implements View {
       .join(', ')
     plot.setAttribute(
       'aria-label',
-      `${MEASURE_NAMES[choices.measure]} by stack, ${choices.root === 'root' ? 'outermost' : 'innermost'} frames first. ${this.words.textContent}`,
+      `${MEASURE_NAMES[choices.measure]} by stack, ${choices.root === 'root' ? 'outermost' : 'innermost'} frames first. ${this.note.textContent}`,
     )
     if (aloud) this.parts.announce(item.textContent)
   }

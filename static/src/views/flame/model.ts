@@ -72,7 +72,7 @@ export class FlameModels {
       const tree = new FlameTree(paths, weights)
       return { tree, all: tree.sum(0, tree.rows) }
     })
-    const made = this.layouts.get([tree, choices, width, context.extent?.[0]], () => {
+    const layout = this.layouts.get([tree, choices, width, context.extent?.[0]], () => {
       const focus = choices.focus && focusOf(tree, choices.focus)
       const node = focus?.node ?? tree.top
       const weight = focus ? weightOf(tree.sum(node.low, node.high)) : weightOf(all)
@@ -92,7 +92,7 @@ export class FlameModels {
       trie,
       tree,
       all,
-      ...made,
+      ...layout,
       frame,
       mixes: isMixed
         ? this.mixes.get(

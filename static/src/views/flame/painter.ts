@@ -105,13 +105,13 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
     ctx.fillRect(x, y, inner, 2)
   }
   const room = inner - 2 * PAD
-  const words = wordsIn(ctx, { name, place, isPlaceFirst }, room, letter)
-  if (!words) return
+  const label = wordsIn(ctx, { name, place, isPlaceFirst }, room, letter)
+  if (!label) return
   const middle = y + (ROW - 1) / 2 + 0.5
   ctx.fillStyle = matched >= 1 && !isRest ? inkOn(fill) : look.ink
-  ctx.fillText(words.text, x + PAD, middle)
-  const used = ctx.measureText(words.text).width
-  if (words.isWhole && used + 14 + amount.length * letter <= room)
+  ctx.fillText(label.text, x + PAD, middle)
+  const used = ctx.measureText(label.text).width
+  if (label.isWhole && used + 14 + amount.length * letter <= room)
     ctx.fillText(amount, x + PAD + room - ctx.measureText(amount).width, middle)
 }
 

@@ -15,7 +15,7 @@ export class SinceField {
     class: 'moment-event',
     'aria-label': 'Growth since event',
   })
-  private readonly words = h('span', { class: 'soft' })
+  private readonly note = h('span', { class: 'soft' })
   private position = 0
 
   constructor(private readonly store: Store) {
@@ -35,7 +35,7 @@ export class SinceField {
       'since event',
       this.field,
       button,
-      this.words,
+      this.note,
     )
   }
 
@@ -44,7 +44,7 @@ export class SinceField {
     this.position = position
     this.field.max = String(info.events - 1)
     if (document.activeElement !== this.field) this.field.value = String(from)
-    this.words.textContent = from < 0 ? 'before the first event' : `of ${formatCount(info.events)}`
+    this.note.textContent = from < 0 ? 'before the first event' : `of ${formatCount(info.events)}`
   }
 
   private choose(event: number): void {

@@ -23,7 +23,7 @@ import type { Rgb } from '../shared/inks'
 import { type Columns, columnsOf, type Extremes, extremesOf, maxByColumn, stackOf } from './columns'
 import { drawCurve, paintSegments, paintStack } from './paint'
 import { SegmentStack } from './segment-stack'
-import { describeMoment } from './words'
+import { describeMoment } from './reserved-text'
 
 export interface ChartChoice {
   parts: boolean

@@ -38,16 +38,16 @@ export function columnsOf(data: DeviceData, window: XWindow, count: number, by: 
     let reservedMax = reserved[from]
     let lostMax = reserved[from] - allocated[from]
     for (let s = from + 1; s < to; s++) {
-      const held = allocated[s]
+      const bytes = allocated[s]
       const all = reserved[s]
-      const lost = all - held
+      const lost = all - bytes
       if (
         by === 'fragmentation'
           ? lost > lostMax
           : all > reservedMax || (all === reservedMax && lost > reserved[best] - allocated[best])
       )
         best = s
-      if (held > allocatedMax) allocatedMax = held
+      if (bytes > allocatedMax) allocatedMax = bytes
       if (all > reservedMax) reservedMax = all
       if (lost > lostMax) lostMax = lost
     }

@@ -17,7 +17,7 @@ import { css, groupColour, type Inks, readInks } from '../shared/inks'
 import type { View, ViewContext, ViewParts } from '../view'
 import { type ChartChoice, type ChartMark, ReservedChart } from './chart'
 import { WhatIfPanel } from './what-if-panel'
-import { figuresOf, largestFigure, momentName } from './words'
+import { figuresOf, largestFigure, momentName } from './reserved-text'
 
 /** Curves of more positions than this are not copied out for tests. */
 const MOST_COPIED = 100_000
@@ -40,7 +40,7 @@ export class ReservedView implements View {
   private readonly axis: AxisSwitch
   private readonly whatIf: WhatIfPanel
   private readonly ask: HTMLButtonElement
-  private readonly words = h('p', { class: 'segments-change soft', role: 'status' })
+  private readonly note = h('p', { class: 'segments-change soft', role: 'status' })
   private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
   private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
   private readonly legend = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Legend' }))
@@ -107,7 +107,7 @@ export class ReservedView implements View {
     this.element = h(
       'section',
       { class: 'reserved-view', 'aria-label': 'Reserved memory' },
-      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.words, this.doubts),
+      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.note, this.doubts),
       this.nothing,
       this.body,
       this.legend,
@@ -349,9 +349,9 @@ export class ReservedView implements View {
     } = this.shown
     const position = moments[which]
     this.parts.store.set({ at: position - 1 })
-    const whole = data.reserved[position] - data.allocated[position]
-    const bytes = which === 'stuck' && replay ? whole - replay.whollyFree[position] : whole
-    this.words.textContent = `${which === 'stuck' ? 'Most in rounding and inactive splits' : 'Worst fragmentation'}: ${formatBytes(bytes)} at ${momentName(data, position)}.`
+    const unused = data.reserved[position] - data.allocated[position]
+    const bytes = which === 'stuck' && replay ? unused - replay.whollyFree[position] : unused
+    this.note.textContent = `${which === 'stuck' ? 'Most in rounding and inactive splits' : 'Worst fragmentation'}: ${formatBytes(bytes)} at ${momentName(data, position)}.`
   }
 
   private openSegment(row: number, position: number): void {

@@ -51,11 +51,11 @@ export class WhatIfPanel {
   private readonly run = h('button', { type: 'submit' }, 'Replay')
   private readonly stop = h('button', { type: 'button', hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
-  private readonly words = h('p', { class: 'soft', role: 'status' })
+  private readonly note = h('p', { class: 'soft', role: 'status' })
   private readonly rows = h('tbody', {})
   private readonly table: HTMLElement
   private readonly limits = h('div', { class: 'what-if-limits soft', hidden: true })
-  private readonly least = h('div', { class: 'what-if-least' })
+  private readonly minimum = h('div', { class: 'what-if-least' })
   private device: { data: DeviceData; info: DeviceInfo } | null = null
   private request: ReplayRequest<unknown> | null = null
   /** Counts what was begun: what ends later than its successor began is dropped. */
@@ -93,10 +93,10 @@ export class WhatIfPanel {
       { class: 'what-if', 'aria-label': 'What if', hidden: true },
       h('h2', {}, 'What if'),
       form,
-      this.words,
+      this.note,
       this.table,
       this.limits,
-      this.least,
+      this.minimum,
     )
   }
 
@@ -120,9 +120,9 @@ export class WhatIfPanel {
   /** For tests. */
   debug(): unknown {
     return {
-      words: this.words.textContent,
+      words: this.note.textContent,
       limits: this.limits.textContent,
-      least: this.least.textContent,
+      least: this.minimum.textContent,
       minimums: this.minimums,
       chosen: this.chosen,
       busy: !this.stop.hidden,
@@ -136,7 +136,7 @@ export class WhatIfPanel {
     this.request?.cancel()
     this.request = null
     this.busy(false)
-    this.words.textContent = 'Cancelled.'
+    this.note.textContent = 'Cancelled.'
   }
 
   private async replay(): Promise<void> {
@@ -149,15 +149,15 @@ export class WhatIfPanel {
     const gib = Number(this.memory.value)
     const fromRecorded = !this.startLabel.hidden && this.start.value !== ''
     this.busy(true)
-    this.words.textContent = 'Replaying the trace…'
-    fill(this.least)
+    this.note.textContent = 'Replaying the trace…'
+    fill(this.minimum)
     try {
       const query = this.without.value.trim()
       const mask = query ? await maskOf(parts.client, device.info.index, query) : null
       if (turn !== this.turn) return
       this.mask = mask
       this.peak = mask && peakWithout(device.data, mask)
-      if (mask) this.words.textContent = `${this.peakWords()}Replaying the trace…`
+      if (mask) this.note.textContent = `${this.peakWords()}Replaying the trace…`
       const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded }
       const request = parts.client.whatIf(device.info.index, question, this.onProgress)
       this.request = request
@@ -170,7 +170,7 @@ export class WhatIfPanel {
       this.busy(false)
       if (!answer.check.exact) return
       if (device.info.events <= MANY_EVENTS) await this.searchLeast()
-      else fill(this.least, this.searchButton())
+      else fill(this.minimum, this.searchButton())
     } catch (error) {
       this.failed(turn, error)
     }
@@ -190,7 +190,7 @@ export class WhatIfPanel {
     const { device, parts, turn } = this
     if (!device) return
     this.busy(true)
-    fill(this.least, 'Searching the least memory…')
+    fill(this.minimum, 'Searching the least memory…')
     try {
       const question = {
         settings: this.settings.value.trim(),
@@ -202,17 +202,17 @@ export class WhatIfPanel {
       const found = await request.answer
       if (turn !== this.turn) return
       this.minimums = found
-      fill(this.least, ...leastParts(found))
+      fill(this.minimum, ...leastParts(found))
       this.busy(false)
     } catch (error) {
-      if (turn === this.turn) fill(this.least)
+      if (turn === this.turn) fill(this.minimum)
       this.failed(turn, error)
     }
   }
 
   private failed(turn: number, error: unknown): void {
     if (turn !== this.turn) return
-    this.words.textContent = `${error instanceof Error ? error.message : String(error)}.`
+    this.note.textContent = `${error instanceof Error ? error.message : String(error)}.`
     this.busy(false)
   }
 
@@ -232,13 +232,13 @@ export class WhatIfPanel {
     const { check, runs, capacity, limits, placements, residual } = answer
     this.table.hidden = this.limits.hidden = !check.exact
     if (!check.exact) {
-      this.words.textContent = `Not replayed: the replay under the recorded settings is not exact: ${check.reason}.`
+      this.note.textContent = `Not replayed: the replay under the recorded settings is not exact: ${check.reason}.`
       this.choose(null)
       return
     }
     const room = capacity === Infinity ? 'unlimited memory' : `${formatBytes(capacity)} for the allocator`
     const counts = `${plural(check.allocations, 'allocation')}, ${plural(check.segmentEvents, 'segment event')}`
-    this.words.textContent = `${this.peakWords()}The same requests and frees, in the same order, on a device with ${room}. Self-check: the replay under the recorded settings is exact (${counts}).`
+    this.note.textContent = `${this.peakWords()}The same requests and frees, in the same order, on a device with ${room}. Self-check: the replay under the recorded settings is exact (${counts}).`
     fill(this.limits, ...limits.map((text) => h('p', {}, text)), h('p', {}, errorBarText(placements, residual)))
     this.renderRows()
     this.choose(runs.find((run) => nameOf(run) === this.chosen) ?? null)

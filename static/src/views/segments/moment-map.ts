@@ -10,7 +10,7 @@ import type { Groups } from '../shared/groups'
 import { css } from '../shared/inks'
 import { layOutMap, LINE, lineAt, type MapLayout, pieceAt, type Sort } from './map-layout'
 import { blockFrom, colourOf, MapPainter, type MapScene } from './paint'
-import { describeBlock, groupTotals, headlineOf } from './words'
+import { describeBlock, groupTotals, headlineOf } from './state-text'
 
 /** Room for the sizes of segments beside the lines; none on phones. */
 const GUTTER = 84

@@ -90,13 +90,13 @@ export class MapPainter {
     const perPixel = (piece.to - piece.from) / piece.width
     const end = state.first[segment + 1]
     // Where all blocks are thinner than this there is nothing to dress, and there may be thousands.
-    const least = 3 * perPixel
+    const minWidth = 3 * perPixel
     for (
       let block = blockFrom(state, segment, piece.from);
       block < end && state.blockStart[block] < piece.to;
       block++
     ) {
-      if (state.blockEnd[block] - state.blockStart[block] < least) continue
+      if (state.blockEnd[block] - state.blockStart[block] < minWidth) continue
       const x0 = piece.x + Math.max(0, (state.blockStart[block] - piece.from) / perPixel)
       const x1 = piece.x + Math.min(piece.width, (state.blockEnd[block] - piece.from) / perPixel)
       if (state.blockKind[block] === PENDING) this.drawHatch(ctx, inks, x0, y, x1 - x0)

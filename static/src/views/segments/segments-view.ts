@@ -10,14 +10,14 @@ import { MomentBar } from '../moment'
 import { AxisSwitch } from '../shared/axis-switch'
 import { type Groups, groupsOf } from '../shared/groups'
 import { type Inks, readInks } from '../shared/inks'
-import { describeOom } from '../shared/oom-words'
+import { describeOom } from '../shared/oom-sentence'
 import type { View, ViewContext, ViewParts } from '../view'
 import { debugState } from './debug'
 import { Legend } from './legend'
 import type { Sort } from './map-layout'
 import { type MapChoice, MomentMap } from './moment-map'
 import { TimeMap } from './time-map'
-import { changeOf, doubtsOf, figuresOf } from './words'
+import { changeOf, doubtsOf, figuresOf } from './state-text'
 
 const SORTS: readonly [Sort, string][] = [
   ['address', 'by address'],

@@ -194,10 +194,10 @@ export class TimeMap {
     const width = Math.max(1, Math.round(box.width * ratio))
     const height = Math.max(1, Math.round(box.height * ratio))
     const image = new ImageData(width, height)
-    const words = new Uint32Array(image.data.buffer)
-    words.fill(word(inks.panel))
+    const pixels = new Uint32Array(image.data.buffer)
+    pixels.fill(word(inks.panel))
     const plot = { scale: window.scale, x0: window.x0, x1: window.x1, y0: y[0], y1: y[1], width, height }
-    this.seen = paintTime(words, replay, places, plot, {
+    this.seen = paintTime(pixels, replay, places, plot, {
       keys: colouring.keys,
       words: wordsOf(colouring.rgba, colouring.count, null),
       dim: matches ? wordsOf(colouring.rgba, colouring.count, inks) : new Uint32Array(0),

@@ -84,9 +84,9 @@ export function paintTime(
     const ink = inkOf(colours, id)
     const top = height - bottom - tall
     paintBox(out, taken, width, height, left, right, top, height - bottom, ink)
-    const asked = freeRequestedEvent[id]
-    if (asked >= 0 && asked + 1 < end[id]) {
-      const from = Math.max(left, xOf(asked + 1))
+    const requestEvent = freeRequestedEvent[id]
+    if (requestEvent >= 0 && requestEvent + 1 < end[id]) {
+      const from = Math.max(left, xOf(requestEvent + 1))
       if (right - from >= 2) hatch(out, width, height, from, right, top, height - bottom, colours.pending)
     }
   }

@@ -17,12 +17,12 @@ const DARK: Tones = { lightness: [0.66, 0.74, 0.58], chroma: 0.1 }
 /** Finer steps of hue than this cannot be seen. */
 const HUES = 512
 
-let made: { count: number; dark: boolean; rgba: Uint8Array } | null = null
+let cached: { count: number; dark: boolean; rgba: Uint8Array } | null = null
 
 /** 4 bytes per key; key 0 (no stack) is grey. What was asked for last is kept. */
 export function stackColours(count: number, dark: boolean): Uint8Array {
-  if (made?.count !== count || made.dark !== dark) made = { count, dark, rgba: makeColours(count, dark) }
-  return made.rgba
+  if (cached?.count !== count || cached.dark !== dark) cached = { count, dark, rgba: makeColours(count, dark) }
+  return cached.rgba
 }
 
 function makeColours(count: number, dark: boolean): Uint8Array {

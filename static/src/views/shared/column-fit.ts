@@ -9,13 +9,13 @@ interface Wide {
 
 /** Columns that have room: the least telling go first, and of these the last. Those of level 1 stay. */
 export function fitting<C extends Wide>(columns: readonly C[], width: number): C[] {
-  const kept = [...columns]
-  for (let room = width - widthOf(kept), level = 3; level > 1 && room < 0; ) {
-    const last = kept.map((column) => column.level === level).lastIndexOf(true)
+  const shown = [...columns]
+  for (let room = width - widthOf(shown), level = 3; level > 1 && room < 0; ) {
+    const last = shown.map((column) => column.level === level).lastIndexOf(true)
     if (last < 0) level--
-    else room += kept.splice(last, 1)[0].width
+    else room += shown.splice(last, 1)[0].width
   }
-  return kept
+  return shown
 }
 
 export function widthOf(columns: readonly Wide[]): number {

@@ -10,7 +10,7 @@ import { Memo } from '../memo'
 
 export class WithoutButton {
   readonly element = h('span', { class: 'without', hidden: true })
-  private readonly words = new Memo<string>()
+  private readonly text = new Memo<string>()
 
   constructor(private readonly store: Store) {}
 
@@ -19,7 +19,7 @@ export class WithoutButton {
     const isShown = query !== null && query !== '' && data.n > 0
     this.element.hidden = !isShown
     if (!isShown) return
-    const words = this.words.get([query, data], () => peakWords(info, data, stacks, query))
+    const words = this.text.get([query, data], () => peakWords(info, data, stacks, query))
     const replay = () =>
       this.store.set({ view: 'reserved', options: { ...this.store.state.options, 'reserved.whatif': query } })
     fill(

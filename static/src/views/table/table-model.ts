@@ -102,8 +102,8 @@ export class TableModel {
 }
 
 function groupingOf({ state, info, data }: ViewContext): Grouping {
-  const asked = GROUPINGS.find(([name]) => name === state.options['table.group'])?.[0] ?? 'stack'
-  return whyNot(asked, info, data) === null ? asked : 'stack'
+  const grouping = GROUPINGS.find(([name]) => name === state.options['table.group'])?.[0] ?? 'stack'
+  return whyNot(grouping, info, data) === null ? grouping : 'stack'
 }
 
 /** "-size": by size, largest first. What names no column of this table: what is live first, or the largest. */

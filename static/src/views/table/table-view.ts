@@ -46,7 +46,7 @@ export class TableView implements View {
     this.only,
     'Matches only',
   )
-  private readonly words = h('p', { class: 'table-words', role: 'status' })
+  private readonly note = h('p', { class: 'table-words', role: 'status' })
   private readonly named = h('p', { class: 'table-query', hidden: true })
   private readonly without: WithoutButton
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
@@ -87,7 +87,7 @@ export class TableView implements View {
       { class: 'table-view', 'aria-label': 'Table' },
       this.moment.element,
       this.named,
-      this.words,
+      this.note,
       this.list.element,
       this.empty,
     )
@@ -194,7 +194,7 @@ export class TableView implements View {
     const rows = model.grouping === 'allocation' ? '' : ` in ${plural(model.plan.order.length, model.word)}`
     const bytes = matches ? matches.bytes : model.sums && total(model.sums.bytes)
     const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
-    this.words.textContent =
+    this.note.textContent =
       (matches
         ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
         : `${plural(info.allocations, 'allocation')}, `) +

@@ -88,7 +88,7 @@ function yTicksOf({ strips: { left }, window, plot }: Frame): { ticks: Tick[]; b
 /** A whole number of bytes in parts: "27 GiB 513 MiB 64 KiB" */
 function spellBytes(bytes: number): string {
   const parts: string[] = []
-  let rest = bytes
+  let remaining = bytes
   for (const [power, unit] of [
     [40, 'TiB'],
     [30, 'GiB'],
@@ -96,9 +96,9 @@ function spellBytes(bytes: number): string {
     [10, 'KiB'],
     [0, 'B'],
   ] as const) {
-    const count = Math.floor(rest / 2 ** power)
+    const count = Math.floor(remaining / 2 ** power)
     if (count > 0) parts.push(`${formatCount(count)} ${unit}`)
-    rest -= count * 2 ** power
+    remaining -= count * 2 ** power
   }
   return parts.join(' ')
 }

@@ -24,7 +24,7 @@ export class BandColours {
   private colouring: Colouring | null = null
   private matches: Matches | null = null
   /** What the worker was last told, by device; none: bands are named by their stacks, as version 0 says. */
-  private readonly told = new Map<number, { version: number; keys: Uint32Array | null; mask: Uint8Array | null }>()
+  private readonly cache = new Map<number, { version: number; keys: Uint32Array | null; mask: Uint8Array | null }>()
   private versions = 0
   private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
 
@@ -39,20 +39,20 @@ export class BandColours {
   /** Tells the worker if names have changed, so that tiles asked for from now on have these. */
   update(device: number, state: State, dark: boolean, panel: Rgb): BandPalette {
     const { colouring, matches } = this
-    if (!colouring) return { version: this.told.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
+    if (!colouring) return { version: this.cache.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
     const mask = matches?.mask ?? null
     const keys = colouring.by === 'stack' && !mask ? null : colouring.keys
-    const told = this.told.get(device)
+    const told = this.cache.get(device)
     if (keys !== (told?.keys ?? null) || mask !== (told?.mask ?? null)) {
       const version = ++this.versions
-      this.told.set(device, { version, keys, mask })
+      this.cache.set(device, { version, keys, mask })
       this.client.setKeys(device, {
         version,
         keys: mask ? matchedKeys(colouring.keys, mask) : keys,
         matched: mask !== null,
       })
     }
-    const version = this.told.get(device)?.version ?? 0
+    const version = this.cache.get(device)?.version ?? 0
     return { version, rgba: mask ? this.matchedColours(colouring, panel) : colouring.rgba }
   }
 
@@ -70,7 +70,7 @@ export class BandColours {
     return (
       colouring && {
         by: colouring.by,
-        version: this.told.get(device)?.version ?? 0,
+        version: this.cache.get(device)?.version ?? 0,
         matches: matches && { count: matches.count, query: matches.query },
         keys: Array.from(colouring.keys),
         colours: Array.from({ length: colouring.count }, (_, key) =>

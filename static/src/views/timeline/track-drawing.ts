@@ -5,7 +5,7 @@ import type { Track } from '../../steps/spans'
 import { formatCount } from '../../layout/format'
 import { oklch } from '../shared/colours'
 import type { Inks, Plot } from './frame'
-import { nameOf } from './track-words'
+import { nameOf } from './span-text'
 import type { Piece } from './track-layout'
 
 export interface Row {

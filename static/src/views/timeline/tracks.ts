@@ -12,7 +12,7 @@ import type { Scene } from '../shared/scene'
 import { Tooltip } from '../shared/tooltip'
 import { drawRow } from './track-drawing'
 import { edgesOf, type Piece, piecesOf } from './track-layout'
-import { describeBroken, describePiece, nameOf } from './track-words'
+import { describeBroken, describePiece, nameOf } from './span-text'
 
 export const ROW = 15
 /** Rows that are shown without being asked for, and where the window is low. */

@@ -5,9 +5,9 @@
 import { h } from '../ui/dom'
 import { InputWatch, idle } from '../ui/idle'
 
-export class Wings {
+export class Prerender {
   /** As large as the stage, and in the page: what is laid out here keeps its measures there. */
-  readonly element = h('div', { class: 'stage wings', 'aria-hidden': 'true', inert: true })
+  readonly element = h('div', { class: 'stage prerender', 'aria-hidden': 'true', inert: true })
 
   /**
    * Does the steps of one after the other, each in an idle moment. patient: one in which the reader rests too. The last

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import types
+from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from expected import case
 
+from snapreport.commands.check import KINDS
 from snapreport.findings.evidence import EVIDENCE
+from snapreport.report import finding_cards
 
 
 def misfits(value: Any, declared: Any, path: str = "evidence") -> list[str]:
@@ -40,6 +45,26 @@ def test_evidence_is_as_declared(snapshot_path: Path) -> None:
     for finding in case(snapshot_path).found:
         tries = [misfits(dict(finding.evidence), declared) for declared in EVIDENCE[finding.kind]]
         assert [] in tries, (finding.title, min(tries, key=len))
+
+
+def test_every_kind_of_finding_is_known_everywhere() -> None:
+    schema = json.loads(resources.files("snapreport").joinpath("schemas/snapreport-stats-1.schema.json").read_text())
+    kinds = [found["enum"] for found in enums(schema) if "peak" in found["enum"] and "leak" in found["enum"]]
+    assert kinds and all(set(enum) == EVIDENCE.keys() for enum in kinds)
+    assert finding_cards._LABEL.keys() == EVIDENCE.keys()
+    assert set(KINDS) < EVIDENCE.keys()
+
+
+def enums(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every part of a schema that has an ``enum``."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("enum"), list):
+            yield schema
+        for part in schema.values():
+            yield from enums(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from enums(part)
 
 
 def test_what_is_not_declared_is_found() -> None:

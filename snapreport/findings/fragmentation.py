@@ -9,15 +9,14 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from snapreport.findings.basis import basis_of
+from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.evidence import FragmentationEvidence, OversizedEvidence, PinningRow, SegmentRow
 from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
-from snapreport.number_format import bytes_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, device_name, plural
 from snapreport.reading.recording import ACTIONS
 from snapreport.snapshot import Snapshot
-from snapreport.timeline.blocks import ASSUMED
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment_bytes
 from snapreport.timeline.lifetimes import action_codes
@@ -268,16 +267,3 @@ def expandable_setting(timeline: DeviceTimeline) -> bool | None:
     if isinstance(setting, bool):
         return setting
     return True if timeline.segment_history["expandable"].any() else None
-
-
-def block_doubts(timeline: DeviceTimeline, position: int) -> list[str]:
-    """What is not known for sure of the blocks in use at ``position``, in a sentence; empty where all of it is."""
-    source = timeline.blocks_at(position).source
-    assumed = int((source == ASSUMED).sum())
-    if not assumed:
-        return []
-    share = share_text(assumed, len(source))
-    return [
-        f"The block sizes of {plural(assumed, 'allocation')} ({share} of those live then) are assumed: each may "
-        f"be up to 1 MiB larger."
-    ]

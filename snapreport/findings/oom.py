@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from snapreport.findings.attention_scores import MATH_KERNEL
-from snapreport.findings.basis import basis_of
+from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
-from snapreport.findings.fragmentation import block_doubts, expandable_setting, pinning_stacks
+from snapreport.findings.fragmentation import expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
 )

@@ -121,14 +121,14 @@ def test_one_click_to_the_whole_stack(failed: tuple[Any, Any, int, int]) -> None
         assert "No stack trace was recorded" in panel.inner_text()
     found, _ = shortage(timeline, event)
     told = facts(opened)
-    assert told["Requested"].startswith(bytes_text(found.asked))
-    assert told["Segment needed"] == bytes_text(found.piece or found.asked)
+    assert told["Requested"].startswith(bytes_text(found.requested))
+    assert told["Segment needed"] == bytes_text(found.segment_size or found.requested)
     free = found.device_free
     assert told["Free on the device"] == ("not recorded" if free is None else bytes_text(free))
-    assert told["Cached and usable"] == bytes_text(found.reach.own)
-    if found.reach.own:
-        assert told["Largest free block"] == bytes_text(found.reach.largest_usable)
-    short = found.asked - (free or 0) - found.reach.own - found.reach.locked - found.pending
+    assert told["Cached and usable"] == bytes_text(found.free_memory.usable)
+    if found.free_memory.usable:
+        assert told["Largest free block"] == bytes_text(found.free_memory.largest_usable)
+    short = found.requested - (free or 0) - found.free_memory.usable - found.free_memory.locked - found.pending
     assert told["Shortfall"] == (bytes_text(short) if short > 0 else "none in total")
     assert told["Allocated"] == f"{bytes_text(found.allocated)} of {bytes_text(found.reserved)} reserved"
     live = live_at(timeline.allocations, event)
@@ -168,8 +168,8 @@ def test_every_way_to_the_details(failed: tuple[Any, Any, int, int]) -> None:
     line = page.locator(".segments-change")
     found, _ = shortage(snapshot.timeline(device), event)
     assert f"{bytes_text(size)} requested" in line.inner_text()
-    if found.reach.own:
-        assert f"largest block {bytes_text(found.reach.largest_own)}" in line.inner_text()
+    if found.free_memory.usable:
+        assert f"largest block {bytes_text(found.free_memory.largest_usable)}" in line.inner_text()
     assert line.inner_text().split(". Stack")[0] in page.locator(".moment .alarm").get_attribute("title")
     line.get_by_role("button").click()
     opened.settle()

@@ -190,6 +190,8 @@ def test_a_job_summary_is_added_to(snap: Path, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
 def test_a_signal_while_writing_leaves_no_part(number: signal.Signals, tmp_path: Path) -> None:
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip(f"{number.name} is ignored here, as under nohup: so do the processes started from here")
     out = tmp_path / "big.pickle.xz"  # compressing takes its time
     out.write_bytes(b"")
     running = subprocess.Popen(

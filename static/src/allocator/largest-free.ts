@@ -4,7 +4,8 @@
 // A free range lies behind a live block, or at the beginning of a segment, and is known by that: by the rank of the block's
 // address, or by the row of the segment. In files whose blocks overlap it may be off, as all of their state.
 
-import { byPosition, firstAtOrAbove, type Lives, type Replayed } from './replay'
+import { lowerBound } from '../layout/binary-search'
+import { byPosition, type Lives, type Replayed } from './replay'
 import type { SegmentHistory } from './segment-history'
 import { StandingSegments } from './live-segments'
 import { SuccessorSet } from './successor'
@@ -46,8 +47,8 @@ class FreeRanges {
     this.segments = segments
     this.rank = rank
     this.addresses = addresses.subarray(0, distinct)
-    this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(this.addresses, start))
-    this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(this.addresses, end))
+    this.firstRank = Int32Array.from(segments.start, (start) => lowerBound(this.addresses, start))
+    this.endRank = Int32Array.from(segments.end, (end) => lowerBound(this.addresses, end))
     this.standing = new StandingSegments(segments, this.addresses)
     this.live = new SuccessorSet(distinct)
     this.count = new Uint32Array(distinct)

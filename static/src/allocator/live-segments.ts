@@ -1,5 +1,6 @@
 // The segments there are at one moment of a walk through the trace, by address.
 
+import { firstWhere } from '../layout/binary-search'
 import type { SegmentHistory } from './segment-history'
 
 export class StandingSegments {
@@ -46,13 +47,6 @@ export class StandingSegments {
       now,
       segments: { start },
     } = this
-    let low = 0
-    let high = now.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (start[now[middle]] <= address) low = middle + 1
-      else high = middle
-    }
-    return low - 1
+    return firstWhere(0, now.length, (i) => start[now[i]] > address) - 1
   }
 }

@@ -5,6 +5,7 @@
 // the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
+import { lowerBound } from '../layout/binary-search'
 import { type AddressSpace, addressSpaceOf } from './address'
 import { roundedSize, type Rules, rulesOf, SMALL_SIZE } from './rounding'
 import { type SegmentHistory, segmentHistory, UNKNOWN } from './segment-history'
@@ -109,8 +110,8 @@ class Walk {
     }
     const segments = segmentHistory(data, info, space)
     this.standing = new StandingSegments(segments, addresses)
-    this.firstRank = Int32Array.from(segments.start, (start) => firstAtOrAbove(addresses, start))
-    this.endRank = Int32Array.from(segments.end, (end) => firstAtOrAbove(addresses, end))
+    this.firstRank = Int32Array.from(segments.start, (start) => lowerBound(addresses, start))
+    this.endRank = Int32Array.from(segments.end, (end) => lowerBound(addresses, end))
     this.replay = {
       address,
       order,
@@ -286,7 +287,7 @@ function rankByAddress(address: Float64Array): { addresses: Float64Array; rank: 
   const distinct = known.size
   const addresses = found.slice(0, distinct).sort()
   const rankOf = new Int32Array(distinct)
-  for (let at = 0; at < distinct; at++) rankOf[at] = firstAtOrAbove(addresses, found[at])
+  for (let at = 0; at < distinct; at++) rankOf[at] = lowerBound(addresses, found[at])
   const first = new Int32Array(distinct + 1)
   for (let id = 0; id < N; id++) {
     rank[id] = rankOf[rank[id]]
@@ -296,16 +297,4 @@ function rankByAddress(address: Float64Array): { addresses: Float64Array; rank: 
   const order = new Int32Array(N)
   for (let id = 0; id < N; id++) order[first[rank[id]]++] = id
   return { addresses, rank, order }
-}
-
-/** Index of the first value that is not below `wanted`. */
-export function firstAtOrAbove(values: ArrayLike<number>, wanted: number): number {
-  let low = 0
-  let high = values.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (values[middle] < wanted) low = middle + 1
-    else high = middle
-  }
-  return low
 }

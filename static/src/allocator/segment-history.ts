@@ -4,6 +4,7 @@
 // what a snapshot calls its segments are the contiguous mapped ranges, so a range that grows or shrinks is a new row.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
+import { firstWhere } from '../layout/binary-search'
 import type { AddressSpace } from './address'
 import { SMALL_BUFFER } from './rounding'
 
@@ -167,13 +168,6 @@ class Ranges {
   }
 
   private firstAfter(address: number): number {
-    let low = 0
-    let high = this.live.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (this.live[middle].start <= address) low = middle + 1
-      else high = middle
-    }
-    return low
+    return firstWhere(0, this.live.length, (i) => this.live[i].start > address)
   }
 }

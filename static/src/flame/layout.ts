@@ -1,6 +1,7 @@
 // Which cells of a tree a picture shows. Nothing is left out: what would be too narrow stands together in one cell that
 // says how much it is, and the cells under a cell weigh exactly what it weighs.
 
+import { firstWhere } from '../layout/binary-search'
 import type { FlameTree, Node, Sum } from './tree'
 
 /**
@@ -172,15 +173,9 @@ function isOpen(open: readonly Node[], low: number, high: number, from: number, 
 /** The cell at a weight from the left in a row; -1 outside. */
 export function cellAt({ cells, rows }: FlameLayout, row: number, weight: number): number {
   if (row < 0 || row + 1 >= rows.length) return -1
-  let low = rows[row]
-  let high = rows[row + 1] - 1
-  while (low < high) {
-    const middle = (low + high + 1) >> 1
-    if (cells[middle].from <= weight) low = middle
-    else high = middle - 1
-  }
-  const cell = cells[low]
-  return weight >= cell.from && weight < cell.from + weightOf(cell) ? low : -1
+  const at = firstWhere(rows[row] + 1, rows[row + 1], (index) => cells[index].from > weight) - 1
+  const cell = cells[at]
+  return weight >= cell.from && weight < cell.from + weightOf(cell) ? at : -1
 }
 
 /** Indices of the cells directly under a cell: [first, last + 1]. */

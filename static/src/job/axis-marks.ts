@@ -1,6 +1,7 @@
 // Marks of the map's axis: round steps, times and shares, wherever the borders of the columns lie.
 
 import type { JobAxis } from '../data/job-manifest'
+import { lowerBound } from '../layout/binary-search'
 import { formatCount } from '../layout/format'
 import { eventTicks, timeTicks } from '../layout/ticks'
 
@@ -26,13 +27,7 @@ export function axisMarks(axis: JobAxis, x0: number, x1: number, target: number)
 
 /** The column that a value falls into; the nearest of those where it falls between two. */
 export function columnOf(axis: JobAxis, value: number): number {
-  let [low, high] = [0, axis.columns - 1]
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if (axis.last[middle] < value) low = middle + 1
-    else high = middle
-  }
-  return low
+  return lowerBound(axis.last, value, 0, axis.columns - 1)
 }
 
 function valueAt(axis: JobAxis, place: number): number {

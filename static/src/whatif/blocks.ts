@@ -1,5 +1,7 @@
 // Blocks and the pools of free ones. The twin of snapreport/allocator/blocks.py.
 
+import { firstWhere } from '../layout/binary-search'
+
 export const MIN_BLOCK = 512
 export const SMALL_SIZE = 2 ** 20
 export const SMALL_BUFFER = 2 * 2 ** 20
@@ -92,28 +94,14 @@ function listOf(lists: Map<number, Block[]>, stream: number): Block[] {
 
 /** The first of `blocks` that is not below (size, rank, address). */
 export function firstNotBelow(blocks: readonly Block[], size: number, rank: number, address: number): number {
-  let low = 0
-  let high = blocks.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    const block = blocks[middle]
-    const isBelow =
-      block.size !== size ? block.size < size : block.rank !== rank ? block.rank < rank : block.address < address
-    if (isBelow) low = middle + 1
-    else high = middle
-  }
-  return low
+  return firstWhere(0, blocks.length, (i) => {
+    const block = blocks[i]
+    return block.size !== size ? block.size > size : block.rank !== rank ? block.rank > rank : block.address >= address
+  })
 }
 
 function firstAtOrAbove(blocks: readonly Block[], address: number): number {
-  let low = 0
-  let high = blocks.length
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if (blocks[middle].address < address) low = middle + 1
-    else high = middle
-  }
-  return low
+  return firstWhere(0, blocks.length, (i) => blocks[i].address >= address)
 }
 
 /** Let `block`, which is in no pool, absorb a neighbour that is free. */

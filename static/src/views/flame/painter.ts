@@ -1,6 +1,7 @@
 // Draws the rows of a layout that are in sight.
 
 import { type Cell, type FlameLayout, weightOf } from '../../flame/layout'
+import { firstWhere } from '../../layout/binary-search'
 import { blend, css, inkOn, type Rgb } from './colours'
 
 export const ROW = 21
@@ -152,12 +153,7 @@ export function clip(
     (/^[\x20-\x7e…]*$/.test(shown) ? shown.length * letter : ctx.measureText(shown).width) <= room
   if (fits(text)) return text
   const letters = Array.from(text.slice(0, Math.ceil(room / letter) * 2 + 2))
-  let low = 0
-  let high = letters.length
-  while (low < high) {
-    const middle = (low + high + 1) >> 1
-    if (fits(letters.slice(0, middle).join('') + '…')) low = middle
-    else high = middle - 1
-  }
-  return low > 0 ? letters.slice(0, low).join('') + '…' : ''
+  const cut = (count: number): string => letters.slice(0, count).join('') + '…'
+  const most = firstWhere(1, letters.length + 1, (count) => !fits(cut(count))) - 1
+  return most > 0 ? cut(most) : ''
 }

@@ -1,7 +1,7 @@
 // The addresses that were ever in use as one axis without holes: stretches one after the other, small gaps between them.
 
 import type { Replay } from '../../allocator/replay'
-import { firstAtOrAbove } from '../../allocator/replay'
+import { lowerBound } from '../../layout/binary-search'
 
 export interface AddressAxis {
   /** Stretches by address: address of the first byte, of the end, and the place of the first byte on the axis. */
@@ -48,7 +48,7 @@ export function addressAxisOf(replay: Replay): AddressAxis {
 
 /** The place of an address; where it is in no stretch, that of the next stretch. */
 export function placeOf({ start, end, place, length }: AddressAxis, address: number): number {
-  const i = firstAtOrAbove(start, address + 0.5) - 1
+  const i = lowerBound(start, address + 0.5) - 1
   if (i >= 0 && address <= end[i]) return place[i] + address - start[i]
   return i + 1 < start.length ? place[i + 1] : length
 }
@@ -56,7 +56,7 @@ export function placeOf({ start, end, place, length }: AddressAxis, address: num
 /** The address at a place; -1 in a gap. */
 export function addressAt({ start, end, place }: AddressAxis, at: number): number {
   // A place worked out from pixels may be a little off: by a 2^50th, which is more than the last bit of a double.
-  const i = firstAtOrAbove(place, at + Math.max(1e-6, at * 2 ** -50)) - 1
+  const i = lowerBound(place, at + Math.max(1e-6, at * 2 ** -50)) - 1
   if (i < 0) return -1
   const address = start[i] + Math.max(0, at - place[i])
   return address < end[i] ? address : -1
@@ -74,12 +74,12 @@ export function ticksOf(
   room: number,
 ): Tick[] {
   const ticks: Tick[] = []
-  for (let i = firstAtOrAbove(place, from); i < place.length && place[i] <= to; i++) {
+  for (let i = lowerBound(place, from); i < place.length && place[i] <= to; i++) {
     if (ticks.length === 0 || place[i] - ticks[ticks.length - 1].place >= room)
       ticks.push({ place: place[i], address: start[i] })
   }
   if (ticks.length > 1 || place.length === 0) return ticks
-  const i = Math.max(0, firstAtOrAbove(place, from) - 1)
+  const i = Math.max(0, lowerBound(place, from) - 1)
   const step = 2 ** Math.ceil(Math.log2(Math.max(3 * room, (to - from) / 12)))
   const shift = start[i] - place[i]
   for (

@@ -2,6 +2,7 @@
 
 import { RAGGED_END, RAGGED_START } from '../../data/annotations'
 import type { Track } from '../../steps/spans'
+import { firstWhere } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
 import { oklch } from '../shared/colours'
 import type { Inks, Plot } from './frame'
@@ -115,12 +116,8 @@ function css(lightness: number, chroma: number, hue: number): string {
 /** The text with its end cut off where it does not fit; "" where nothing does. */
 function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
   if (ctx.measureText(text).width <= width) return text
-  let low = 0
-  let high = Math.min(text.length, Math.ceil(width / 2))
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1
-    if (ctx.measureText(`${text.slice(0, middle)}…`).width <= width) low = middle
-    else high = middle - 1
-  }
-  return low === 0 ? '' : `${text.slice(0, low)}…`
+  const cut = (count: number): string => `${text.slice(0, count)}…`
+  const letters = Math.max(0, Math.min(text.length, Math.ceil(width / 2)))
+  const most = firstWhere(1, letters + 1, (count) => ctx.measureText(cut(count)).width > width) - 1
+  return most === 0 ? '' : cut(most)
 }

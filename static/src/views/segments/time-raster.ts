@@ -35,6 +35,22 @@ export interface Places {
   segment: Float64Array
 }
 
+/** The picture: a word by pixel, rows from the top, and which pixels an allocation of at least a pixel has. */
+interface Raster {
+  words: Uint32Array
+  taken: Uint8Array
+  width: number
+  height: number
+}
+
+/** In pixels of the raster, x1 and y1 excluded; what reaches beyond it is cut off when it is drawn. */
+interface Rect {
+  x0: number
+  x1: number
+  y0: number
+  y1: number
+}
+
 /** Returns how many rectangles were in sight. Rows of `out` run from the top, which is y1. */
 export function paintTime(
   out: Uint32Array,
@@ -51,21 +67,17 @@ export function paintTime(
   const perY = height / (y1 - y0)
   const xOf = (s: number): number =>
     ((s <= 0 ? scale.x0 : s >= P ? scale.x1 : byTime ? clockUs![s - 1] : s - 1) - x0) * perX
+  const raster: Raster = { words: out, taken: new Uint8Array(width * height), width, height }
+  // One object for all: there may be a million.
+  const rect: Rect = { x0: 0, x1: 0, y0: 0, y1: 0 }
   const free = word(colours.free)
   for (let row = 0; row < segments.count; row++) {
-    const top = height - (places.segment[row] + segments.end[row] - segments.start[row] - y0) * perY
-    fillRect(
-      out,
-      width,
-      height,
-      xOf(segments.from[row]),
-      xOf(segments.to[row]),
-      top,
-      height - (places.segment[row] - y0) * perY,
-      free,
-    )
+    rect.x0 = xOf(segments.from[row])
+    rect.x1 = xOf(segments.to[row])
+    rect.y0 = height - (places.segment[row] + segments.end[row] - segments.start[row] - y0) * perY
+    rect.y1 = height - (places.segment[row] - y0) * perY
+    fillRect(out, raster, pixelsOf(raster, rect), free)
   }
-  const taken = new Uint8Array(width * height)
   const thin: number[] = []
   let seen = 0
   for (let id = 0; id < N; id++) {
@@ -81,28 +93,23 @@ export function paintTime(
       thin.push(id)
       continue
     }
-    const ink = inkOf(colours, id)
-    const top = height - bottom - tall
-    paintBox(out, taken, width, height, left, right, top, height - bottom, ink)
+    rect.x0 = left
+    rect.x1 = right
+    rect.y0 = height - bottom - tall
+    rect.y1 = height - bottom
+    paintRect(raster, rect, inkOf(colours, id))
     const requestEvent = freeRequestedEvent[id]
     if (requestEvent >= 0 && requestEvent + 1 < end[id]) {
-      const from = Math.max(left, xOf(requestEvent + 1))
-      if (right - from >= 2) hatch(out, width, height, from, right, top, height - bottom, colours.pending)
+      rect.x0 = Math.max(left, xOf(requestEvent + 1))
+      if (right - rect.x0 >= 2) hatch(raster, rect, colours.pending)
     }
   }
   for (const id of thin) {
-    const bottom = height - (places.allocation[id] - y0) * perY
-    paintThin(
-      out,
-      taken,
-      width,
-      height,
-      xOf(start[id]),
-      xOf(end[id]),
-      bottom - block[id] * perY,
-      bottom,
-      inkOf(colours, id),
-    )
+    rect.x0 = xOf(start[id])
+    rect.x1 = xOf(end[id])
+    rect.y1 = height - (places.allocation[id] - y0) * perY
+    rect.y0 = rect.y1 - block[id] * perY
+    paintThin(raster, rect, inkOf(colours, id))
   }
   return seen
 }
@@ -111,84 +118,50 @@ function inkOf({ words, dim, keys, mask }: TimeColours, id: number): number {
   return mask && !mask[id] ? dim[keys[id]] : words[keys[id]]
 }
 
-function fillRect(
-  out: Uint32Array,
-  width: number,
-  height: number,
-  x0: number,
-  x1: number,
-  y0: number,
-  y1: number,
-  ink: number,
-): void {
-  const left = Math.max(0, Math.round(x0))
-  const right = Math.min(width, Math.max(Math.round(x1), Math.round(x0) + 1))
-  const bottom = Math.min(height, Math.max(Math.round(y1), Math.round(y0) + 1))
-  if (right <= left) return
-  for (let y = Math.max(0, Math.round(y0)); y < bottom; y++) out.fill(ink, y * width + left, y * width + right)
+/** The whole pixels nearest to a rectangle, at least one each way before what is outside is cut off. */
+function pixelsOf({ width, height }: Raster, { x0, x1, y0, y1 }: Rect): Rect {
+  return {
+    x0: Math.max(0, Math.round(x0)),
+    x1: Math.min(width, Math.max(Math.round(x1), Math.round(x0) + 1)),
+    y0: Math.max(0, Math.round(y0)),
+    y1: Math.min(height, Math.max(Math.round(y1), Math.round(y0) + 1)),
+  }
+}
+
+function fillRect(values: Uint32Array | Uint8Array, { width }: Raster, { x0, x1, y0, y1 }: Rect, value: number): void {
+  if (x1 <= x0) return
+  for (let y = y0; y < y1; y++) values.fill(value, y * width + x0, y * width + x1)
 }
 
 /** A rectangle with a darker edge at its birth and its top, where it is large enough, so that neighbours of one colour stay two. */
-function paintBox(
-  out: Uint32Array,
-  taken: Uint8Array,
-  width: number,
-  height: number,
-  x0: number,
-  x1: number,
-  y0: number,
-  y1: number,
-  ink: number,
-): void {
-  const left = Math.max(0, Math.round(x0))
-  const right = Math.min(width, Math.max(Math.round(x1), Math.round(x0) + 1))
-  const top = Math.max(0, Math.round(y0))
-  const bottom = Math.min(height, Math.max(Math.round(y1), Math.round(y0) + 1))
-  if (right <= left) return
-  for (let y = top; y < bottom; y++) {
-    out.fill(ink, y * width + left, y * width + right)
-    taken.fill(1, y * width + left, y * width + right)
-  }
+function paintRect(raster: Raster, rect: Rect, ink: number): void {
+  const { words, taken, width } = raster
+  const pixels = pixelsOf(raster, rect)
+  const { x0, x1, y0, y1 } = pixels
+  if (x1 <= x0) return
+  fillRect(words, raster, pixels, ink)
+  fillRect(taken, raster, pixels, 1)
   const edge = darker(ink)
-  if (y1 - y0 >= 4 && y0 >= 0) out.fill(edge, top * width + left, top * width + right)
-  if (x1 - x0 >= 4 && x0 >= 0) for (let y = top; y < bottom; y++) out[y * width + left] = edge
+  if (rect.y1 - rect.y0 >= 4 && rect.y0 >= 0) words.fill(edge, y0 * width + x0, y0 * width + x1)
+  if (rect.x1 - rect.x0 >= 4 && rect.x0 >= 0) for (let y = y0; y < y1; y++) words[y * width + x0] = edge
 }
 
 /** At least one pixel, and only pixels that nothing wider has. */
-function paintThin(
-  out: Uint32Array,
-  taken: Uint8Array,
-  width: number,
-  height: number,
-  x0: number,
-  x1: number,
-  y0: number,
-  y1: number,
-  ink: number,
-): void {
+function paintThin({ words, taken, width, height }: Raster, { x0, x1, y0, y1 }: Rect, ink: number): void {
   const left = Math.max(0, Math.floor(x0))
   const right = Math.min(width, Math.max(Math.round(x1), Math.floor(x0) + 1))
   const top = Math.max(0, Math.floor(y0))
   const bottom = Math.min(height, Math.max(Math.round(y1), Math.floor(y0) + 1))
   for (let y = top; y < bottom; y++) {
-    for (let at = y * width + left; at < y * width + right; at++) if (taken[at] === 0) out[at] = ink
+    for (let at = y * width + left; at < y * width + right; at++) if (taken[at] === 0) words[at] = ink
   }
 }
 
-function hatch(
-  out: Uint32Array,
-  width: number,
-  height: number,
-  x0: number,
-  x1: number,
-  y0: number,
-  y1: number,
-  ink: number,
-): void {
+function hatch({ words, width, height }: Raster, { x0, x1, y0, y1 }: Rect, ink: number): void {
   const right = Math.min(width, Math.round(x1))
   const bottom = Math.min(height, Math.round(y1))
   for (let y = Math.max(0, Math.round(y0)); y < bottom; y++) {
-    for (let x = Math.max(0, Math.round(x0)); x < right; x++) if ((x + y) % 5 < 2) out[y * width + x] = ink
+    for (let x = Math.max(0, Math.round(x0)); x < right; x++) if ((x + y) % 5 < 2) words[y * width + x] = ink
   }
 }
 

@@ -1,6 +1,7 @@
 // Keys of the page. One table: what a key does, and what the help says about it.
 
 import { isColoured } from './colour-select'
+import { type Navigation, navigationOf, STEP, ZOOM } from '../ui/navigation-keys'
 import type { Store, ViewName } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 
@@ -80,9 +81,6 @@ export interface KeyActions {
   viewKey(event: KeyboardEvent): boolean
 }
 
-const ZOOM = 0.75
-const STEP = 0.12
-
 export function bindKeys(actions: KeyActions): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event.target)) return
@@ -95,7 +93,6 @@ export function bindKeys(actions: KeyActions): void {
 function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
   const second = actions.second()
   const { store, timeline } = second ?? actions
-  const { navigator } = timeline
   const viewKey = (): boolean => (second ? second.stage.key(event) : actions.viewKey(event))
   if (event.key === '?') return (actions.toggleHelp(), true)
   if (event.key === '/') return (actions.focusSearch(), true)
@@ -111,33 +108,10 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
   if (event.key.toLowerCase() === 'n') return (store.set({ noise: !store.state.noise }), true)
   if (event.key.toLowerCase() === 'c' && isColoured(store.state.view)) return (actions.nextColour(), true)
   if (store.state.view !== 'timeline') return false
+  const navigation = navigationOf(event)
+  if (navigation) return (navigate(timeline, navigation, event.shiftKey), true)
   const shift = event.shiftKey
   switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-    case 'w':
-      return (shift ? navigator.panBy(0, STEP) : timeline.zoomBy(ZOOM, 1), true)
-    case 's':
-      return (shift ? navigator.panBy(0, -STEP) : timeline.zoomBy(1 / ZOOM, 1), true)
-    case 'a':
-      return (navigator.panBy(-STEP, 0), true)
-    case 'd':
-      return (navigator.panBy(STEP, 0), true)
-    case 'ArrowLeft':
-      return (navigator.panBy(shift ? -1 : -STEP, 0), true)
-    case 'ArrowRight':
-      return (navigator.panBy(shift ? 1 : STEP, 0), true)
-    case 'ArrowUp':
-      return (shift ? timeline.zoomBy(1, ZOOM) : navigator.panBy(0, STEP), true)
-    case 'ArrowDown':
-      return (shift ? timeline.zoomBy(1, 1 / ZOOM) : navigator.panBy(0, -STEP), true)
-    case '+':
-    case '=':
-      return (timeline.zoomBy(ZOOM, 1), true)
-    case '-':
-    case '_':
-      return (timeline.zoomBy(1 / ZOOM, 1), true)
-    case '0':
-    case 'Home':
-      return (navigator.fit(), true)
     case 'p':
       return (actions.goToPeak(), true)
     case 'o':
@@ -160,6 +134,22 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
       return (actions.step(1), true)
     default:
       return false
+  }
+}
+
+/** With shift, letters and arrows change places: W and S move in bytes, up and down zoom in them; left and right go a window. */
+function navigate(timeline: TimelineView, navigation: Navigation, shift: boolean): void {
+  const { navigator } = timeline
+  if (navigation.kind === 'fit') navigator.fit()
+  else if (navigation.kind === 'zoom') {
+    const { factor, isLetter } = navigation
+    if (shift && isLetter) navigator.panBy(0, factor < 1 ? STEP : -STEP)
+    else timeline.zoomBy(factor, 1)
+  } else {
+    const { x, y, isArrow } = navigation
+    if (!shift || !isArrow) navigator.panBy(x, y)
+    else if (y === 0) navigator.panBy(Math.sign(x), 0)
+    else timeline.zoomBy(1, y > 0 ? ZOOM : 1 / ZOOM)
   }
 }
 

@@ -7,6 +7,7 @@ import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '.
 import { suggest, type Source, type Suggestion } from '../search/suggest'
 import type { Scene } from '../views/shared/scene'
 import { fill, h } from '../ui/dom'
+import { FrameRequest } from '../ui/frame-request'
 import { SearchHelp } from './search-help'
 import { SearchList } from './search-list'
 import type { State, Store } from '../ui/state'
@@ -35,7 +36,7 @@ export class SearchBox {
   /** The query that the box has put into the state or taken from it. */
   private applied = ''
   /** The frame that evaluates the box; 0: nothing was typed since. */
-  private request = 0
+  private readonly frame = new FrameRequest(() => this.answer())
   private suggests = false
   private telling = 0
   private rank: { matches: Matches; id: number; before: number } | null = null
@@ -98,12 +99,10 @@ export class SearchBox {
   /** Evaluates what stands in the box with the next frame, once however many letters came. */
   private ask(withSuggestions: boolean): void {
     this.suggests ||= withSuggestions
-    if (!this.request) this.request = requestAnimationFrame(() => this.answer())
+    this.frame.request()
   }
 
   private answer(): void {
-    cancelAnimationFrame(this.request)
-    this.request = 0
     if (this.suggests && document.activeElement === this.input) this.showSuggestions()
     this.suggests = false
     if (!this.check()) return
@@ -182,7 +181,7 @@ export class SearchBox {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return
     const { list, input } = this
     // Keys may come faster than frames: they mean what was typed before them.
-    if (this.request && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.answer()
+    if (this.frame.isPending && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.frame.now()
     const { chosen } = list
     switch (event.key) {
       case 'ArrowDown':

@@ -162,7 +162,7 @@ export class JobView implements JobPage {
   }
 
   picture(): HTMLCanvasElement {
-    return this.map.image()
+    return this.map.picture()
   }
 
   testContextLoss(): void {

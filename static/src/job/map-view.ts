@@ -2,9 +2,7 @@
 
 import type { HeatCells, HeatWindow } from '../gl/heat-raster'
 import { h } from '../ui/dom'
-import { FONT } from '../views/shared/font'
-import { prepareCanvas } from '../views/shared/plot-frame'
-import { Tooltip } from '../views/shared/tooltip'
+import { CanvasView } from '../views/shared/canvas-view'
 import { cssOfLevel } from './colour-scale'
 import { againstGroups, type HeatScale, heatCells, levelOf, MIDDLE_LEVEL, scaleOf } from './heat-cells'
 import { heatPalette } from './heat-colours'
@@ -34,7 +32,7 @@ const LEAST_COLUMNS = 2
 /** Rows that page keys move by. */
 const PAGE_ROWS = 10
 
-interface Picture {
+interface Heat {
   key: string
   matrix: HeatMatrix
   scale: HeatScale
@@ -43,42 +41,31 @@ interface Picture {
   spreads: (Spread | null)[]
 }
 
-export class MapView {
-  readonly element: HTMLElement
+export class MapView extends CanvasView {
   private readonly stage = new HeatStage()
-  private readonly around = h('canvas', { class: 'job-around', 'aria-hidden': 'true' })
   private readonly brushBox = h('div', { class: 'job-brush', hidden: true })
   private readonly cursorBox = h('div', { class: 'job-cursor', hidden: true })
-  private readonly tooltip = new Tooltip()
   private readonly pointer: MapPointer
-  private readonly actions: JobActions
   private model: JobModel | null = null
   private geometry: MapGeometry = layOutMap(100, 100, 30)
   private window: HeatWindow = { x0: 0, x1: 1, y0: 0, y1: 1 }
   private sized = ''
-  private picture: Picture | null = null
+  private heat: Heat | null = null
   private absolute: { key: string; matrix: HeatMatrix } | null = null
   private palette: { key: string; rgba: Uint8Array } | null = null
   private cursor: Cell | null = null
-  private frame = 0
 
-  constructor(actions: JobActions) {
-    this.actions = actions
-    this.element = h(
-      'div',
+  constructor(private readonly actions: JobActions) {
+    super(
       {
         class: 'job-map',
-        tabindex: 0,
-        role: 'application',
         'aria-roledescription': 'heat map',
         'aria-label': 'Heat map of ranks. Arrow keys move the cell, Enter picks its rank, Shift and arrows select.',
       },
-      this.stage.canvas,
-      this.around,
-      this.brushBox,
-      this.cursorBox,
-      this.tooltip.element,
+      null,
     )
+    this.canvas.className = 'job-around'
+    this.plot.append(this.stage.canvas, this.canvas, this.brushBox, this.cursorBox, this.tooltip.element)
     this.pointer = new MapPointer(this.element, {
       geometry: () => this.geometry,
       window: () => this.window,
@@ -97,7 +84,7 @@ export class MapView {
 
   /** Bytes at both ends of the colours. */
   get scale(): HeatScale | null {
-    return this.picture?.scale ?? null
+    return this.heat?.scale ?? null
   }
 
   get colours(): Uint8Array | null {
@@ -123,7 +110,7 @@ export class MapView {
   /** Everything again. */
   fit(): void {
     this.window = this.whole()
-    this.requestFrame()
+    this.frame.request()
   }
 
   /** What is brushed fills the map, as far as its rows are neighbours. */
@@ -135,7 +122,7 @@ export class MapView {
     const [x0, x1] = columns ? [columns[0], columns[1] + 1] : [this.window.x0, this.window.x1]
     const [y0, y1] = places ? [Math.min(...places), Math.max(...places) + 1] : [this.window.y0, this.window.y1]
     this.window = { x0, x1, y0, y1 }
-    this.requestFrame()
+    this.frame.request()
   }
 
   get isZoomed(): boolean {
@@ -150,7 +137,7 @@ export class MapView {
     const [places, columns] = this.size()
     const column = Math.floor((this.window.x0 + this.window.x1) / 2)
     this.window = reveal(this.window, model.place[row], column, places, columns)
-    this.requestFrame()
+    this.frame.request()
   }
 
   /** Keys while the map has the focus; true when used. */
@@ -196,12 +183,12 @@ export class MapView {
   }
 
   /** The map as it is on screen. */
-  image(): HTMLCanvasElement {
-    const { around, geometry } = this
+  override picture(): HTMLCanvasElement {
+    const { canvas, geometry } = this
     this.draw()
     const out = h('canvas')
-    out.width = around.width
-    out.height = around.height
+    out.width = canvas.width
+    out.height = canvas.height
     const ctx = out.getContext('2d')!
     ctx.fillStyle = getComputedStyle(this.element).getPropertyValue('--panel')
     ctx.fillRect(0, 0, out.width, out.height)
@@ -209,7 +196,7 @@ export class MapView {
     const { left, top, right, bottom } = geometry
     ctx.imageSmoothingEnabled = false
     ctx.drawImage(this.stage.canvas, left * ratio, top * ratio, (right - left) * ratio, (bottom - top) * ratio)
-    ctx.drawImage(around, 0, 0)
+    ctx.drawImage(canvas, 0, 0)
     return out
   }
 
@@ -218,8 +205,8 @@ export class MapView {
   }
 
   debug(): unknown {
-    const { geometry, window, picture } = this
-    return { geometry, window, scale: picture?.scale, cursor: this.cursor, isWebGl: this.isWebGl }
+    const { geometry, window, heat } = this
+    return { geometry, window, scale: heat?.scale, cursor: this.cursor, isWebGl: this.isWebGl }
   }
 
   // Drawing
@@ -246,31 +233,23 @@ export class MapView {
     }
     const { matrix } = this.absolute
     const key = [shown, order.join(), rows && [...rows].join(), columns?.join('-')].join('/')
-    if (this.picture?.key !== key) {
+    if (this.heat?.key !== key) {
       const scale = scaleOf(matrix, metric, isAgainst)
       const spreads = Array.from({ length: matrix.columns }, (_, column) =>
         spreadOf(counted.map((row) => matrix.bytes[row * matrix.columns + column])),
       )
-      this.picture = { key, matrix, scale, cells: heatCells(matrix, order, scale, rows, columns), spreads }
+      this.heat = { key, matrix, scale, cells: heatCells(matrix, order, scale, rows, columns), spreads }
     }
     const paletteKey = `${isAgainst}/${dark}/${inks.panel}`
     if (this.palette?.key !== paletteKey)
       this.palette = { key: paletteKey, rgba: heatPalette(isAgainst, dark, inks.panel, inks.ink) }
   }
 
-  private requestFrame(): void {
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0
-      this.draw()
-    })
-  }
-
-  private draw(): void {
-    const { model, picture, palette } = this
+  protected draw(): void {
+    const { model, heat, palette } = this
     const { clientWidth: width, clientHeight: height } = this.element
-    if (!model || !picture || !palette || width < 60 || height < 60) return
-    const ctx = prepareCanvas(this.around, width, height)
-    ctx.font = FONT
+    if (!model || !heat || !palette || width < 60 || height < 60) return
+    const ctx = this.begin(this.canvas)
     this.geometry = layOutMap(width, height, labelWidth(ctx, model, width))
     const { left, top, right, bottom } = this.geometry
     const style = {
@@ -278,9 +257,9 @@ export class MapView {
       background: model.inks.panel,
       centre: model.state.isAgainst ? MIDDLE_LEVEL : 0,
     }
-    this.stage.draw(picture.cells, this.window, style, right - left, bottom - top)
+    this.stage.draw(heat.cells, this.window, style, right - left, bottom - top)
     this.stage.canvas.style.transform = `translate(${left}px, ${top}px)`
-    drawAround(ctx, model, this.geometry, this.window, picture.spreads)
+    drawAround(ctx, model, this.geometry, this.window, heat.spreads)
     this.placeBrush()
     this.placeCursor()
   }
@@ -328,13 +307,13 @@ export class MapView {
   // Input
 
   private point(cell: Cell | null, x: number, y: number, zone: Zone): void {
-    const { model, picture } = this
-    if (!cell || !model || !picture) return this.tooltip.hide()
+    const { model, heat } = this
+    if (!cell || !model || !heat) return this.tooltip.hide()
     const row = model.order[cell.place]
     if (zone === 'rows') this.tooltip.show(describeRow(model, row), x, y, null)
-    else if (zone === 'columns') this.tooltip.show(describeColumn(model, picture.matrix, cell.column), x, y, null)
+    else if (zone === 'columns') this.tooltip.show(describeColumn(model, heat.matrix, cell.column), x, y, null)
     else {
-      const level = levelOf(picture.matrix.bytes[row * picture.matrix.columns + cell.column], picture.scale)
+      const level = levelOf(heat.matrix.bytes[row * heat.matrix.columns + cell.column], heat.scale)
       this.tooltip.show(describeCell(model, row, cell.column), x, y, cssOfLevel(this.palette!.rgba, level))
     }
   }
@@ -424,7 +403,7 @@ export class MapView {
     const [x0, x1] = zoomRange(window.x0, window.x1, column, factorX, columns, LEAST_COLUMNS)
     const [y0, y1] = zoomRange(window.y0, window.y1, place, factorY, places, LEAST_ROWS)
     this.window = { x0, x1, y0, y1 }
-    this.requestFrame()
+    this.frame.request()
   }
 
   private scroll(dx: number, dy: number): void {
@@ -435,6 +414,6 @@ export class MapView {
     const [x0, x1] = shiftInside(window.x0 + dx * perPixelX, window.x1 - window.x0, columns)
     const [y0, y1] = shiftInside(window.y0 + dy * perPixelY, window.y1 - window.y0, places)
     this.window = { x0, x1, y0, y1 }
-    this.requestFrame()
+    this.frame.request()
   }
 }

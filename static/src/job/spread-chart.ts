@@ -4,7 +4,7 @@
 import { formatBytes } from '../layout/format'
 import { h } from '../ui/dom'
 import { css } from '../views/shared/inks'
-import { prepareCanvas } from '../views/shared/plot-frame'
+import { prepareCanvas } from '../views/shared/canvas'
 import type { JobModel } from './job-model'
 import { spreadOf } from './statistics'
 

@@ -2,6 +2,7 @@
 // move, and rows that its owner fills; what the rows mean is the owner's business.
 
 import { h } from './dom'
+import { FrameRequest } from './frame-request'
 import { ScrollMap } from './scroll-map'
 
 export interface ListOwner {
@@ -34,7 +35,10 @@ export class VirtualList {
   /** Height left for rows, in pixels. */
   private room = 0
   private at = -1
-  private frame = 0
+  private readonly frame = new FrameRequest(() => {
+    this.place()
+    this.settle()
+  })
   private rest = 0
   private waiting: (() => void)[] = []
 
@@ -135,7 +139,7 @@ export class VirtualList {
 
   /** Settled when the rows of the last scroll are there. */
   settled(): Promise<void> {
-    return this.frame === 0 ? Promise.resolve() : new Promise((resolve) => this.waiting.push(resolve))
+    return !this.frame.isPending ? Promise.resolve() : new Promise((resolve) => this.waiting.push(resolve))
   }
 
   private toMiddle(index: number): void {
@@ -161,11 +165,7 @@ export class VirtualList {
       this.putBar()
       this.place()
     }, REST_MS)
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0
-      this.place()
-      this.settle()
-    })
+    this.frame.request()
   }
 
   private resized(): void {

@@ -2,7 +2,6 @@
 
 import type { DeviceInfo } from '../../data/model'
 import { byteTicks, eventTicks, timeTicks } from '../../layout/ticks'
-import { FONT } from './font'
 import { css, type Inks } from './inks'
 import type { XWindow } from './x-window'
 
@@ -11,19 +10,6 @@ export interface Box {
   top: number
   width: number
   height: number
-}
-
-/** Sizes a canvas to CSS pixels, clears it and gives a context in them. */
-export function prepareCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const ratio = devicePixelRatio || 1
-  canvas.width = Math.max(1, Math.round(width * ratio))
-  canvas.height = Math.max(1, Math.round(height * ratio))
-  canvas.style.width = `${width}px`
-  canvas.style.height = `${height}px`
-  const ctx = canvas.getContext('2d')!
-  ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
-  ctx.font = FONT
-  return ctx
 }
 
 /** Device pixels per CSS pixel of a picture: what the screen has, but no more than some two million pixels in all. */

@@ -4,6 +4,7 @@ import { RectList } from '../../gl/rects'
 import { formatBytes } from '../../layout/format'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
+import { sizeCanvas } from '../shared/canvas'
 import type { Hit } from '../shared/describe'
 import { FONT } from '../shared/font'
 import { drawFailedRequests, type FailedRequest, failedRequests, placeRequestLabel } from './failed-requests'
@@ -91,17 +92,9 @@ export class Overlay {
 
 /** Sizes and clears a strip, and moves its origin to the plot's corner. */
 function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, plot: Plot): void {
-  const ratio = devicePixelRatio || 1
   const { canvas } = ctx
-  const deviceWidth = Math.max(1, Math.round(width * ratio))
-  const deviceHeight = Math.max(1, Math.round(height * ratio))
-  if (canvas.width !== deviceWidth || canvas.height !== deviceHeight) {
-    canvas.width = deviceWidth
-    canvas.height = deviceHeight
-  }
+  const ratio = sizeCanvas(canvas, width, height)
   canvas.style.transform = `translate(${x}px, ${y}px)`
-  canvas.style.width = `${width}px`
-  canvas.style.height = `${height}px`
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
   ctx.clearRect(0, 0, width, height)
   ctx.translate(plot.left - x, plot.top - y)

@@ -13,6 +13,7 @@ import { Backdrop } from '../../gl/backdrop'
 import { drawRectsFlat, type RectList, RectPainter } from '../../gl/rects'
 import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
+import { FrameRequest } from '../../ui/frame-request'
 import type { BandPalette } from './band-colours'
 import { stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import type { Plot } from './frame'
@@ -48,13 +49,11 @@ export class Picture {
   private background: [number, number, number] = [1, 1, 1]
   private palette: BandPalette | null = null
   private sharpness = 1
-  private frame = 0
+  private readonly frame: FrameRequest
 
   /** onFrame draws; onError hears of tiles that cannot be made. */
-  constructor(
-    private readonly onFrame: () => void,
-    onError: (error: unknown) => void,
-  ) {
+  constructor(onFrame: () => void, onError: (error: unknown) => void) {
+    this.frame = new FrameRequest(onFrame)
     this.canvases = [this.flatCanvas, this.glCanvas]
     this.flat = flatContext(this.flatCanvas)!
     this.layer = new TileLayer(new FlatStage(this.flat), (first) => (first ? this.drawNow() : this.requestFrame()))
@@ -64,13 +63,12 @@ export class Picture {
 
   /** Only asks for a frame; however many ask, one is drawn. */
   requestFrame(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(this.run)
+    this.frame.request()
   }
 
   /** Draws at once, so that a resize never shows an empty canvas. */
   drawNow(): void {
-    if (this.frame !== 0) cancelAnimationFrame(this.frame)
-    this.run()
+    this.frame.now()
   }
 
   /** Everything is gone and not yet back. */
@@ -145,11 +143,6 @@ export class Picture {
   keepOnly(device: number): void {
     this.layerFrame = null
     this.layer.retain((id) => id.startsWith(`${device}/`))
-  }
-
-  private readonly run = (): void => {
-    this.frame = 0
-    this.onFrame()
   }
 
   /** Sets WebGL up once what was just drawn is on the screen. */

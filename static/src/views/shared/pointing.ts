@@ -1,14 +1,20 @@
-// A finger that rests on a picture asks what is there, as a mouse does that hovers.
+// Pointing on a picture: a mouse that hovers, or a finger that rests on it.
 
 /** Browsers scroll or click before, and open a menu of their own soon after. */
 const REST_MS = 450
 const MOVES_PIXELS = 8
 
-/**
- * On a picture that scrolls by touch. point: the finger rests here; it stays until the next touch.
- * The click that follows is not passed on.
- */
-export function onLongPress(element: HTMLElement, point: (event: PointerEvent) => void): void {
+/** On a picture that scrolls by touch. `point`: a mouse is here, or a finger rests here; `leave`: nothing points any more. */
+export function onPointing(element: HTMLElement, point: (event: PointerEvent) => void, leave: () => void): void {
+  element.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && point(event))
+  // What a long press shows stays when the finger leaves.
+  element.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && leave())
+  element.addEventListener('pointerdown', (event) => event.pointerType === 'touch' && leave())
+  onLongPress(element, point)
+}
+
+/** point: the finger rests here; it stays until the next touch. The click that follows is not passed on. */
+function onLongPress(element: HTMLElement, point: (event: PointerEvent) => void): void {
   let timer = 0
   let start: PointerEvent | null = null
   let pressed = false

@@ -3,11 +3,9 @@
 import { deviceName, explain } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { download, fileName, inPieces } from '../../ui/download'
-import { plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
 import { upperBound } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
-import { cssOf } from '../colouring'
 import { Memo } from '../memo'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
@@ -15,12 +13,11 @@ import { type Boundaries, boundariesOf, namesBetween } from './boundaries'
 import { CSV_HEAD, csvRow, type EventColumn, eventColumns } from './event-columns'
 import { allocationOf, type EventIndex, indexEvents, listed } from './event-index'
 import { endsOf, recordOf } from './event-record'
+import { describeListed, fillEventRow, headRow } from './event-rows'
 import { EventsBar } from './events-bar'
 import { readPlace } from './go-to'
 
 const ROW_HEIGHT = 24
-/** Names of steps and regions that one row has room for. */
-const NAMED = 2
 
 export class EventsView implements View {
   readonly element: HTMLElement
@@ -251,83 +248,27 @@ export class EventsView implements View {
     this.onlyLabel.hidden = matches === null
     this.only.checked = this.mask !== null
     this.oom.hidden = info.stats.oom_events.length === 0
-    const left = [
-      ['requested', 'when each free was requested'],
-      ['times', 'the time of each event'],
-      ['free_stack', 'who freed each allocation'],
-      ['addr_lo', 'addresses of allocations'],
-      ['stream', 'streams of allocations'],
-    ]
-      .filter(([name]) => info.leftOut.includes(name))
-      .map(([, words]) => words)
-    this.note.textContent =
-      (rows ? `${formatCount(rows.length)} of ${plural(info.events, 'event')} listed` : plural(info.events, 'event')) +
-      (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '') +
-      (left.length ? `. Not in this report: ${left.join(', ')}` : '')
+    this.note.textContent = describeListed(info, rows ? rows.length : null, matches)
   }
 
   private showHead(): void {
-    fill(
-      this.list.head,
-      h(
-        'div',
-        { role: 'row', class: 'list-row', 'aria-rowindex': 1 },
-        ...this.columns.map(({ title, isNumber }) =>
-          h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', {}, title)),
-        ),
-      ),
-    )
+    fill(this.list.head, headRow(this.columns))
     this.list.setColumns(templateOf(this.columns), widthOf(this.columns))
     this.list.element.setAttribute('aria-colcount', String(this.columns.length))
   }
 
   private fillRow(element: HTMLElement, line: number): void {
-    const { state, info, data, matches, position, colouring } = this.context!
-    const index = this.events
+    const context = this.context!
+    const { info, data } = context
     const event = this.eventAt(line)
-    const record = recordOf(info, data, index, event)
-    const isSelected =
-      (state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)) ||
-      state.oom === event
-    element.dataset.event = String(event)
-    element.setAttribute('aria-selected', String(isSelected))
-    if (event === position - 1) element.setAttribute('aria-current', 'true')
-    else element.removeAttribute('aria-current')
-    element.classList.toggle('dim', matches !== null && (record.id < 0 || matches.mask[record.id] === 0))
-    element.classList.toggle('oom', record.action === 'oom')
-    fill(
-      element,
-      ...this.columns.map((column) => {
-        const text = column.text(record)
-        const made = h(
-          'div',
-          {
-            role: 'gridcell',
-            class: column.isNumber ? 'cell number' : 'cell',
-            title: column.tip?.(record) ?? text,
-            'data-column': column.name,
-          },
-          h('span', {}, text),
-        )
-        if (column.name === 'stack') {
-          // Without an allocation it has no colour, but texts begin under each other.
-          const mark = h('span', { class: 'swatch' })
-          if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
-          made.prepend(mark)
-        }
-        return made
-      }),
-    )
-    const begun = namesBetween(
-      this.boundaries.get([data], () => boundariesOf(info, data)),
-      line === 0 ? -1 : this.eventAt(line - 1),
+    const boundaries = this.boundaries.get([data], () => boundariesOf(info, data))
+    fillEventRow(element, {
+      context,
+      index: this.events,
       event,
-    )
-    element.classList.toggle('boundary', begun.length > 0)
-    if (begun.length === 0) return
-    const words =
-      begun.slice(0, NAMED).join(', ') + (begun.length > NAMED ? ` and ${formatCount(begun.length - NAMED)} more` : '')
-    element.append(h('span', { class: 'boundary-name', title: `Begins here: ${begun.join(', ')}` }, words))
+      columns: this.columns,
+      begun: namesBetween(boundaries, line === 0 ? -1 : this.eventAt(line - 1), event),
+    })
   }
 
   // Moving

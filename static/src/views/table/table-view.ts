@@ -7,19 +7,18 @@ import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
 import { plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
-import { cssOf } from '../colouring'
 import { Memo } from '../memo'
 import { MomentBar } from '../moment'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import { WithoutButton } from '../shared/without-button'
 import type { View, ViewContext, ViewParts } from '../view'
-import { childText } from './allocation-table'
 import type { Column } from './columns'
 import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from './exports'
 import { GROUPINGS, type Grouping, whyNot } from './grouping'
 import { headRow } from './header'
 import { total } from './sums'
 import { type Model, openOf, TableModel } from './table-model'
+import { cell, fillTableRow } from './table-rows'
 
 const ROW_HEIGHT = 26
 const LEFT_OUT: Record<string, string> = {
@@ -249,77 +248,7 @@ export class TableView implements View {
   // Rows
 
   private fillRow(element: HTMLElement, index: number): void {
-    const { now, context } = this
-    const line = now!.plan.at(index)
-    const { state } = context!
-    if (line.kind === 'row') {
-      const { row } = line
-      const isAllocation = now!.groups === null
-      element.classList.toggle('dim', now!.table.isDim(row))
-      element.setAttribute('aria-level', '1')
-      element.setAttribute(
-        'aria-selected',
-        String(isAllocation ? row === state.select : now!.table.queryOf(row) === state.query && state.query !== ''),
-      )
-      if (isAllocation) element.removeAttribute('aria-expanded')
-      else element.setAttribute('aria-expanded', String(now!.plan.isOpen(row)))
-      fill(
-        element,
-        ...this.columns.map((column, i) => {
-          const text = column.text(row)
-          const made = cell(text, column.isNumber, column.tip?.(row) ?? text)
-          if (i === 0 && !isAllocation)
-            made.prepend(
-              h(
-                'span',
-                { class: 'expander', 'aria-hidden': true, title: 'Largest allocations (Space)' },
-                now!.plan.isOpen(row) ? '▾' : '▸',
-              ),
-            )
-          const swatch = (isAllocation ? column.name === 'stack' : i === 0) ? this.swatchOf(row) : null
-          if (swatch) made.insertBefore(swatch, made.lastChild)
-          return made
-        }),
-      )
-      return
-    }
-    element.classList.add('child')
-    element.setAttribute('aria-level', '2')
-    element.removeAttribute('aria-expanded')
-    const { data, stacks, colouring } = context!
-    if (line.kind === 'child') {
-      element.setAttribute('aria-selected', String(line.id === state.select))
-      element.classList.toggle('dim', context!.matches?.mask[line.id] === 0)
-      const made = h(
-        'div',
-        { role: 'gridcell', class: 'cell wide', title: 'Select this allocation (Enter)' },
-        childText(data, stacks, line.id),
-      )
-      made.prepend(swatchOf(cssOf(colouring, colouring.keys[line.id])))
-      fill(element, made)
-    } else {
-      element.setAttribute('aria-selected', 'false')
-      const words =
-        line.kind === 'more'
-          ? `${formatCount(line.count)} more: list all (Enter)`
-          : `${formatCount(line.count)} more with ${this.zeroWords()}: list them (Enter)`
-      fill(element, h('div', { role: 'gridcell', class: 'cell wide soft' }, words))
-    }
-  }
-
-  /** What the folded rows have none of: "0 B live". */
-  private zeroWords(): string {
-    const { sorting, table } = this.now!
-    const { title, text } = table.columns.find(({ name }) => name === sorting.column)!
-    return `${text(this.now!.plan.order.at(-1)!)} ${title.toLowerCase()}`
-  }
-
-  /** Of an allocation, or of a group that is one colour. */
-  private swatchOf(row: number): HTMLElement | null {
-    const { colouring } = this.context!
-    const { groups, sums, grouping } = this.now!
-    if (groups && grouping !== colouring.by) return null
-    return swatchOf(cssOf(colouring, colouring.keys[groups ? sums!.first[row] : row]))
+    fillTableRow(element, { context: this.context!, model: this.now!, columns: this.columns, index })
   }
 
   /** Line of the row that the cursor was on. */
@@ -420,16 +349,6 @@ export class TableView implements View {
     const copied = await copyText(tableMarkdown(this.now.table, this.now.plan.order, this.heading()))
     this.parts.announce(copied ? 'Copied as Markdown' : 'The browser does not allow copying')
   }
-}
-
-function cell(text: string, isNumber: boolean, tip = text): HTMLElement {
-  return h('div', { role: 'gridcell', class: isNumber ? 'cell number' : 'cell', title: tip }, h('span', {}, text))
-}
-
-function swatchOf(colour: string): HTMLElement {
-  const mark = h('span', { class: 'swatch' })
-  mark.style.background = colour
-  return mark
 }
 
 function whyEmpty({ info, matches }: ViewContext): string {

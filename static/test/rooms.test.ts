@@ -27,3 +27,11 @@ test('no view imports another, and what they share imports none of them', () => 
   }
   assert.ok(imports > 200, 'the imports are found')
 })
+
+test('layout knows no WebGL and no document', () => {
+  const folder = join(process.cwd(), 'src/layout')
+  for (const name of readdirSync(folder)) {
+    const text = readFileSync(join(folder, name), 'utf8')
+    assert.doesNotMatch(text, /from '\.\.\/(gl|ui|views|app|job)\/|\bdocument\.|WebGL/, name)
+  }
+})

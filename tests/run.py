@@ -176,7 +176,7 @@ def main() -> int:
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
     # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two
     # browsers keep two cores busy.
-    side_by_side = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
+    side_by_side = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile", "--durations=40"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     for line in missing:
         say(line)

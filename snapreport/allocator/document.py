@@ -184,6 +184,11 @@ def limits(whatif: WhatIf) -> list[str]:
         found.append(start)
     if len(trace.pools) > 1:
         found.append("The trace does not record when private pools are released: they keep their segments.")
+        # Seen in 2.9 and 2.12 over a driver without a GPU; a snapshot does not name the PyTorch that wrote it.
+        found.append(
+            "Inside torch.cuda.use_mem_pool, some PyTorch versions fail without releasing cached memory first; the "
+            "replay releases it."
+        )
     requested = trace.timeline.allocations["free_requested_event"].to_numpy()
     completed = trace.timeline.allocations["free_event"].to_numpy()
     if bool((completed > requested + 1)[requested >= 0].any()):

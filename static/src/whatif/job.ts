@@ -151,7 +151,10 @@ function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
         : 'Fresh start: what was live when the trace begins is allocated first, in order of address. Compare with the recorded settings replayed, not with the recording.',
     )
   if (trace.pool.some((pool) => pool !== 0))
-    found.push('The trace does not record when private pools are released: they keep their segments.')
+    found.push(
+      'The trace does not record when private pools are released: they keep their segments.',
+      'Inside torch.cuda.use_mem_pool, some PyTorch versions fail without releasing cached memory first; the replay releases it.',
+    )
   if (trace.delayed) found.push('Frees that waited for another stream complete where they did in the recording.')
   if (trace.failed.length)
     found.push(

@@ -104,7 +104,7 @@ class WhatIf:
 
     @property
     def capacity_given(self) -> bool:
-        """Whether the capacity was asked for; else it is what the trace says."""
+        """Whether the capacity was chosen; otherwise it is the trace's own."""
         return self._capacity is not None
 
     @property

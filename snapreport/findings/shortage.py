@@ -17,7 +17,7 @@ LARGE_SEGMENT = 20 << 20
 _OWN_SEGMENT = 10 << 20
 """Requests from this size on have a segment to themselves."""
 FULL_SHARE = 0.9
-"""Allocated of what is reserved and free on the device: from here on the device is called full."""
+"""Share of reserved plus device-free memory that is allocated: from this share on the device counts as full."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def message_size(size: int) -> str:
 def verdict(s: Shortage) -> Verdict:
     """What would have had to be otherwise for the request to fit, the least first.
 
-    limit: the device had enough, and in pieces as the allocator takes them. unclear: there was a free block that is
+    limit: the device had enough for the segment that the allocator would take. unclear: there was a free block that is
     large enough. fragmentation: what is free would do if it were contiguous. pool-locked: so would what other pools and
     streams hold free. mixed: only all of that together, or with what waits to be freed. demand: not even that.
     """
@@ -104,7 +104,7 @@ def verdict(s: Shortage) -> Verdict:
     from_device = max(s.requested, s.segment_size or 0)
 
     def fits(cached: int) -> bool:
-        """Whether so many bytes would do in one range: alone, or as a new segment with what is free on the device."""
+        """Whether ``cached`` bytes in one range would serve the request, alone or with the device's free memory."""
         return cached >= s.requested or cached + device >= from_device
 
     if device >= from_device:

@@ -145,7 +145,7 @@ def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
     title = options.title or job_title(job)
     snapshots, details = _details(job, options.detail, options.snapshots, options.read or load)
     for count in range(len(details), -1, -1):
-        gone = _not_in_full(job, details[count:], options)
+        dropped = _not_in_full(job, details[count:], options)
         try:
             document, left_out = fit_document(
                 snapshots[:count],
@@ -153,13 +153,13 @@ def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
                 options.max_size,
                 options.source,
                 links=options.links,
-                whole=_whole(job, details[:count], options, gone),
+                whole=_whole(job, details[:count], options, dropped),
             )
         except SnapshotError:
             if not count:
                 raise
             continue
-        return document, "; ".join(filter(None, (gone.rstrip("."), left_out.sentence)))
+        return document, "; ".join(filter(None, (dropped.rstrip("."), left_out.sentence)))
     raise AssertionError("the last turn returns or raises")
 
 
@@ -175,11 +175,11 @@ def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str)
     return Whole(lambda summary: job_summary(job, summary, heat_picture(content.heat, len(job.rows)), note), add)
 
 
-def _not_in_full(job: Job, gone: Sequence[Detail], options: PageOptions) -> str:
-    if not gone or options.max_size is None:
+def _not_in_full(job: Job, dropped: Sequence[Detail], options: PageOptions) -> str:
+    if not dropped or options.max_size is None:
         return ""
-    verb = "is" if len(gone) == 1 else "are"
-    ranks = ranks_text(sorted(int(job.ranks[detail.row]) for detail in gone))
+    verb = "is" if len(dropped) == 1 else "are"
+    ranks = ranks_text(sorted(int(job.ranks[detail.row]) for detail in dropped))
     return f"{upper_first(ranks)} {verb} not shown in full, to fit {size_text(options.max_size)}."
 
 

@@ -198,8 +198,8 @@ def _side_by_side(
     sections = lay_out()
     trim()
     with ThreadPoolExecutor(1, thread_name_prefix="snapreport-payload") as side:
-        coming = side.submit(sections.payload, LeftOut())
-        return summarise(), sections, coming.result()
+        pending = side.submit(sections.payload, LeftOut())
+        return summarise(), sections, pending.result()
 
 
 def write_document(path: str | os.PathLike[str], document: bytes) -> None:

@@ -45,7 +45,7 @@ export class DetailsPanel {
     this.readLines = source
   }
 
-  /** `swatch`: the colour of the selected allocation; `matches`: of the query, asked for when a stack is shown. */
+  /** `swatch`: the colour of the selected allocation; `matches`: of the query, computed when a stack is shown. */
   render(scene: Scene | null, swatch: string | null, matches: () => Matches | null): void {
     const { select, oom, stack, noise, device, at, query } = this.store.state
     const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : ''

@@ -1,4 +1,4 @@
-// Drawing on the next animation frame: however often it is asked for, it happens once.
+// Drawing on the next animation frame: however many requests a frame has, it draws once.
 
 export class FrameRequest {
   private id = 0

@@ -156,7 +156,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
     reserved: data.reserved.slice(),
     failed,
     capacity: !Number.isNaN(exact) ? Math.max(exact, least) : most < Infinity ? Math.max(most - 1, least) : Infinity,
-    delayed: data.freeRequestedEvent.some((asked, id) => asked >= 0 && data.end[id] < P && data.end[id] > asked + 2),
+    delayed: data.freeRequestedEvent.some((event, id) => event >= 0 && data.end[id] < P && data.end[id] > event + 2),
     mixed: expandableSeen && replay.segments.expandable.some((flag) => flag === 0),
     overflowed: info.stats.trace_overflowed === true,
     contradictory: info.stats.reconciliation_bytes !== 0,

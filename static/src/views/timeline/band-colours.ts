@@ -23,7 +23,7 @@ export interface BandPalette {
 export class BandColours {
   private colouring: Colouring | null = null
   private matches: Matches | null = null
-  /** What the worker was last told, by device; none: bands are named by their stacks, as version 0 says. */
+  /** What the worker was last sent, by device; none: bands are named by their stacks, as version 0 says. */
   private readonly cache = new Map<number, { version: number; keys: Uint32Array | null; mask: Uint8Array | null }>()
   private versions = 0
   private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
@@ -42,8 +42,8 @@ export class BandColours {
     if (!colouring) return { version: this.cache.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
     const mask = matches?.mask ?? null
     const keys = colouring.by === 'stack' && !mask ? null : colouring.keys
-    const told = this.cache.get(device)
-    if (keys !== (told?.keys ?? null) || mask !== (told?.mask ?? null)) {
+    const sent = this.cache.get(device)
+    if (keys !== (sent?.keys ?? null) || mask !== (sent?.mask ?? null)) {
       const version = ++this.versions
       this.cache.set(device, { version, keys, mask })
       this.client.setKeys(device, {

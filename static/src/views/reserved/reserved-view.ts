@@ -3,22 +3,22 @@
 import { partsAt, type Worst, worstMoments } from '../../allocator/curves'
 import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
-import { formatBytes, formatCount } from '../../layout/format'
+import { formatBytes } from '../../layout/format'
 import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
-import { plural } from '../../ui/format'
 import { Memo } from '../memo'
 import { MomentBar } from '../moment'
-import { AxisSwitch } from '../shared/axis-switch'
-import { contradictionOf } from '../shared/figures'
 import { type Groups, groupsOf } from '../shared/groups'
-import { css, groupColour, type Inks, readInks } from '../shared/inks'
+import { type Inks, readInks } from '../shared/inks'
 import type { View, ViewContext, ViewParts } from '../view'
 import { ReservedChart } from './chart'
 import type { ChartChoice, ChartMark } from './chart-layout'
-import { WhatIfPanel } from './what-if-panel'
+import { doubtsOf } from './doubts'
+import { ReservedLegend } from './legend'
 import { figuresOf, largestFigure, momentName } from './reserved-text'
+import { ReservedTools } from './reserved-tools'
+import { WhatIfPanel } from './what-if-panel'
 
 /** Curves of more positions than this are not copied out for tests. */
 const MOST_COPIED = 100_000
@@ -38,19 +38,14 @@ export class ReservedView implements View {
   private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly chart: ReservedChart
-  private readonly axis: AxisSwitch
+  private readonly toolbar: ReservedTools
   private readonly whatIf: WhatIfPanel
-  private readonly ask: HTMLButtonElement
   private readonly note = h('p', { class: 'segments-change soft', role: 'status' })
   private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
   private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
-  private readonly legend = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Legend' }))
+  private readonly legend = new ReservedLegend()
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
   private readonly body: HTMLElement
-  private readonly pictures: [string | null, HTMLButtonElement][]
-  private readonly only: HTMLButtonElement
-  private readonly worst: HTMLButtonElement
-  private readonly stuck: HTMLButtonElement
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
   private readonly prepared = new Memo<Prepared>()
   private inks: { key: string; inks: Inks } | null = null
@@ -61,49 +56,16 @@ export class ReservedView implements View {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.chart = new ReservedChart(parts)
-    this.axis = new AxisSwitch(store)
     this.whatIf = new WhatIfPanel(parts)
     this.whatIf.onChange = () => {
       if (this.shown) this.show(this.shown.context)
     }
     this.chart.onSegment = (row, position) => this.openSegment(row, position)
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
-    this.pictures = (
-      [
-        [null, 'Both'],
-        ['parts', 'Parts'],
-        ['segments', 'Segments'],
-      ] as const
-    ).map(([value, label]) => [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
-    this.only = button('Without allocated', 'Show fragmentation alone', () =>
-      store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'),
-    )
-    this.worst = button('Worst fragmentation', 'The moment with the most bytes reserved and not allocated (F)', () =>
-      this.goTo('fragmentation'),
-    )
-    this.stuck = button(
-      'Worst split',
-      'The moment with the most bytes in rounding and inactive splits, which empty_cache() cannot release (G)',
-      () => this.goTo('stuck'),
-    )
-    this.ask = button('What if', 'Replay the trace under other settings of the allocator', () =>
-      store.setOption('reserved.whatif', store.state.options['reserved.whatif'] === undefined ? '' : null),
-    )
-    this.tools = h(
-      'div',
-      { class: 'tools' },
-      this.axis.element,
-      h(
-        'div',
-        { class: 'segmented', role: 'group', 'aria-label': 'Pictures' },
-        ...this.pictures.map(([, element]) => element),
-      ),
-      this.only,
-      this.worst,
-      this.stuck,
-      this.ask,
-    )
+    this.toolbar = new ReservedTools(store, {
+      goToWorstFragmentation: () => this.goTo('fragmentation'),
+      goToWorstSplit: () => this.goTo('stuck'),
+    })
+    this.tools = this.toolbar.element
     this.body = h('div', { class: 'segments-body' }, this.chart.element, this.whatIf.element)
     this.element = h(
       'section',
@@ -111,7 +73,7 @@ export class ReservedView implements View {
       h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.note, this.doubts),
       this.nothing,
       this.body,
-      this.legend,
+      this.legend.element,
     )
   }
 
@@ -129,18 +91,17 @@ export class ReservedView implements View {
   show(context: ViewContext): void {
     const { data, info, state, position, dark } = context
     this.moment.render(context)
-    this.axis.render(context)
     const { replay, groups, moments, isEmpty, doubts } = this.prepare(context)
     this.shown = { context, replay, moments }
     const choice = this.choice(context)
-    this.showTools(choice, replay)
+    this.toolbar.render(context, choice, replay !== null)
     this.nothing.hidden = !isEmpty
     this.nothing.textContent = !isEmpty
       ? ''
       : info.profiled
         ? NO_SEGMENTS
         : 'No segment was recorded for this device: reserved memory is not known.'
-    this.body.hidden = this.legend.hidden = isEmpty
+    this.body.hidden = this.legend.element.hidden = isEmpty
     const figures = isEmpty
       ? []
       : [...figuresOf(data, replay, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
@@ -152,14 +113,12 @@ export class ReservedView implements View {
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
     const without = replay ? state.options['reserved.whatif'] : undefined
-    this.ask.hidden = replay === null || info.events === 0
-    this.ask.setAttribute('aria-pressed', String(without !== undefined))
     if (without === undefined) this.whatIf.hide()
     else this.whatIf.show(data, info, without || null)
     const key = `${dark} ${state.theme}`
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     const { inks } = this.inks
-    this.showLegend(inks, groups, replay, choice, dark)
+    this.legend.render({ inks, dark, choice, groups, hasWhatIf: this.whatIf.curve !== null })
     const largest = choice.parts && choice.fragmentationOnly && replay ? this.largestOf(data) : null
     this.chart.show({
       context,
@@ -201,7 +160,7 @@ export class ReservedView implements View {
       case 'g':
         return (this.goTo('stuck'), true)
       case 't':
-        return (this.axis.toggle(), true)
+        return (this.toolbar.axis.toggle(), true)
       case 'enter':
         return document.activeElement?.classList.contains('time-plot')
           ? (this.parts.store.set({ view: 'segments' }), true)
@@ -265,65 +224,6 @@ export class ReservedView implements View {
     }
   }
 
-  private showTools(choice: ChartChoice, replay: Replay | null): void {
-    const shown = choice.parts && choice.segments ? null : choice.parts ? 'parts' : 'segments'
-    for (const [value, button] of this.pictures) button.setAttribute('aria-pressed', String(value === shown))
-    this.only.setAttribute('aria-pressed', String(choice.fragmentationOnly))
-    this.only.hidden = !choice.parts
-    this.stuck.hidden = replay === null
-    const { context } = this.shown!
-    this.worst.hidden = context.info.events === 0
-    if (context.info.events === 0) this.stuck.hidden = true
-  }
-
-  private showLegend(
-    inks: Inks,
-    groups: Groups | null,
-    replay: Replay | null,
-    choice: ChartChoice,
-    dark: boolean,
-  ): void {
-    const item = (label: string, colour: string): HTMLElement => {
-      const mark = h('span', { class: 'swatch' })
-      mark.style.background = colour
-      mark.style.outline = `1px solid ${css(inks.line)}`
-      return h('li', {}, mark, label)
-    }
-    // Areas show one moment of what a pixel's width stands for, lines the most within it.
-    const line = (label: string, colour: string): HTMLElement => {
-      const mark = h('span', { class: 'swatch line' })
-      mark.style.background = colour
-      return h('li', {}, mark, label)
-    }
-    const lines = [
-      choice.segments || !choice.fragmentationOnly ? line('Most allocated', css(inks.ink)) : null,
-      choice.parts ? line(choice.fragmentationOnly ? 'Most not allocated' : 'Most reserved', css(inks.reserved)) : null,
-      this.whatIf.curve && !choice.fragmentationOnly ? line('Most reserved, replayed', css(inks.accent)) : null,
-      choice.parts && choice.fragmentationOnly && replay ? line('Largest free range', css(inks.largest)) : null,
-    ]
-    const parts = replay
-      ? ([
-          ['Allocated', inks.allocated],
-          ['Rounding', inks.rounding],
-          ['Inactive split', inks.splitArea],
-          ['Unused segments', inks.wholeArea],
-        ] as const)
-      : ([
-          ['Allocated', inks.allocated],
-          ['Reserved, not allocated', inks.wholeArea],
-        ] as const)
-    fill(
-      this.legend,
-      ...(choice.parts
-        ? parts.slice(choice.fragmentationOnly ? 1 : 0).map(([label, colour]) => item(label, css(colour)))
-        : []),
-      ...(choice.segments && groups
-        ? groups.names.slice(0, groups.count).map((name, group) => item(name, css(groupColour(group, dark))))
-        : []),
-      ...lines.filter((made) => made !== null),
-    )
-  }
-
   private marks(inks: Inks, { data, info }: ViewContext, moments: Worst): ChartMark[] {
     if (info.events === 0) return []
     const lost = data.reserved[moments.fragmentation] - data.allocated[moments.fragmentation]
@@ -365,36 +265,4 @@ export class ReservedView implements View {
       options: { ...options, 'segments.focus': this.shown.replay.space.text(this.shown.replay.segments.start[row]) },
     })
   }
-}
-
-/** What the curves cannot show or the file contradicts. */
-function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
-  const { info } = data
-  const doubts: string[] = []
-  if (!replay)
-    doubts.push(
-      'This report leaves out addresses to stay under its size limit (--max-size): parts of fragmentation and segments cannot be shown.',
-    )
-  if (info.events === 0 && info.stats.segments > 0)
-    doubts.push('Recorded without history: only the final state is known, shown as one position.')
-  const { reserved, allocated } = data
-  let isBelowZero = false
-  let isBelowAllocated = false
-  for (let s = 0; s < data.P; s++) {
-    if (reserved[s] < 0) isBelowZero = true
-    if (reserved[s] < allocated[s]) isBelowAllocated = true
-  }
-  if (isBelowZero)
-    doubts.push('Trace and final segments contradict each other: the replay falls below zero reserved bytes.')
-  else if (isBelowAllocated)
-    doubts.push(
-      'At some events more is allocated than reserved: segments are missing from the file, or it contradicts itself.',
-    )
-  const contradiction = contradictionOf(info)
-  if (contradiction) doubts.push(contradiction)
-  if (replay && replay.outside > 0)
-    doubts.push(
-      `${formatCount(replay.outside)} of ${plural(data.N, 'allocation')} lay in no segment that the file knows.`,
-    )
-  return doubts
 }

@@ -1,0 +1,77 @@
+// The reserved view's buttons: its axis, which pictures it shows, jumps to the worst moments, and the what-if panel.
+
+import { h } from '../../ui/dom'
+import type { Store } from '../../ui/state'
+import { AxisSwitch } from '../shared/axis-switch'
+import type { ViewContext } from '../view'
+import type { ChartChoice } from './chart-layout'
+
+export interface ReservedActions {
+  goToWorstFragmentation(): void
+  goToWorstSplit(): void
+}
+
+export class ReservedTools {
+  readonly element: HTMLElement
+  readonly axis: AxisSwitch
+  private readonly pictures: [string | null, HTMLButtonElement][]
+  private readonly only: HTMLButtonElement
+  private readonly worst: HTMLButtonElement
+  private readonly split: HTMLButtonElement
+  private readonly whatIf: HTMLButtonElement
+
+  constructor(store: Store, actions: ReservedActions) {
+    this.axis = new AxisSwitch(store)
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
+    this.pictures = (
+      [
+        [null, 'Both'],
+        ['parts', 'Parts'],
+        ['segments', 'Segments'],
+      ] as const
+    ).map(([value, label]) => [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
+    this.only = button('Without allocated', 'Show fragmentation alone', () =>
+      store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'),
+    )
+    this.worst = button('Worst fragmentation', 'The moment with the most bytes reserved and not allocated (F)', () =>
+      actions.goToWorstFragmentation(),
+    )
+    this.split = button(
+      'Worst split',
+      'The moment with the most bytes in rounding and inactive splits, which empty_cache() cannot release (G)',
+      () => actions.goToWorstSplit(),
+    )
+    this.whatIf = button('What if', 'Replay the trace under other settings of the allocator', () =>
+      store.setOption('reserved.whatif', store.state.options['reserved.whatif'] === undefined ? '' : null),
+    )
+    this.element = h(
+      'div',
+      { class: 'tools' },
+      this.axis.element,
+      h(
+        'div',
+        { class: 'segmented', role: 'group', 'aria-label': 'Pictures' },
+        ...this.pictures.map(([, element]) => element),
+      ),
+      this.only,
+      this.worst,
+      this.split,
+      this.whatIf,
+    )
+  }
+
+  /** `isReplayed`: addresses are known, so that segments could be replayed. */
+  render(context: ViewContext, choice: ChartChoice, isReplayed: boolean): void {
+    const { info, state } = context
+    this.axis.render(context)
+    const shown = choice.parts && choice.segments ? null : choice.parts ? 'parts' : 'segments'
+    for (const [value, button] of this.pictures) button.setAttribute('aria-pressed', String(value === shown))
+    this.only.setAttribute('aria-pressed', String(choice.fragmentationOnly))
+    this.only.hidden = !choice.parts
+    this.worst.hidden = info.events === 0
+    this.split.hidden = this.whatIf.hidden = !isReplayed || info.events === 0
+    const isAsking = isReplayed && state.options['reserved.whatif'] !== undefined
+    this.whatIf.setAttribute('aria-pressed', String(isAsking))
+  }
+}

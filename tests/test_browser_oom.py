@@ -4,6 +4,7 @@ are those of the finding.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,25 @@ def test_it_opens_on_the_failure(failed: tuple[Any, Any, int, int]) -> None:
     assert view["x"][1] >= snapshot.events(device).height
     if event >= 0.9 * snapshot.events(device).height:
         assert view["x"][1] > 1.03 * snapshot.events(device).height, "room at the right"
+    assert_labels_apart(opened)
+
+
+def assert_labels_apart(opened: Any) -> None:
+    """No label on the plot covers another, on a telephone as on a desk; the failed request's is always there."""
+    for width in (360, 1400):
+        opened.page.set_viewport_size({"width": width, "height": 740})
+        opened.set_view()
+        labels = opened.page.locator(".line-label:visible")
+        boxes = [labels.nth(i).bounding_box() for i in range(labels.count())]
+        plot = opened.plot()
+        assert opened.page.locator(".request-label").is_visible()
+        assert all(plot["left"] <= box["x"] and box["x"] + box["width"] <= width for box in boxes)
+        for first, second in itertools.combinations(boxes, 2):
+            apart = any(
+                first[at] + first[by] <= second[at] or second[at] + second[by] <= first[at]
+                for at, by in (("x", "width"), ("y", "height"))
+            )
+            assert apart, (width, boxes)
 
 
 def facts(opened: Any) -> dict[str, str]:

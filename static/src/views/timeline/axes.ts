@@ -74,15 +74,21 @@ function xTicksOf({ window, plot, scale }: Frame): Tick[] {
   return (scale.axis === 'time' ? timeTicks : eventTicks)(window.x0, window.x1, target)
 }
 
-/** Deep in a big stack whole values do not fit beside the axis: then ticks are relative to a base, told above them. */
+/**
+ * Deep in a big stack whole values do not fit beside the axis: then ticks are relative to a base, told above them. Near its
+ * bottom that would be 0: there are fewer of them, since a longer step needs fewer digits.
+ */
 function yTicksOf({ strips: { left }, window, plot }: Frame): { ticks: Tick[]; base: number } {
   const target = plot.height / TICK_HEIGHT
-  const ticks = byteTicks(window.y0, window.y1, target)
-  if (ticks.every(({ label }) => left.measureText(label).width <= plot.left - 10)) return { ticks, base: 0 }
   const round = 2 ** Math.ceil(Math.log2(window.y1 - window.y0))
   const base = Math.floor(window.y0 / round) * round
+  for (const fewer of base === 0 ? [1, 2, 4] : [1]) {
+    const ticks = byteTicks(window.y0, window.y1, target / fewer)
+    if (ticks.every(({ label }) => left.measureText(label).width <= plot.left - 10)) return { ticks, base: 0 }
+  }
   const relative = byteTicks(window.y0 - base, window.y1 - base, target)
-  return { ticks: relative.map(({ value, label }) => ({ value: value + base, label: `+${label}` })), base }
+  const sign = base === 0 ? '' : '+'
+  return { ticks: relative.map(({ value, label }) => ({ value: value + base, label: sign + label })), base }
 }
 
 /** A whole number of bytes in parts: "27 GiB 513 MiB 64 KiB" */

@@ -1,6 +1,5 @@
 // Requests that failed, drawn where they would have been: hatched blocks on top of the stack.
 
-import { formatBytes } from '../../layout/format'
 import { type Frame, xToPixel, yToPixel } from './frame'
 
 /** A block in pixels of the plot, cut at its edges. */
@@ -77,20 +76,4 @@ export function drawFailedRequests(frame: Frame, blocks: readonly FailedRequest[
 
 export function failedRequestAt(blocks: readonly FailedRequest[], x: number, y: number): FailedRequest | null {
   return blocks.find((block) => x >= block.x0 && x <= block.x1 && y >= block.y0 && y <= block.y1) ?? null
-}
-
-/** The size beside the block that the moment names, else beside the first. */
-export function placeRequestLabel(label: HTMLElement, frame: Frame, blocks: readonly FailedRequest[]): void {
-  const block = blocks.find(({ event }) => event === frame.moment) ?? blocks[0]
-  label.hidden = !block
-  if (!block) return
-  const text = `${block.isCut ? '↑ ' : ''}${formatBytes(block.bytes)} requested`
-  if (label.textContent !== text) label.textContent = text
-  const { plot } = frame
-  const width = label.offsetWidth
-  const left = block.x0 - width - 6
-  const right = block.x1 + 6
-  const x = left >= 0 ? left : right + width <= plot.width ? right : Math.max(0, plot.width - width)
-  const y = Math.min(plot.height - 18, Math.max(2, (block.y0 + block.y1) / 2 - 8))
-  label.style.transform = `translate(${Math.round(plot.left + x)}px, ${Math.round(plot.top + y)}px)`
 }

@@ -78,7 +78,7 @@ export const BOTTOM_STRIP = 28
 
 /** Room for labels around the plot; less of it where there is little to give. */
 export function layOut(width: number, height: number): Plot {
-  const left = width < 560 ? 58 : 78
+  const left = width < 560 ? 66 : 78
   const right = width < 560 ? 8 : 16
   return {
     left,

@@ -33,15 +33,15 @@ export class Lines {
   }
 }
 
-/** Where the label of the reserved line goes: pixels from the top of the plot; `above`: the line is out of sight upwards. */
-export function reservedLabel(frame: Frame): { y: number; above: boolean; bytes: number } | null {
+/** What is reserved at the right end of the window: pixels from the top of the plot; `above`: the line is out of sight upwards. */
+export function reservedAtEnd(frame: Frame): { y: number; above: boolean; bytes: number } | null {
   const { scene, window, scale } = frame
   const { data } = scene
   if (!data || scene.info.stats.peak_reserved_bytes <= 0) return null
   const [, to] = scene.positions(scale.axis, window.x0, window.x1)
-  const last = data.reserved[Math.min(to, data.reserved.length) - 1]
-  if (last < window.y0) return null
-  return last > window.y1 ? { y: 0, above: true, bytes: last } : { y: yToPixel(frame, last), above: false, bytes: last }
+  const bytes = data.reserved[Math.min(to, data.reserved.length) - 1]
+  if (bytes < window.y0) return null
+  return bytes > window.y1 ? { y: 0, above: true, bytes } : { y: yToPixel(frame, bytes), above: false, bytes }
 }
 
 /** x0, x1, y per step: neighbours have different y. */

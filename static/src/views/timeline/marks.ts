@@ -38,6 +38,7 @@ export function drawMarks(frame: Frame): void {
   top.textAlign = 'left'
   const taken: [number, number][] = []
   let lastX = -Infinity
+  const drawn: { mark: Mark; x: number }[] = []
   const visible = marksOf(frame)
     .map((mark) => ({ mark, x: markX(frame, mark) }))
     .filter(({ x }) => x >= -0.5 && x <= plot.width + 0.5)
@@ -45,7 +46,7 @@ export function drawMarks(frame: Frame): void {
   for (const { mark, x } of visible) {
     // Hundreds of marks side by side would hide the picture: one line per four pixels is enough to see that they are there.
     if (mark.kind === 'peak' || mark.kind === 'moment' || Math.abs(x - lastX) >= 4) {
-      drawMark(frame, mark, x)
+      drawn.push({ mark, x })
       lastX = x
     }
     const text = labelOf(mark)
@@ -63,6 +64,8 @@ export function drawMarks(frame: Frame): void {
     top.fillStyle = inks[INK[mark.kind]].css
     top.fillText(text, start, LABEL_Y)
   }
+  // What matters most comes last: a snapshot is often taken at the failure itself.
+  for (const { mark, x } of drawn.reverse()) drawMark(frame, mark, x)
 }
 
 function rankOf({ moment }: Frame, { kind, event }: Mark): number {

@@ -150,7 +150,9 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   for (let pixel = 0; pixel < end; pixel++) {
     ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
   }
-  for (const mark of scene.marks) {
+  // A failure over what was noted at the same event.
+  const rest = scene.marks.filter(({ kind }) => kind !== 'oom')
+  for (const mark of [...rest, ...scene.marks.filter(({ kind }) => kind === 'oom')]) {
     ctx.fillStyle = inks[mark.kind].css
     const x = ((scale.toAxis(mark.event) - scale.x0) / (scale.x1 - scale.x0)) * width
     ctx.fillRect(Math.round(x), 0, Math.max(1, devicePixelRatio || 1), height)

@@ -1,17 +1,17 @@
 // What lies over and around the picture: axes, curves, marks, and what the pointer and the selection add.
 
 import { RectList } from '../../gl/rects'
-import { formatBytes } from '../../layout/format'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
 import { sizeCanvas } from '../shared/canvas'
 import type { Hit } from '../shared/describe'
 import { FONT } from '../shared/font'
-import { drawFailedRequests, type FailedRequest, failedRequests, placeRequestLabel } from './failed-requests'
+import { drawFailedRequests, type FailedRequest, failedRequests } from './failed-requests'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
-import { Lines, reservedLabel } from './lines'
+import { Lines } from './lines'
 import { drawMarks } from './marks'
 import { Outline } from './outline'
+import { PlotLabels } from './plot-labels'
 import type { Box } from '../shared/pointer'
 
 export interface Pointed {
@@ -28,8 +28,7 @@ export class Overlay {
   /** What was drawn last; input is measured against it. */
   frame: Frame | null = null
   private readonly strips: Strips
-  private readonly label = h('div', { class: 'line-label', 'aria-hidden': 'true', hidden: true })
-  private readonly requestLabel = h('div', { class: 'line-label request-label', 'aria-hidden': 'true', hidden: true })
+  private readonly labels = new PlotLabels()
   /** What was drawn last, for the pointer. */
   failed: readonly FailedRequest[] = []
   private readonly lines = new Lines()
@@ -40,7 +39,7 @@ export class Overlay {
     const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) =>
       h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }),
     )
-    this.elements = [left, top, bottom, this.label, this.requestLabel]
+    this.elements = [left, top, bottom, this.labels.reserved, this.labels.request]
     const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
     this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
   }
@@ -72,21 +71,7 @@ export class Overlay {
     if (select !== null)
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
     if (box) drawBox(frame, box)
-    this.placeLabel(frame)
-    placeRequestLabel(this.requestLabel, frame, this.failed)
-  }
-
-  /** Where reserved leaves the window at the top, say so: a line that is not there tells nothing. */
-  private placeLabel(frame: Frame): void {
-    const { label } = this
-    const at = reservedLabel(frame)
-    label.hidden = at === null
-    if (!at) return
-    const text = `${at.above ? '↑ ' : ''}reserved ${formatBytes(at.bytes)}`
-    if (label.textContent !== text) label.textContent = text
-    // Over the line, or under it where there is no room: on it, it would hide it.
-    const y = frame.plot.top + (at.above ? 2 : at.y >= 21 ? at.y - 19 : at.y + 3)
-    label.style.transform = `translateY(${Math.round(y)}px)`
+    this.labels.place(frame, this.failed)
   }
 }
 

@@ -1,0 +1,115 @@
+// The labels that lie on the plot: how much a failed request wanted, and how much is reserved. None covers another, nor a
+// hatched block; the failed request's is placed first and is always there.
+
+import { formatBytes } from '../../layout/format'
+import { h } from '../../ui/dom'
+import { FONT } from '../shared/font'
+import type { FailedRequest } from './failed-requests'
+import type { Frame } from './frame'
+import { reservedAtEnd } from './lines'
+
+/** Pixels of the plot. */
+export interface LabelBox {
+  x0: number
+  y0: number
+  x1: number
+  y1: number
+}
+
+/** With its padding; the style sheet says the same. */
+const HEIGHT = 16
+const PADDING = 4
+/** Between a label and what it must not touch. */
+const GAP = 4
+/** Farther from its line a label names nothing. */
+const MOST_AWAY = 44
+
+export class PlotLabels {
+  readonly reserved = h('div', { class: 'line-label', 'aria-hidden': 'true', hidden: true })
+  readonly request = h('div', { class: 'line-label request-label', 'aria-hidden': 'true', hidden: true })
+
+  place(frame: Frame, failed: readonly FailedRequest[]): void {
+    const taken: LabelBox[] = [...failed]
+    const named = failed.find(({ event }) => event === frame.moment) ?? failed[0]
+    const request = named ? requestLabel(frame, named, failed) : null
+    show(this.request, frame, request)
+    if (request) taken.push(request.box)
+    show(this.reserved, frame, reservedLabel(frame, taken))
+  }
+}
+
+interface Label {
+  text: string
+  box: LabelBox
+}
+
+function show(element: HTMLElement, { plot }: Frame, label: Label | null): void {
+  element.hidden = label === null
+  if (!label) return
+  if (element.textContent !== label.text) element.textContent = label.text
+  const { x0, x1, y0 } = label.box
+  element.style.transform = `translate(${Math.round(plot.left + x0)}px, ${Math.round(plot.top + y0)}px)`
+  element.style.width = `${Math.ceil(x1 - x0)}px`
+}
+
+function widthOf({ strips: { top } }: Frame, text: string, font = FONT): number {
+  top.font = font
+  const { width } = top.measureText(text)
+  top.font = FONT
+  return width + 2 * PADDING
+}
+
+export function overlaps(a: LabelBox, b: LabelBox, gap = GAP): boolean {
+  return a.x0 < b.x1 + gap && b.x0 < a.x1 + gap && a.y0 < b.y1 + gap && b.y0 < a.y1 + gap
+}
+
+/** The size beside its block: to the left, to the right, above or below, where it covers no other block. */
+function requestLabel(frame: Frame, block: FailedRequest, failed: readonly FailedRequest[]): Label {
+  const { plot } = frame
+  const text = `${block.isCut ? '↑ ' : ''}${formatBytes(block.bytes)} requested`
+  const width = Math.min(plot.width, widthOf(frame, text, `600 ${FONT}`))
+  const inside = (y: number): number => Math.min(plot.height - HEIGHT - 2, Math.max(2, y))
+  const boxAt = (x: number, y: number): LabelBox => ({ x0: x, y0: y, x1: x + width, y1: y + HEIGHT })
+  const middle = inside((block.y0 + block.y1 - HEIGHT) / 2)
+  const last = Math.max(0, Math.min(plot.width - width, block.x0))
+  const boxes = [
+    boxAt(block.x0 - width - GAP, middle),
+    boxAt(block.x1 + GAP, middle),
+    boxAt(last, block.y0 - HEIGHT - GAP),
+    boxAt(last, block.y1 + GAP),
+  ]
+  const box = boxes.find(
+    (box) =>
+      box.x0 >= 0 &&
+      box.x1 <= plot.width &&
+      box.y0 >= 0 &&
+      box.y1 <= plot.height &&
+      !failed.some((other) => overlaps(box, other, 0)),
+  )
+  return { text, box: box ?? boxAt(last, middle) }
+}
+
+/**
+ * How much is reserved at the right end of the window: there, or left of what lies there already, over the line, under it, or
+ * close by. Null where no place is left. Where the line is out of sight upwards it says so: a line that is not there tells nothing.
+ */
+function reservedLabel(frame: Frame, taken: readonly LabelBox[]): Label | null {
+  const { plot } = frame
+  const end = reservedAtEnd(frame)
+  if (!end) return null
+  const text = `${end.above ? '↑ ' : ''}reserved ${formatBytes(end.bytes)}`
+  const width = widthOf(frame, text)
+  // On the line it would hide it.
+  const besides = taken.flatMap(({ y0, y1 }) => [y1 + GAP + 1, y0 - GAP - 1 - HEIGHT])
+  const tops = end.above
+    ? [2]
+    : [end.y - HEIGHT - 3, end.y + 3, ...besides.filter((top) => Math.abs(top + HEIGHT / 2 - end.y) <= MOST_AWAY)]
+  for (const x1 of [plot.width - GAP, ...taken.map(({ x0 }) => x0 - GAP - 1).sort((a, b) => b - a)]) {
+    for (const y0 of tops) {
+      const box = { x0: x1 - width, y0, x1, y1: y0 + HEIGHT }
+      const fits = box.x0 >= 0 && y0 >= 2 && box.y1 <= plot.height
+      if (fits && !taken.some((other) => overlaps(box, other))) return { text, box }
+    }
+  }
+  return null
+}

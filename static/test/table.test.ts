@@ -5,9 +5,13 @@ import { ScrollMap } from '../src/ui/scroll-map'
 import { allocationOf, ALLOC, indexEvents, listed, OTHER, REQUEST, UNKNOWN } from '../src/views/events/event-index'
 import { readPlace } from '../src/views/events/go-to'
 import { quoted } from '../src/views/table/grouping'
-import { countEmpty, keysOf, ordered, ranksOf } from '../src/views/table/order'
+import { countEmpty, inOrder, keysOf, rankingOf, ranksOf, type SortKeys } from '../src/views/table/order'
 import { RowPlan } from '../src/views/table/row-plan'
 import { info, random, randomDevice } from './trace'
+
+function ordered(rows: Int32Array, keys: SortKeys, descending: boolean): Int32Array {
+  return inOrder(rows, keys, rankingOf(keys), descending)
+}
 
 test('sorting is that of numbers, keeps ties in order, and puts missing values last either way', () => {
   const r = random(7)
@@ -19,6 +23,8 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
       () => (r() < 0.2 ? NaN : r() * 100),
       () => -Math.floor(r() * 3),
       () => [0, -0, Infinity, -Infinity, 2 ** 53][Math.floor(r() * 5)],
+      () => Math.floor(r() * 2 ** 32) * 2 ** 20,
+      () => round,
     ]
     const make = kinds[round % kinds.length]
     const values = Float64Array.from({ length: n }, make)

@@ -5,7 +5,7 @@ import { formatAddress, formatBytes, formatCount } from '../../layout/format'
 import { describeFrame } from '../shared/describe'
 import { type Column, bytes, type Field, field, numbers, plain, shares, spans, type Table } from './columns'
 import { frameFields } from './group-table'
-import { keysOf, ranksOf } from './order'
+import { NONE, ranksOf } from './order'
 import { eventsLived, usLived } from './sums'
 
 export interface AllocationParts {
@@ -188,11 +188,17 @@ function text(
       const used = new Uint8Array(count)
       for (let i = 0; i < rows.length; i++) used[numberOf[rows[i]]] = 1
       const numbers = [...used.keys()].filter((number) => used[number])
-      const rankOf = new Float64Array(count)
+      const rankOf = new Uint32Array(count)
       ranksOf(numbers.map(nameOf)).forEach((rank, i) => {
-        rankOf[numbers[i]] = nameOf(numbers[i]) === '' ? NaN : rank
+        rankOf[numbers[i]] = nameOf(numbers[i]) === '' ? NONE : rank
       })
-      return keysOf(Float64Array.from(rows, (row) => rankOf[numberOf[row]]))
+      const hi = new Uint32Array(rows.length)
+      const lo = new Uint32Array(rows.length)
+      for (let i = 0; i < rows.length; i++) {
+        lo[i] = rankOf[numberOf[rows[i]]]
+        if (lo[i] === NONE) hi[i] = NONE
+      }
+      return { hi, lo }
     },
     ...shape,
   }

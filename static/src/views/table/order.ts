@@ -6,7 +6,8 @@ export interface SortKeys {
   lo: Uint32Array
 }
 
-const NONE = 0xffffffff
+/** Both words of the key of nothing. */
+export const NONE = 0xffffffff
 /** Bits of a digit: 2,048 lists are written at once without missing the cache, 65,536 are not. */
 const DIGIT = 11
 
@@ -57,52 +58,105 @@ export function countEmpty({ hi, lo }: SortKeys): number {
   return empty
 }
 
-/** `rows` in the order of their keys (`keys` are by place in `rows`). Equal ones stay in the order given, either way. */
-export function ordered(rows: Int32Array, { hi, lo }: SortKeys, descending: boolean): Int32Array {
-  const n = rows.length
-  const places = new Uint32Array(n)
-  const none: number[] = []
-  let count = 0
-  for (let i = 0; i < n; i++) {
-    if (hi[i] === NONE && lo[i] === NONE) none.push(i)
-    else places[count++] = i
-  }
-  const sorted = sortedPlaces(places.subarray(0, count), hi, lo, descending)
-  const out = new Int32Array(n)
-  for (let i = 0; i < count; i++) out[i] = rows[sorted[i]]
-  for (let i = count; i < n; i++) out[i] = rows[none[i - count]]
-  return out
+/** Places in ascending order of their keys, equal ones in their own order; those from `keyed` on have no key. */
+export interface Ranking {
+  places: Uint32Array
+  keyed: number
 }
 
-/** Digit by digit from the lowest, of the bits in which keys differ at all. */
-function sortedPlaces(places: Uint32Array, hi: Uint32Array, lo: Uint32Array, descending: boolean): Uint32Array {
-  let from: Uint32Array = places
-  let to: Uint32Array = new Uint32Array(places.length)
-  const counts = new Uint32Array(1 << DIGIT)
-  const flip = descending ? NONE : 0
-  for (const words of [lo, hi]) {
-    let varying = 0
-    for (let i = 1; i < places.length; i++) varying |= words[places[i]] ^ words[places[0]]
-    const top = 32 - Math.clz32(varying)
-    let shift = varying === 0 ? 0 : 31 - Math.clz32(varying & -varying)
-    for (; shift < top; shift += DIGIT) {
-      counts.fill(0)
-      const mask = (1 << Math.min(DIGIT, top - shift)) - 1
-      for (let i = 0; i < places.length; i++) counts[((words[places[i]] ^ flip) >>> shift) & mask]++
-      let at = 0
-      for (let digit = 0; digit <= mask; digit++) {
-        const here = counts[digit]
-        counts[digit] = at
-        at += here
-      }
-      for (let i = 0; i < places.length; i++) {
-        const place = from[i]
-        to[counts[((words[place] ^ flip) >>> shift) & mask]++] = place
-      }
-      ;[from, to] = [to, from === places ? new Uint32Array(places.length) : from]
+/** What is in order already, as are numbers and allocations' events, is only looked through. */
+export function rankingOf({ hi, lo }: SortKeys): Ranking {
+  const n = hi.length
+  const places = new Uint32Array(n)
+  let keyed = 0
+  let last = n
+  let isAscending = true
+  let high = 0
+  let low = 0
+  // Bits in which keys differ from the one before, and so from any other.
+  let highBits = 0
+  let lowBits = 0
+  for (let i = 0; i < n; i++) {
+    const h = hi[i]
+    const l = lo[i]
+    if (h === NONE && l === NONE) {
+      places[--last] = i
+      continue
     }
+    if (keyed > 0) {
+      if (h < high || (h === high && l < low)) isAscending = false
+      highBits |= h ^ high
+      lowBits |= l ^ low
+    }
+    high = h
+    low = l
+    places[keyed++] = i
   }
-  return from
+  places.subarray(keyed).reverse()
+  if (!isAscending) {
+    const sorted = byDigits(byDigits(places.slice(0, keyed), lo, lowBits), hi, highBits)
+    places.set(sorted)
+  }
+  return { places, keyed }
+}
+
+/** Places in the order of their words, which differ in these bits alone; equal ones stay as they are. */
+function byDigits(places: Uint32Array, words: Uint32Array, bits: number): Uint32Array {
+  if (bits === 0) return places
+  const n = places.length
+  const lowest = 31 - Math.clz32(bits & -bits)
+  const digits = Math.ceil((32 - Math.clz32(bits) - lowest) / DIGIT)
+  const mask = (1 << DIGIT) - 1
+  const counts = new Uint32Array(digits << DIGIT)
+  // The words go along with their places: looked up for every digit, they would come from all over the memory.
+  let keys = new Uint32Array(n)
+  for (let i = 0; i < n; i++) {
+    const key = words[places[i]] >>> lowest
+    keys[i] = key
+    for (let digit = 0; digit < digits; digit++) counts[(digit << DIGIT) | ((key >>> (digit * DIGIT)) & mask)]++
+  }
+  let nextKeys = new Uint32Array(n)
+  let nextPlaces: Uint32Array = new Uint32Array(n)
+  for (let digit = 0; digit < digits; digit++) {
+    const base = digit << DIGIT
+    const shift = digit * DIGIT
+    for (let value = 0, at = 0; value <= mask; value++) {
+      const here = counts[base | value]
+      counts[base | value] = at
+      at += here
+    }
+    for (let i = 0; i < n; i++) {
+      const key = keys[i]
+      const to = counts[base | ((key >>> shift) & mask)]++
+      nextKeys[to] = key
+      nextPlaces[to] = places[i]
+    }
+    ;[keys, nextKeys] = [nextKeys, keys]
+    ;[places, nextPlaces] = [nextPlaces, places]
+  }
+  return places
+}
+
+/** `rows` as their keys (by place in `rows`) are ranked. Equal ones stay in the order given, either way. */
+export function inOrder(
+  rows: Int32Array,
+  { hi, lo }: SortKeys,
+  { places, keyed }: Ranking,
+  descending: boolean,
+): Int32Array {
+  const out = new Int32Array(rows.length)
+  for (let i = descending ? keyed : 0; i < rows.length; i++) out[i] = rows[places[i]]
+  if (!descending) return out
+  let at = 0
+  for (let end = keyed; end > 0; ) {
+    let begin = end - 1
+    const high = hi[places[begin]]
+    const low = lo[places[begin]]
+    while (begin > 0 && hi[places[begin - 1]] === high && lo[places[begin - 1]] === low) begin--
+    for (let i = begin; i < end; i++) out[at++] = rows[places[i]]
+    end = begin
+  }
+  return out
 }
 
 /** Rank of each text among the others; equal ones have the same. */

@@ -6,7 +6,7 @@ import { allocationRows, allocationTable } from './allocation-table'
 import type { Table } from './columns'
 import { groupRows, groupTable } from './group-table'
 import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
-import { countEmpty, ordered } from './order'
+import { countEmpty, inOrder, type Ranking, rankingOf, type SortKeys } from './order'
 import { type Opened, RowPlan } from './row-plan'
 import { largestOf, liveSumsOf, type Sums, sumsOf } from './sums'
 
@@ -37,6 +37,7 @@ export class TableModel {
   private readonly sums = new Memo<Sums>()
   private readonly rows = new Memo<Int32Array>()
   private readonly table = new Memo<Table>()
+  private readonly ranking = new Memo<{ keys: SortKeys; ranking: Ranking; isNumber: boolean }>()
   private readonly order = new Memo<{ order: Int32Array; zeros: number }>()
   private readonly opened = new Memo<Opened[]>()
   private readonly plan = new Memo<RowPlan>()
@@ -78,16 +79,20 @@ export class TableModel {
     const sorting = sortingOf(state.options['table.sort'], table, grouping)
     // Most columns say the same at every moment: a slider moves without sorting a million rows again.
     const moment = sorting.column.startsWith('live') ? position : null
-    const { order, zeros } = this.order.get(
-      [table.rows, timeUs, stacks, sorting.column, sorting.descending, moment],
-      () => {
-        const column = table.columns.find(({ name }) => name === sorting.column)!
-        const keys = column.keys(table.rows)
-        // Groups that hold nothing of what is looked at come last, and are only counted.
-        const zeros = groups && column.isNumber && sorting.descending ? countEmpty(keys) : 0
-        return { order: ordered(table.rows, keys, sorting.descending), zeros: zeros < table.rows.length ? zeros : 0 }
-      },
-    )
+    const seen = [table.rows, timeUs, stacks, sorting.column, moment]
+    // Ranked once for both directions: the second is the first one backwards.
+    const ranked = this.ranking.get(seen, () => {
+      const column = table.columns.find(({ name }) => name === sorting.column)!
+      const keys = column.keys(table.rows)
+      return { keys, ranking: rankingOf(keys), isNumber: column.isNumber }
+    })
+    const { order, zeros } = this.order.get([ranked, sorting.descending], () => {
+      const { keys, ranking, isNumber } = ranked
+      // Groups that hold nothing of what is looked at come last, and are only counted.
+      const zeros = groups && isNumber && sorting.descending ? countEmpty(keys) : 0
+      const order = inOrder(table.rows, keys, ranking, sorting.descending)
+      return { order, zeros: zeros < table.rows.length ? zeros : 0 }
+    })
     const open = groups ? openOf(state.options['table.open'], groups.count) : []
     const opened = this.opened.get([groups, mask, open.join()], () =>
       open.map((row) => {

@@ -66,7 +66,7 @@ class _Board:
 
 _READS, _UNPICKLING, _LIMIT = range(3)
 _board: _Board | None = None
-_ends_itself = False
+_hang_seconds = 0.0  # of the clock, after which this process ends itself; 0: it does not
 _is_armed = False
 _nowhere: TextIO | None = None
 
@@ -77,13 +77,13 @@ def name_file(name: str) -> None:
         _board.set_text(_NAME, name.encode("utf-8", "replace"))
 
 
-def end_when_hanging() -> None:
-    """From now on this process, a worker that nobody looks at, ends itself where the unpickler hangs.
+def end_when_hanging(seconds: float) -> None:
+    """From now on this process, a worker that nobody looks at, ends itself where the unpickler hangs so long.
 
     Python's watchdog is a thread of C, which needs no lock of the interpreter. It goes by the clock: it waits longer.
     """
-    global _ends_itself
-    _ends_itself = True
+    global _hang_seconds
+    _hang_seconds = seconds
 
 
 def _set_watchdog() -> None:
@@ -91,14 +91,14 @@ def _set_watchdog() -> None:
 
     global _nowhere
     _nowhere = _nowhere or open(os.devnull, "w", encoding="ascii")  # noqa: SIM115  # it is to stay open
-    faulthandler.dump_traceback_later(HANG_SECONDS_OF_WORKERS, exit=True, file=_nowhere)
+    faulthandler.dump_traceback_later(_hang_seconds, exit=True, file=_nowhere)
 
 
 @contextlib.contextmanager
 def unpickling() -> Iterator[None]:
     """While inside, :func:`read_on` is called again and again, or the process hangs."""
     global _is_armed
-    if _ends_itself:
+    if _hang_seconds:
         import faulthandler
 
         _is_armed = True
@@ -141,7 +141,7 @@ def temporary_file(path: str) -> Iterator[None]:
 
 def is_watched() -> bool:
     """Whether anybody looks at how reading goes on."""
-    return _ends_itself or _board is not None
+    return _hang_seconds > 0 or _board is not None
 
 
 def set_memory_limit(size: int) -> None:

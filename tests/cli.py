@@ -9,6 +9,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import corpus
+
+import snapreport
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,12 @@ def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
     return Run(result.exit_code, result.stdout, result.stderr)
 
 
+def on_loaded(*arguments: object) -> Run:
+    """:func:`in_process` on files of the corpus as they are read already; options that change reading do nothing."""
+    with mock.patch.object(snapreport, "load", lambda path, *_, **__: corpus.loaded(Path(path))):
+        return in_process(*arguments)
+
+
 def command() -> list[str]:
     """The installed console script beside this Python; the module where it is run from a checkout."""
     script = Path(sys.executable).parent / "snapreport"
@@ -46,8 +57,11 @@ def process(
     cwd: Path | None = None,
     limit: int | None = None,
     seconds: float = 60,
+    program: list[str] | None = None,
 ) -> Run:
-    """The command as a process; ``limit`` bounds its address space in bytes, ``seconds`` its time."""
+    """The command, or ``program`` in its place, as a process; ``limit`` bounds its address space in bytes, ``seconds``
+    its time.
+    """
 
     def bound() -> None:
         if limit is not None:
@@ -56,7 +70,7 @@ def process(
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     done = subprocess.run(
-        [*command(), *map(str, arguments)],
+        [*(program or command()), *map(str, arguments)],
         input=stdin,
         capture_output=True,
         cwd=cwd,

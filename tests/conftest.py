@@ -98,14 +98,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """``report_of(*snapshots)`` → the path of a report of them, made once."""
-    from snapreport import load, write_report
+    from snapreport import write_report
 
     made: dict[tuple[Path, ...], Path] = {}
 
     def report(*snapshots: Path) -> Path:
         if snapshots not in made:
             path = tmp_path_factory.mktemp("report") / f"{snapshots[0].stem}.html"
-            write_report([load(snapshot) for snapshot in snapshots], path)
+            write_report([corpus.loaded(snapshot) for snapshot in snapshots], path)
             made[snapshots] = path  # not before: a report that could not be made would fail as one that is missing
         return made[snapshots]
 

@@ -11,10 +11,13 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import name_oracle
 import oracle
+
+if TYPE_CHECKING:
+    from snapreport.snapshot import Snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
@@ -89,6 +92,14 @@ def raw(path: Path) -> Any:
     return Plain(io.BytesIO(content)).load()
 
 
+@functools.lru_cache(maxsize=3)
+def loaded(path: Path) -> Snapshot:
+    """A snapshot that tests share: read once, with its timelines and findings, as its tests run one after another."""
+    import snapreport
+
+    return snapreport.load(path)
+
+
 class Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"a snapshot that names {module}.{name}")
@@ -101,9 +112,7 @@ def replayed(path: Path) -> dict[int, oracle.Device]:
     """
     devices = oracle.replay(raw(path))
     name_oracle.learn(devices)
-    import snapreport
-
-    snapshot = snapreport.load(path)
+    snapshot = loaded(path)
     for number, device in devices.items():
         own = snapshot.allocations(number)["category"].to_list()
         for allocation, category in zip(device.allocations, own, strict=True):

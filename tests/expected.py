@@ -15,7 +15,6 @@ import room_oracle
 from held_oracle import Row
 from test_annotations import spans_of
 
-import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
@@ -130,6 +129,6 @@ class Case:
 
 @lru_cache(maxsize=8)  # each holds a snapshot, its findings and its replay
 def case(path: Path) -> Case:
-    raw, snapshot = corpus.raw(path), snapreport.load(path)
+    raw, snapshot = corpus.raw(path), corpus.loaded(path)
     settings = (raw.get("allocator_settings") if isinstance(raw, dict) else None) or {}
     return Case(path, snapshot, findings(snapshot), corpus.replayed(path), settings)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gzip
+import json
 import os
 import pickle
 import subprocess
@@ -55,6 +58,30 @@ class FakeTorch:
         """``snapreport record options -- python command`` with this Python recorded by the tests' snapreport."""
         call = [sys.executable, "-m", "snapreport", "record", *options, "--", self.python, *command]
         return execute(*call, timeout=timeout, **environment)
+
+
+@functools.cache
+def _forks(python: Path) -> subprocess.Popen[str]:
+    """A process that runs programs in forks of itself (see programs/forks.py), until these tests end."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
+        variables.pop(name, None)
+    started = subprocess.Popen(
+        [str(python), str(PROGRAMS / "forks.py")],
+        env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    atexit.register(started.kill)
+    return started
+
+
+def forked(python: Path, *argv: object, **environment: object) -> Done:
+    """Run a program by an environment's Python without waiting for another import of torch."""
+    process = _forks(python)
+    assert process.stdin and process.stdout
+    call = {"argv": [str(part) for part in argv], "env": {k: str(v) for k, v in environment.items()}}
+    process.stdin.write(json.dumps(call) + "\n")
+    process.stdin.flush()
+    return Done(**json.loads(process.stdout.readline()))
 
 
 def execute(*command: object, timeout: float, **environment: object) -> Done:

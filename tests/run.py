@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -58,9 +59,13 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
         sys.exit(f"{' '.join(map(str, command))}: exit code {code}")
 
 
+def python_of(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
 def environment(folder: Path, install: bool) -> Path:
     """Make the virtual environment and install the package with its test extra; the path of its Python."""
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    python = python_of(folder)
     if not python.exists():
         say(f"virtual environment {folder}")
         venv.create(folder, with_pip=True, symlinks=os.name != "nt")
@@ -95,16 +100,15 @@ def static_checks(python: Path, static: Path | None) -> int:
     """
     say("static checks: ruff, mypy" + (", biome, tsc" if static else " (no npm here: biome and tsc are left out)"))
     tools = python.parent
-    codes = [
-        run(tools / "ruff", "check", "--quiet", "."),
-        run(tools / "ruff", "format", "--check", "--quiet", "."),
-        run(tools / "mypy", "--python-executable", python, "--no-error-summary"),
+    checks: list[tuple[Path, tuple[str | Path, ...]]] = [
+        (ROOT, (tools / "ruff", "check", "--quiet", ".")),
+        (ROOT, (tools / "ruff", "format", "--check", "--quiet", ".")),
+        (ROOT, (tools / "mypy", "--python-executable", python, "--no-error-summary")),
     ]
     if static:
-        codes += [
-            run("npm", "run", "--silent", "lint", cwd=static),
-            run("npm", "run", "--silent", "check", cwd=static),
-        ]
+        checks += [(static, ("npm", "run", "--silent", name)) for name in ("lint", "check")]
+    with ThreadPoolExecutor(2) as both:
+        codes = list(both.map(lambda check: run(*check[1], cwd=check[0]), checks))
     return next(filter(None, codes), 0)
 
 
@@ -155,9 +159,13 @@ def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever python3 there is
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     folder = options.venv.resolve()
-    python = environment(folder, not (options.no_install or (options.quick and folder.exists())))
-    with tempfile.TemporaryDirectory() as scratch:
-        static = front_end(Path(scratch))
+    versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as beside:
+        # Three things to download and unpack, at the same time.
+        npm = beside.submit(front_end, Path(scratch))
+        torch = None if options.quick else beside.submit(fake_torch, folder / "fakecuda", versions, packages)
+        python = environment(folder, not (options.no_install or (options.quick and python_of(folder).exists())))
+        static = npm.result()
         first = static_checks(python, static)
         if options.quick:
             say("pytest: the fast tests, on the checkout")
@@ -169,14 +177,13 @@ def main() -> int:
         if static:
             say("the front end's unit tests")
             first = first or run("npm", "test", "--silent", cwd=static)
-    versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
-    environments, missing = fake_torch(folder / "fakecuda", versions, packages)
+        environments, missing = torch.result() if torch else ([], [])
     CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
-    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once; two
-    # browsers keep two cores busy.
-    side_by_side = ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile", "--durations=40"]
+    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once. One more
+    # than there are cores: tests wait for frames of the browser and for processes that they have started.
+    side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     for line in missing:
         say(line)

@@ -11,8 +11,9 @@ from typing import Any
 
 import corpus
 import pytest
+import recorded
 
-SNAPSHOTS = frozenset(corpus.names())
+SNAPSHOTS = frozenset((*corpus.names(), *recorded.names()))
 
 
 def scope_of(nodeid: str) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import corpus
 import pytest
 
-import snapreport
 from snapreport.report.summary import Card, Summary, summarise
 
 
 def summary_of(name: str) -> Summary:
     if name not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
-    return summarise([snapreport.load(corpus.path_of(name))], name)
+    return summarise([corpus.loaded(corpus.path_of(name))], name)
 
 
 def said(card: Card) -> str:

@@ -143,7 +143,7 @@ def test_spans_of_generated_snapshots(name: str) -> None:
 
 def test_spans_of_real_snapshots(real_path: Path) -> None:
     raw = corpus.raw(real_path)
-    snapshot = snapreport.load(real_path)
+    snapshot = corpus.loaded(real_path)
     if not isinstance(raw, dict) or not raw.get("external_annotations"):
         assert all(snapshot.spans(device).is_empty() for device in snapshot.devices)
         return

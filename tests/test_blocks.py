@@ -34,7 +34,7 @@ CONTRADICTORY = {"trimmed_inconsistent.pickle", "synthetic_overlapping.pickle"}
 
 
 def timelines(path: Path) -> list[Any]:
-    snapshot = snapreport.load(path)
+    snapshot = corpus.loaded(path)
     return [snapshot.timeline(device) for device in snapshot.devices]
 
 
@@ -48,7 +48,8 @@ def test_last_position_is_the_final_state(snapshot_path: Path) -> None:
     """Sizes from the replay alone: every block and hole, and every segment, as the allocator itself reported them."""
     if snapshot_path.name in CONTRADICTORY:
         pytest.skip("the final state contradicts the trace")
-    for timeline in timelines(snapshot_path):
+    snapshot = snapreport.load(snapshot_path)  # of its own: it is changed
+    for timeline in map(snapshot.timeline, snapshot.devices):
         timeline.__dict__["blocks"] = worked_out(timeline)
         state = state_at(timeline, len(timeline.events) - 1)
         record = timeline.recording.devices[timeline.device]

@@ -15,7 +15,7 @@ import snapreport
 
 
 @pytest.fixture(scope="module")
-def snapshot_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Batches are inferred to be inputs; parameters and gradients are known by their stacks."""
     path = tmp_path_factory.mktemp("source") / "batches.pickle"
     path.write_bytes(pickle.dumps(training().raw(), 4))
@@ -23,8 +23,8 @@ def snapshot_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(snapshot_path), "#view=timeline&colour=category&legend.open=yes")
+def opened(batches: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
+    return open_report(report_of(batches), "#view=timeline&colour=category&legend.open=yes")
 
 
 def test_the_legend_hatches_what_is_inferred(opened: Any) -> None:
@@ -39,8 +39,8 @@ def test_the_legend_hatches_what_is_inferred(opened: Any) -> None:
     assert plain.count() >= 2 and plain.first.evaluate(image) == "none"
 
 
-def test_the_details_say_where_a_category_comes_from(opened: Any, snapshot_path: Path) -> None:
-    rows = snapreport.load(snapshot_path).allocations(0)
+def test_the_details_say_where_a_category_comes_from(opened: Any, batches: Path) -> None:
+    rows = snapreport.load(batches).allocations(0)
     for category, words in (
         ("input", "inferred from phases, sizes and lifetimes"),
         ("parameter", "its stack trace"),

@@ -13,7 +13,6 @@ import corpus
 import pytest
 from planted import path_of
 
-import snapreport
 from snapreport.findings.live import by_category, by_place, live_at, names_of
 from snapreport.findings.oom import retries
 from snapreport.findings.shortage import shortage
@@ -43,20 +42,25 @@ def paths() -> dict[str, Callable[[], Path]]:
 PATHS = paths()
 
 
-@pytest.fixture(params=PATHS)
-def failed(request: Any, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> tuple[Any, Any, int, int]:
+@pytest.fixture(scope="module", params=PATHS)
+def path(request: Any) -> Path:
+    """For the module, so that all tests of a report come together and hand on its page."""
+    return PATHS[request.param]()
+
+
+@pytest.fixture
+def failed(path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> tuple[Any, Any, int, int]:
     """A report as it opens, its snapshot, and the device and event of the failure with the largest request; failures
     close together count as their first.
     """
-    path = PATHS[request.param]()
-    snapshot = snapreport.load(path)
+    snapshot = corpus.loaded(path)
     ooms = [
         (int(snapshot.events(device)["size"][group[0]]), -number, -group[0], device)
         for number, device in enumerate(snapshot.devices)
         for group in retries(snapshot.timeline(device))
     ]
     _, _, event, device = max(ooms)
-    return open_report(report_of(path)), snapshot, device, -event
+    return borrow_report(report_of(path)), snapshot, device, -event
 
 
 def test_it_opens_on_the_failure(failed: tuple[Any, Any, int, int]) -> None:

@@ -153,7 +153,7 @@ UNKNOWN = {
 
 
 def test_unknown_share_of_real_peaks(real_path: Path) -> None:
-    snapshot = snapreport.load(real_path)
+    snapshot = corpus.loaded(real_path)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
         if not timeline.peak_bytes or real_path.name not in UNKNOWN:
@@ -171,7 +171,7 @@ def test_real_optimizers_are_told(real_path: Path) -> None:
     """Two states for each of the parameters of a hand-written AdamW, seen as they are replaced and let go."""
     if real_path.name != "train_22k_events.pickle":
         pytest.skip("another file")
-    table = snapreport.load(real_path).allocations(0)
+    table = corpus.loaded(real_path).allocations(0)
     freed = table.filter((pl.col("origin") == "freed") & (pl.col("category") == "optimizer state"))
     by_stack = freed.group_by("free_stack").len().sort("len")["len"].to_list()
     # And two temporaries of the step that the recording began in.

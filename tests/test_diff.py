@@ -34,7 +34,7 @@ def recording_of(stacks: list[list[tuple[str, str, int]]]) -> Recording:
 
 
 def test_a_snapshot_compared_with_itself_is_the_same(snapshot_path: Path) -> None:
-    snapshot = snapreport.load(snapshot_path)
+    snapshot = corpus.loaded(snapshot_path)
     result = diff(snapshot, snapshot)
     assert result.matching.count == result.matching.both == len(snapshot.recording.stack_offsets) - 1
     assert (result.matching.before == result.matching.after).all()

@@ -259,7 +259,7 @@ def test_retries_come_with_the_setting_and_what_makes_it_work(tmp_path: Path) ->
 
 
 def test_links_lead_into_the_page(snapshot_path: Path) -> None:
-    snapshot = snapreport.load(snapshot_path)
+    snapshot = corpus.loaded(snapshot_path)
     index = {device: place for place, device in enumerate(snapshot.devices)}
     for finding in findings(snapshot):
         if finding.kind == "advice":

@@ -87,7 +87,7 @@ def test_a_cache_far_above_the_need_is_told() -> None:
 
 def test_growths_are_records(snapshot_path: Path) -> None:
     for device, replayed in corpus.replayed(snapshot_path).items():
-        timeline = snapreport.load(snapshot_path).timeline(device)
+        timeline = corpus.loaded(snapshot_path).timeline(device)
         want, most = [], replayed.reserved[0]
         for i, event in enumerate(replayed.events):
             if replayed.reserved[i + 1] > most:
@@ -110,7 +110,7 @@ def test_whether_segments_were_expandable(layout: str, expandable: bool, want: b
 
 def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
     """The short way to one position, with the blocks of what lives there alone, and the curves over all of them."""
-    snapshot, other = snapreport.load(snapshot_path), snapreport.load(snapshot_path)
+    snapshot, other = snapreport.load(snapshot_path), corpus.loaded(snapshot_path)
     for device in snapshot.devices:
         timeline, whole = snapshot.timeline(device), other.timeline(device)
         curves, positions = whole.fragmentation, len(timeline.events)

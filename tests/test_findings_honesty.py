@@ -19,7 +19,6 @@ import oracle
 import pytest
 from planted import path_of
 
-import snapreport
 from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.peak import composition
@@ -37,7 +36,7 @@ MIB = 1 << 20
 
 @lru_cache(maxsize=8)
 def told(path: Path) -> tuple[Snapshot, list[Finding]]:
-    snapshot = snapreport.load(path)
+    snapshot = corpus.loaded(path)
     return snapshot, findings(snapshot)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import corpus
 import pytest
 from cli import in_process as run
+from cli import on_loaded
 from planted import frames_text, path_of, planted
 from scripted import MIB, Script
 
@@ -113,7 +114,7 @@ def test_it_is_nothing_that_a_check_fails_on() -> None:
 
 def test_real_ones(real_path: Path) -> None:
     """On each real trace with allocations of its own; none of them fails a check for leaks."""
-    snapshot = snapreport.load(real_path)
+    snapshot = corpus.loaded(real_path)
     for finding in kept(snapshot):
         device = corpus.replayed(real_path)[finding.device]
         new = [a for a in device.allocations if a.alloc_event >= 0 and a.free_event < 0]
@@ -133,7 +134,7 @@ def test_real_ones(real_path: Path) -> None:
         assert frames in tops and finding.evidence["stacks"][0]["bytes"] == top
     devices = corpus.replayed(real_path).values()
     if any(device.events for device in devices):
-        done = run("check", str(real_path), "--fail-on", "leak")
+        done = on_loaded("check", real_path, "--fail-on", "leak")
         assert done.code in (0, 2) and "FAIL" not in done.out
         if all(device.allocated[0] == device.allocated[-1] and device.events for device in devices):
             assert done.code == 0 and "nothing grew" in done.out

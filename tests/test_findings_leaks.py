@@ -67,7 +67,7 @@ def test_no_leak_is_told_where_there_is_none(preset: str, changes: dict) -> None
 
 def test_no_leak_is_told_in_real_snapshots(real_path: Path) -> None:
     """None of them spans steps enough to tell one."""
-    snapshot = snapreport.load(real_path)
+    snapshot = corpus.loaded(real_path)
     assert [
         f.title for d in snapshot.devices for f in leak_findings(snapshot, snapshot.timeline(d)) if f.severity != "info"
     ] == []
@@ -171,7 +171,7 @@ def test_no_churn_is_told_where_there_is_none(preset: str, changes: dict) -> Non
 
 
 def test_churn_counts_what_a_plain_walk_counts(snapshot_path: Path) -> None:
-    snapshot = snapreport.load(snapshot_path)
+    snapshot = corpus.loaded(snapshot_path)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
         found = churn(timeline)

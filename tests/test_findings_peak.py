@@ -114,6 +114,6 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
 
 
 def test_history_is_any_allocation_or_free_recorded(snapshot_path: Path) -> None:
-    snapshot = snapreport.load(snapshot_path)
+    snapshot = corpus.loaded(snapshot_path)
     for number, device in corpus.replayed(snapshot_path).items():
         assert has_history(snapshot.timeline(number)) == any(a.origin != "ghost" for a in device.allocations)

@@ -81,8 +81,9 @@ def test_a_dask_worker_killed_in_the_middle_loses_nothing(
     assert build_job(job) == alone
 
 
-def test_no_scheduler_is_one_line() -> None:
+def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
+    monkeypatch.setattr(execution, "CONNECT_SECONDS", 0.5)
     with pytest.raises(SnapshotError, match="cannot reach the Dask scheduler"):
         execution.make_all(["a.pickle"], dask="tcp://127.0.0.1:9")
 

@@ -142,7 +142,7 @@ def test_stored_tiles(snapshot_path: Path, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(levels, "STORED_ABOVE", 1024)
     out = tmp_path / "tiles.html"
-    snapreport.write_report([snapreport.load(snapshot_path)], out)
+    snapreport.write_report([corpus.loaded(snapshot_path)], out)
     report = Report(out.read_text(encoding="utf-8"))
     for device, level, tile, spans in stored(report):
         assert_tile(device, level, tile, spans)

@@ -19,7 +19,7 @@ import snapreport
 
 
 def test_whole_pipeline(snapshot_path: Path) -> None:
-    compare.assert_same(snapreport.load(snapshot_path), corpus.replayed(snapshot_path))
+    compare.assert_same(corpus.loaded(snapshot_path), corpus.replayed(snapshot_path))
 
 
 def test_stats(snapshot_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_unknown_actions_and_keys_are_told(tmp_path: Path) -> None:
 
 def test_real_snapshots_reconcile(real_path: Path) -> None:
     """To the byte, but for the one trimmed by hand, which says so."""
-    stats = snapreport.load(real_path).stats()
+    stats = corpus.loaded(real_path).stats()
     differences = {d["device"]: d["reconciliation_bytes"] for d in stats["devices"] if d["reconciliation_bytes"]}
     assert differences == ({0: 402719744} if real_path.name == "trimmed_inconsistent.pickle" else {})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import corpus
@@ -11,23 +10,15 @@ import pytest
 import recorded
 import saving_oracle
 
-import snapreport
-from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
 
 MIN_SHARE = 0.02
 
 
-@lru_cache(maxsize=2)
-def advised(path: Path) -> tuple[Snapshot, list[Finding]]:
-    snapshot = snapreport.load(path)
-    return snapshot, [f for f in findings(snapshot) if f.kind == "advice"]
-
-
-def check(path: Path, replayed: dict[int, oracle.Device]) -> int:
+def check(snapshot: Snapshot, replayed: dict[int, oracle.Device]) -> int:
     """How many savings were compared."""
-    snapshot, given = advised(path)
+    given = [f for f in findings(snapshot) if f.kind == "advice"]
     count = 0
     for device in replayed:
         here = [f for f in given if f.device == device]
@@ -62,7 +53,7 @@ def check(path: Path, replayed: dict[int, oracle.Device]) -> int:
 
 
 def test_every_saving_is_replayed(snapshot_path: Path) -> None:
-    check(snapshot_path, corpus.replayed(snapshot_path))
+    check(corpus.loaded(snapshot_path), corpus.replayed(snapshot_path))
 
 
 @pytest.mark.parametrize("name", recorded.cases())
@@ -70,9 +61,10 @@ def test_every_saving_on_recordings_of_real_pytorch(name: str) -> None:
     path = recorded.ROOT / f"{name}.pickle"
     # Pinned memory gets no saving; newer recorders write it in a form that the oracle does not know.
     raw = {key: value for key, value in corpus.raw(path).items() if not key.startswith("host_")}
-    check(path, oracle.replay(raw))
+    check(recorded.load(name), oracle.replay(raw))
 
 
 def test_savings_are_compared() -> None:
     """The files that are always there have some, also of two together."""
-    assert check(corpus.path_of("training"), corpus.replayed(corpus.path_of("training"))) >= 4
+    path = corpus.path_of("training")
+    assert check(corpus.loaded(path), corpus.replayed(path)) >= 4

@@ -26,7 +26,7 @@ LAUNCHED = [
 
 def test_names_are_the_oracle_s(snapshot_path: Path) -> None:
     corpus.replayed(snapshot_path)
-    recording = snapreport.load(snapshot_path).recording
+    recording = corpus.loaded(snapshot_path).recording
     names = stack_names(recording)
     rows = recording.frames.select("filename", "line", "name").rows()
     seen = {stack for device in corpus.replayed(snapshot_path).values() for stack in stacks_of(device)}
@@ -87,7 +87,7 @@ def test_a_program_with_its_own_model_is_named_by_it() -> None:
 def test_page_and_python_name_stacks_alike(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
     """The page has no rule of its own: it reads the places of the naming frames."""
     report = Report(report_of(snapshot_path).read_text(encoding="utf-8"))
-    recording = snapreport.load(snapshot_path).recording
+    recording = corpus.loaded(snapshot_path).recording
     names, rows = stack_names(recording), recording.frames.select("filename", "line", "name").rows()
     stacks, columns = report.stacks(), report.section("stacks")
     for column, wanted in (("stack_name", names.frame), ("stack_launcher", names.launcher)):

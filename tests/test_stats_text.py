@@ -7,8 +7,8 @@ from pathlib import Path
 
 import corpus
 from cli import in_process as run
+from cli import on_loaded
 
-import snapreport
 from snapreport.findings.run import findings
 from snapreport.timeline.own_code import own_lines
 
@@ -16,9 +16,9 @@ NOISE = re.compile(r"torch::unwind|CapturedTraceback|c10::|_PyEval|PyObject_")
 
 
 def test_findings_settings_and_stacks(snapshot_path: Path) -> None:
-    out = run("stats", str(snapshot_path)).out
-    ticket = run("stats", "--markdown", str(snapshot_path)).out
-    snapshot = snapreport.load(snapshot_path)
+    out = on_loaded("stats", snapshot_path).out
+    ticket = on_loaded("stats", "--markdown", snapshot_path).out
+    snapshot = corpus.loaded(snapshot_path)
     words = " ".join(out.split())
     for finding in findings(snapshot):
         if finding.kind != "advice":

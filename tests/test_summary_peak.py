@@ -12,7 +12,7 @@ import corpus
 import held_oracle
 import oracle
 import pytest
-from cli import in_process as run
+from cli import on_loaded
 from planted import path_of, rewritten
 from test_findings_words import share_words, size_words
 
@@ -31,7 +31,7 @@ def cards(path: Path) -> dict[int, Card]:
     """Of the devices with data, in their order."""
     devices = corpus.replayed(path).items()
     shown = [number for number, device in devices if device.events or device.allocations or max(device.reserved)]
-    return dict(zip(shown, summarise([snapreport.load(path)], "t").cards, strict=True))
+    return dict(zip(shown, summarise([corpus.loaded(path)], "t").cards, strict=True))
 
 
 def cut(path: str) -> str:
@@ -116,7 +116,7 @@ def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_rep
 
 
 def test_a_ticket_says_it(snapshot_path: Path) -> None:
-    text = run("stats", "--markdown", str(snapshot_path)).out
+    text = on_loaded("stats", "--markdown", snapshot_path).out
     for card in cards(snapshot_path).values():
         for part in card.parts:
             line = next(

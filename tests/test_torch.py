@@ -15,8 +15,6 @@ from typing import Any
 import corpus
 import pytest
 
-import snapreport
-
 
 @pytest.fixture(scope="module")
 def viz() -> Any:
@@ -39,7 +37,7 @@ def test_segment_summary(viz: Any, snapshot_path: Path) -> None:
         text = viz.segsum(raw)
     except AssertionError as error:
         pytest.skip(f"_memory_viz refuses this file: {str(error)[:80]}")
-    stats = snapreport.load(snapshot_path).stats()["devices"]
+    stats = corpus.loaded(snapshot_path).stats()["devices"]
     lines = dict(line.split(": ") for line in text.splitlines() if re.match(r"(segments|total_\w+): ", line))
     assert int(lines["segments"]) == sum(d["segments"] for d in stats)
     assert lines["total_reserved"] == str(viz.Bytes(sum(d["end_reserved_bytes"] for d in stats)))
@@ -58,7 +56,7 @@ def test_final_blocks(viz: Any, snapshot_path: Path) -> None:
     stream.
     """
     raw = snapshot_of(snapshot_path)
-    loaded = snapreport.load(snapshot_path)
+    loaded = corpus.loaded(snapshot_path)
     if any(d["reconciliation_bytes"] for d in loaded.stats()["devices"]):
         pytest.skip("the final blocks of this file contradict its trace")
     folded = viz.memory(raw, format_flamegraph=lambda text: text)
@@ -87,7 +85,7 @@ def test_trace(viz: Any, snapshot_path: Path) -> None:
     """``trace`` prints every event in words: as many allocs, frees, segments and ooms, of the same sizes, in order."""
     raw = snapshot_of(snapshot_path)
     text = viz.trace(raw)
-    loaded = snapreport.load(snapshot_path)
+    loaded = corpus.loaded(snapshot_path)
     for block in text.split("Device ")[1:]:
         device = int(block.split(" ", 1)[0])
         events = loaded.events(device)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import corpus
 import pytest
 import recorded
 
-import snapreport
 from snapreport.report.code_spans import code_spans
 from snapreport.report.finding_cards import CERTAINTY
 from snapreport.report.stats_text import stats_text
@@ -55,7 +55,7 @@ def check(snapshot: Snapshot) -> None:
 
 
 def test_snapshots(snapshot_path: Path) -> None:
-    check(snapreport.load(snapshot_path))
+    check(corpus.loaded(snapshot_path))
 
 
 @pytest.mark.parametrize("name", recorded.cases())

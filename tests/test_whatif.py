@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +190,7 @@ def test_a_long_trace_starts_fresh_or_from_the_recorded_state() -> None:
     assert fresh["limits"] != recorded["limits"]
 
 
-CUDA_PYTHON = str(fake_torch.FOLDERS[-1] / "bin" / "python") if fake_torch.FOLDERS else None
+CUDA_PYTHON = fake_torch.FOLDERS[-1] / "bin" / "python" if fake_torch.FOLDERS else None
 PROGRAM = r"""
 import sys, torch
 torch.cuda.memory._record_memory_history(max_entries=1000000)
@@ -219,25 +217,22 @@ print("RESULT", stats["reserved_bytes.all.peak"], stats["num_alloc_retries"])
 """
 
 
+def run_on_device(conf: str, mib: int, *argv: object) -> fake_torch.Done:
+    assert CUDA_PYTHON
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": conf, "FAKE_GPU_GIB": mib / 1024, "FAKE_GPU_CONTEXT_MIB": 0}
+    return fake_torch.forked(CUDA_PYTHON, *argv, **settings)
+
+
 def really(
     out: Path, conf: str = "", mib: int = 20 << 10, left_out: bool = False, fraction: float = 0
 ) -> list[int] | None:
     """(peak reserved, retries) of a run by PyTorch's CUDA build on a device of that size; None: out of memory."""
-    assert CUDA_PYTHON
-    head = f"LEFT_OUT = {left_out}; FRACTION = {fraction}; OUT = {str(out)!r}\n"
-    environment = {
-        **os.environ,
-        "PYTORCH_CUDA_ALLOC_CONF": conf,
-        "FAKE_GPU_GIB": repr(mib / 1024),
-        "FAKE_GPU_CONTEXT_MIB": "0",
-    }
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [CUDA_PYTHON, "-c", head + PROGRAM], env=environment, capture_output=True, text=True, check=False
-    )
-    if "OutOfMemoryError" in done.stderr:
+    program = out.with_suffix(".py")
+    program.write_text(f"LEFT_OUT = {left_out}; FRACTION = {fraction}; OUT = {str(out)!r}\n" + PROGRAM)
+    done = run_on_device(conf, mib, program)
+    if "OutOfMemoryError" in done.err:
         return None
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    (line,) = [line for line in done.out.splitlines() if line.startswith("RESULT")]
     return [int(word) for word in line.split()[1:]]
 
 
@@ -394,13 +389,8 @@ def shapes(out: Path, program: str, conf: str = "", mib: int = 40 << 10, *option
 
 def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tuple[str, int, int, int]:
     """As shapes(), and the peak of requested bytes."""
-    assert CUDA_PYTHON
-    environment = {
-        **os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "FAKE_GPU_GIB": repr(mib / 1024), "FAKE_GPU_CONTEXT_MIB": "0",
-    }  # fmt: skip
-    environment.pop("PYTHONPATH", None)
-    command = [CUDA_PYTHON, str(SHAPES), str(out), program, *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = run_on_device(conf, mib, SHAPES, out, program, *options)
+    assert done.code == 0, done.err
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(("RESULT", "OOM"))]
     outcome, peak, retries, _, requested = line.split()
     return outcome, int(peak), int(retries), int(requested)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from snapreport.findings.advice import advice_findings
 from snapreport.findings.churn import churn_findings
@@ -13,6 +14,7 @@ from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
 from snapreport.process_memory import trim
+from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -28,8 +30,22 @@ FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
 PROFILE_FINDERS = (end_findings, peak_findings)
 
 
+_known: WeakKeyDictionary[Snapshot, tuple[Recording, list[Finding]]] = WeakKeyDictionary()
+
+
 def findings(snapshot: Snapshot) -> list[Finding]:
-    """Of all devices: errors, then warnings, then information, each with most bytes first."""
+    """Of all devices: errors, then warnings, then information, each with most bytes first.
+
+    A snapshot's findings are looked for once: a report, its summary and a ticket ask for the same ones.
+    """
+    recording, found = _known.get(snapshot, (None, []))
+    if recording is not snapshot.recording:  # redaction puts another one in its place
+        found = _find(snapshot)
+        _known[snapshot] = snapshot.recording, found
+    return list(found)
+
+
+def _find(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)

@@ -24,6 +24,8 @@ NEED_FIXED, NEED_FACTOR = 180 << 20, 6
 """Bytes that reading a snapshot takes: the interpreter with its libraries, and so many times the file's size (a 107 MB
 pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
 _COMPRESSED_FACTOR = min(30, MAX_RATIO)
+CONNECT_SECONDS = 30
+"""How long a Dask scheduler may take to answer."""
 _KILLED = "the process that read it was killed, for lack of memory or because it did not end"
 
 
@@ -178,7 +180,10 @@ def _on_processes(
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=supervision.end_when_hanging
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=supervision.end_when_hanging,
+        initargs=(supervision.HANG_SECONDS_OF_WORKERS,),
     )
 
 
@@ -241,7 +246,7 @@ def _on_dask(
     completed: Any = distributed.as_completed
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
     try:
-        client = connect(**where, timeout=30, set_as_default=False)
+        client = connect(**where, timeout=CONNECT_SECONDS, set_as_default=False)
     except Exception as error:  # noqa: BLE001  # whatever connecting ends in
         raise SnapshotError(f"{address}: cannot reach the Dask scheduler: {one_line(str(error))[:200]}") from None
     with client:

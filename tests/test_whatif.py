@@ -391,7 +391,7 @@ def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tup
     """As shapes(), and the peak of requested bytes."""
     done = run_on_device(conf, mib, SHAPES, out, program, *options)
     assert done.code == 0, done.err
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith(("RESULT", "OOM"))]
+    (line,) = [line for line in done.out.splitlines() if line.startswith(("RESULT", "OOM"))]
     outcome, peak, retries, _, requested = line.split()
     return outcome, int(peak), int(retries), int(requested)
 

@@ -199,10 +199,10 @@ def test_a_lost_context_comes_back(open_report: Callable[..., Any], job_path: Pa
 
 @pytest.mark.parametrize("width", [360, 800, 1300, 3840])
 def test_nothing_is_wider_than_the_window(open_report: Callable[..., Any], job_path: Path, width: int) -> None:
+    opened = open_report(job_path, "#view=job&job.tab=groups", viewport={"width": width, "height": 800})
     for tab in ("groups", "stacks", "categories", "findings", "ranks"):
-        opened = open_report(job_path, f"#view=job&job.tab={tab}", viewport={"width": width, "height": 800})
-        assert opened.js("document.documentElement.scrollWidth <= innerWidth")
-        opened.check()
+        set_options(opened, tab=tab)
+        assert opened.js("document.documentElement.scrollWidth <= innerWidth"), tab
 
 
 def test_a_job_of_digests_alone_has_no_views_of_devices(open_report: Callable[..., Any], job_path: Path) -> None:

@@ -219,8 +219,8 @@ def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Call
     assert assert_bands(opened, device) == before
 
 
-@pytest.mark.parametrize("name", ["large", "training", "overlap", "churn", "train_22k_events.pickle"])
 @pytest.mark.parametrize("window", [None, (0.4, 0.45)], ids=["all", "near"])
+@pytest.mark.parametrize("name", ["large", "training", "overlap", "churn", "train_22k_events.pickle"])
 def test_no_holes(
     name: str, window: tuple[float, float] | None, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:

@@ -172,13 +172,15 @@ def test_a_name_from_freed_memory_costs_one_function():
 
 
 WITHOUT_STEPS = """
-import sys, torch, snapreport
+import sys, time, torch, snapreport
 from snapreport.recorder import host_limits, profiler
 host_limits._LOOKS = 0.05
 def run(name):
     with snapreport.record(f"{sys.argv[1]}/{name}") as recorder:
         kept = torch.ones(1000)
-        while not recorder.files: torch.zeros(10)
+        while not recorder.files:
+            torch.zeros(10)
+            time.sleep(0.001)
 profiler.MOST_SECONDS = 0.1
 run("time")
 profiler.MOST_SECONDS = 60.0

@@ -10,7 +10,8 @@ switches
         the same in Chromium: the first switch to each view, at the moment a report is ready, and a later one
 interactions
         the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
-        their targets, also at a quarter of the processor's speed; reports (.html) may be given too
+        their targets, also at a quarter of the processor's speed; reports (.html) may be given too, and larger samples
+        have targets of their own: --samples huge:3000000 huge:5000000
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee of memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them

@@ -89,6 +89,12 @@ class Page:
         mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
         self.send("input.performActions", context=self.context, actions=[mouse])
 
+    def press(self, key: str) -> None:
+        """A key, by the character that it types."""
+        actions = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        keyboard = {"type": "key", "id": "keyboard", "actions": actions}
+        self.send("input.performActions", context=self.context, actions=[keyboard])
+
 
 @contextmanager
 def launched(binary: str) -> Iterator[Page]:

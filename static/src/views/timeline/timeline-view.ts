@@ -4,7 +4,6 @@ import type { DataClient } from '../../worker/data-client'
 import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'
-import { pick } from '../../layout/pick'
 import { h } from '../../ui/dom'
 import { Ruler } from './ruler'
 import type { State, Store } from '../../ui/state'
@@ -12,11 +11,11 @@ import { isDark } from '../../ui/theme'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
 import { BandColours } from './band-colours'
-import { type Column, columnAt } from '../shared/column'
+import type { Column } from '../shared/column'
 import { describeHit, type Hit } from '../shared/describe'
-import { type Frame, type Inks, layOut, pixelToX, pixelToY, readInks } from './frame'
-import { failedRequestAt } from './failed-requests'
-import { describeMark, type Mark, markAt } from './marks'
+import { type Frame, type Inks, layOut, readInks } from './frame'
+import { Hits } from './hits'
+import { describeMark } from './marks'
 import { Minimap } from './minimap'
 import { Navigator } from './navigator'
 import { Overlay } from './overlay'
@@ -47,6 +46,7 @@ export class TimelineView {
     () => this.draw(),
     (error) => this.onError(error),
   )
+  private readonly hits = new Hits(this.picture, this.overlay)
   private readonly tooltip = new Tooltip()
   private readonly bands: BandColours
   private readonly minimap: Minimap
@@ -254,7 +254,7 @@ export class TimelineView {
       this.setMoment(frame, x)
       return
     }
-    const mark = this.markUnder(frame, x, y)
+    const mark = this.hits.markAt(frame, x, y)
     if (mark?.kind === 'oom') {
       this.store.set({ oom: mark.event, at: mark.event })
       return
@@ -263,18 +263,10 @@ export class TimelineView {
       this.navigator.centreOn(mark.event)
       return
     }
-    const hit = this.hitAt(frame, x, y)
+    const hit = this.hits.allocationAt(frame, x, y)
     if (!hit) return
     if (hit.id >= 0) this.store.set({ select: hit.id })
     else this.store.close()
-  }
-
-  /** The mark whose arrow is at a place, or the failure whose hatched block is. */
-  private markUnder(frame: Frame, x: number, y: number): Mark | null {
-    const failed = failedRequestAt(this.overlay.failed, x, y)
-    return failed
-      ? (frame.scene.marks.find(({ kind, event }) => kind === 'oom' && event === failed.event) ?? null)
-      : markAt(frame, x, y)
   }
 
   /** Makes what the column under the pointer shows, or in the middle of the window, the moment of the other views; that again: the peak. */
@@ -289,26 +281,10 @@ export class TimelineView {
   }
 
   private setMoment(frame: Frame, x: number): void {
-    const column = this.columnUnder(frame, Math.max(0, Math.min(frame.plot.width, x)))
+    const column = this.hits.columnAt(frame, Math.max(0, Math.min(frame.plot.width, x)))
     if (!column || frame.scene.info.events === 0) return
     const event = column.s - 1
     this.store.set({ at: event === this.store.state.at ? null : event })
-  }
-
-  /** The column that is shown at a place; null before the columns of the device have arrived, and outside the trace. */
-  private columnUnder(frame: Frame, x: number): Column | null {
-    if (!frame.scene.data) return null
-    const axisX = pixelToX(frame, x)
-    const level = this.picture.levelAt(axisX)
-    return columnAt(frame.scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
-  }
-
-  /** What lies under a place, from the exact columns; null outside the plot and before they have arrived. */
-  private hitAt(frame: Frame, x: number, y: number): Hit | null {
-    const { plot, scene } = frame
-    if (!scene.data || x < 0 || x > plot.width || y < 0 || y > plot.height) return null
-    const column = this.columnUnder(frame, x)
-    return column && { column, id: pick(scene.data, column.s, pixelToY(frame, y)) }
   }
 
   // Drawing
@@ -338,7 +314,7 @@ export class TimelineView {
       inks,
       moment: state.at,
     }
-    const hit = this.at && !this.box ? this.hitAt(frame, this.at.x, this.at.y) : null
+    const hit = this.at && !this.box ? this.hits.allocationAt(frame, this.at.x, this.at.y) : null
     this.hoverColumn = hit?.column ?? null
     this.overlay.draw(frame, {
       level: this.drawn.level,
@@ -384,7 +360,7 @@ export class TimelineView {
   private showTooltip(frame: Frame, hit: Hit | null): void {
     const { at } = this
     const { left, top } = frame.plot
-    const mark = at && this.markUnder(frame, at.x, at.y)
+    const mark = at && this.hits.markAt(frame, at.x, at.y)
     this.plotElement.classList.toggle('over-mark', Boolean(mark))
     if (at && mark) this.tooltip.show(describeMark(frame.scene, mark), at.x + left, at.y + top, null)
     else if (at && hit) this.tooltip.show(describeHit(frame.scene, hit), at.x + left, at.y + top, this.colourOf(hit.id))

@@ -1,0 +1,63 @@
+// The outlines over the map: what is brushed, and the cell that the keyboard is on.
+
+import type { HeatWindow } from '../gl/heat-raster'
+import { h } from '../ui/dom'
+import type { JobModel } from './job-model'
+import { columnToX, type MapGeometry, placeToY, type Zone } from './map-geometry'
+import type { Cell } from './map-pointer'
+
+/** Cells from the first to before the second, of columns and of places. */
+type CellRange = [columns: [number, number], places: [number, number]]
+
+/** A box is at least this wide and high, in CSS pixels. */
+const MIN_PIXELS = 3
+
+export class MapBoxes {
+  readonly brush = h('div', { class: 'job-brush', hidden: true })
+  readonly cursor = h('div', { class: 'job-cursor', hidden: true })
+
+  /** Outlines a drag from one cell to another. */
+  placeDrag(geometry: MapGeometry, window: HeatWindow, model: JobModel, from: Cell, to: Cell, zone: Zone): void {
+    const columns: [number, number] =
+      zone === 'rows'
+        ? [0, model.state.axis.columns]
+        : [Math.min(from.column, to.column), Math.max(from.column, to.column) + 1]
+    const places: [number, number] =
+      zone === 'columns'
+        ? [0, model.order.length]
+        : [Math.min(from.place, to.place), Math.max(from.place, to.place) + 1]
+    place(this.brush, geometry, window, [columns, places])
+  }
+
+  /** Outlines the columns that the state selects. Selected rows need not be neighbours: colours mark them. */
+  placeBrush(geometry: MapGeometry, window: HeatWindow, model: JobModel): void {
+    const { columns, rows } = model.state
+    const places = rows ? [...rows].map((row) => model.place[row]) : [0, model.order.length - 1]
+    if (!columns) this.brush.hidden = true
+    else
+      place(this.brush, geometry, window, [
+        [columns[0], columns[1] + 1],
+        [Math.min(...places), Math.max(...places) + 1],
+      ])
+  }
+
+  placeCursor(geometry: MapGeometry, window: HeatWindow, cell: Cell | null): void {
+    if (!cell) this.cursor.hidden = true
+    else
+      place(this.cursor, geometry, window, [
+        [cell.column, cell.column + 1],
+        [cell.place, cell.place + 1],
+      ])
+  }
+}
+
+function place(box: HTMLElement, geometry: MapGeometry, window: HeatWindow, [columns, places]: CellRange): void {
+  const clampX = (x: number): number => Math.min(geometry.right, Math.max(geometry.left, x))
+  const clampY = (y: number): number => Math.min(geometry.bottom, Math.max(geometry.top, y))
+  const [left, right] = columns.map((column) => clampX(columnToX(geometry, window, column)))
+  const [top, bottom] = places.map((row) => clampY(placeToY(geometry, window, row)))
+  box.hidden = right <= left || bottom <= top
+  box.style.transform = `translate(${left}px, ${top}px)`
+  box.style.width = `${Math.max(MIN_PIXELS, right - left)}px`
+  box.style.height = `${Math.max(MIN_PIXELS, bottom - top)}px`
+}

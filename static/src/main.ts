@@ -2,8 +2,9 @@
 
 import { installApi } from './api'
 import { type BlobTexts, openClient } from './worker/client'
-import { startApp, warmUp } from './app/app'
+import { startApp } from './app/app'
 import { reportDamagedParts } from './app/damaged-parts'
+import { warmUp } from './app/warm-up'
 import { startWorker } from './worker/start'
 
 if (typeof document === 'undefined') startWorker(self as never)

@@ -4,55 +4,32 @@ import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
 import { asksForTimes } from '../search/grammar'
 import type { DataClient } from '../worker/data-client'
-import { FONT } from '../views/shared/font'
-import { warmPicture } from '../views/timeline/picture'
 import { TimelineView } from '../views/timeline/timeline-view'
 import { Announcer } from './announcer'
 import { nextColour } from './colour-select'
 import { DetailsPanel } from './details'
-import { deviceName, explain, firstDevice, hasData, openingFailure, viewsOf } from '../ui/devices'
+import { deviceName, hasData, viewsOf } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { isSandboxed } from '../ui/download'
 import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
 import { Legend } from './legend'
+import { Notice } from './notice'
 import { PageTools } from './page-tools'
 import { statePatch } from './patch'
+import { prepareViews, REPLAYED_EARLY_EVENTS } from './prepare-views'
 import { bindLinks } from './report-links'
 import { SearchBox } from './search-box'
 import { skipLink } from './skip-link'
 import { Split } from './split'
 import { dataOf, Stage } from './stage'
+import { startState } from './start-state'
 import { type State, Store } from '../ui/state'
-import { bindTheme, isDark } from '../ui/theme'
+import { bindTheme } from '../ui/theme'
 import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
-
-/**
- * The allocator's state of a device of up to so many events is worked out while the first picture is drawn, so that a
- * switch finds it. In a larger one that would hold up tiles, and take memory (24 bytes an event, 33 an allocation) that many
- * readers never need.
- */
-const EVENTS_AHEAD = 1 << 18
-/** The views of a device of up to so many events are rehearsed before the page is ready; each keeps the page busy for some 50 ms. */
-const EVENTS_REHEARSED = 1 << 16
-/**
- * Those of a larger one afterwards, while the reader rests. On 920,183 events the allocator's replay takes the worker
- * 0.2 s and a step the page up to 60 ms; of more than this they take longer than a reader should ever wait for a frame.
- */
-const EVENTS_REHEARSED_AT_REST = 1 << 21
-
-/** Does ahead, while the worker reads the report, what the first frame would wait for: colours, styles, fonts. */
-export function warmUp(root: HTMLElement): void {
-  warmPicture(isDark('system'))
-  getComputedStyle(root).getPropertyValue('--ink')
-  const ctx = document.createElement('canvas').getContext('2d')
-  if (!ctx) return
-  ctx.font = FONT
-  ctx.measureText('0')
-}
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -71,7 +48,7 @@ class App implements Controller {
   private readonly legend: Legend
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
-  private readonly notice = h('p', { class: 'notice', role: 'status', hidden: true })
+  private readonly notice = new Notice()
   private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
   private readonly split: Split
@@ -81,29 +58,12 @@ class App implements Controller {
 
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
-    const { diff } = client.manifest
-    const failure = diff ? null : openingFailure(client)
-    const start: State = {
-      device: diff?.devices[0]?.after ?? failure?.device ?? firstDevice(client),
-      view: client.manifest.job ? 'job' : diff ? 'diff' : 'timeline',
-      axis: 'event',
-      x: null,
-      y: null,
-      select: null,
-      oom: null,
-      stack: null,
-      at: failure?.event ?? null,
-      query: '',
-      colour: 'stack',
-      options: {},
-      theme: 'system',
-      noise: false,
-    }
+    const start = startState(client)
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
-    this.timeline.onPictureState = () => this.tellWhatIsMissing()
-    this.timeline.onError = (error) => this.tell(`Part of the picture is missing: ${messageOf(error)}`)
+    this.timeline.onPictureState = () => this.showLimits()
+    this.timeline.onError = (error) => this.notice.showError('Part of the picture is missing', error)
     client.onTimes = (index, error) => this.timesCame(index, error)
     const timelineActions = new TimelineActions({
       store: this.store,
@@ -112,10 +72,10 @@ class App implements Controller {
       changed: () => this.render(),
     })
     const centreOn = (event: number): void => timelineActions.centreOn(event)
-    const saved = (text: string): void => (isSandboxed() ? this.tell(text) : this.announcer.say(text))
+    const saved = (text: string): void => (isSandboxed() ? this.notice.show(text) : this.announcer.say(text))
     this.stage = new Stage(
       { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
-      (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
+      (error) => this.notice.showError('This view cannot be shown', error),
     )
     this.job = new JobHost({
       client,
@@ -123,7 +83,7 @@ class App implements Controller {
       announce: (text) => this.announcer.say(text),
       saved,
       onLoaded: () => this.render(),
-      onError: (error) => this.tell(`This view cannot be shown: ${messageOf(error)}`),
+      onError: (error) => this.notice.showError('This view cannot be shown', error),
     })
     this.legend = new Legend(this.store)
     this.details = new DetailsPanel(
@@ -141,7 +101,7 @@ class App implements Controller {
       job: this.job,
       split: () => this.split,
       saved,
-      tell: (text) => this.tell(text),
+      tell: (text) => this.notice.show(text),
     })
     const actions = {
       store: this.store,
@@ -189,7 +149,7 @@ class App implements Controller {
         timeline: this.timeline,
         stage: this.stage,
         announce: (text) => this.announcer.say(text),
-        tell: (text) => this.tell(text),
+        tell: (text) => this.notice.show(text),
         changed: () => this.render(),
       },
       panes,
@@ -206,7 +166,7 @@ class App implements Controller {
         this.stage.prerender.element,
       ),
     )
-    fill(root, this.toolbar.element, this.notice, this.workspace, this.help.element, this.announcer.element)
+    fill(root, this.toolbar.element, this.notice.element, this.workspace, this.help.element, this.announcer.element)
     root.hidden = false
     document.body.prepend(skipLink())
     document.body.classList.add('with-app')
@@ -345,11 +305,8 @@ class App implements Controller {
   }
 
   private async prepareViews(): Promise<void> {
-    if (!this.info && this.client.manifest.job) return // a job of digests alone has no view of a device
-    await this.stage.load()
-    const events = this.info?.events ?? Infinity
-    if (events <= EVENTS_REHEARSED) await this.stage.rehearse(false)
-    else if (events <= EVENTS_REHEARSED_AT_REST) this.stage.rehearse(true).catch(() => {}) // whoever switches is told
+    // A job of digests alone has no view of a device.
+    if (this.info || !this.client.manifest.job) await prepareViews(this.stage, this.info?.events ?? Infinity)
   }
 
   private showDevice(): void {
@@ -358,12 +315,12 @@ class App implements Controller {
     if (this.store.state.view === 'job') return
     if (!info) {
       this.workspace.classList.add('nothing')
-      this.tell('This report has no device: the snapshot has neither events nor segments.')
+      this.notice.show('This report has no device: the snapshot has neither events nor segments.')
       return
     }
     this.workspace.classList.toggle('nothing', !hasData(info))
-    this.notice.hidden = true
-    this.tellWhatIsMissing()
+    this.notice.hide()
+    this.showLimits()
     this.timeline.setDevice(info.index, null, null)
     // The first picture asks for its tile before the columns are asked for: it must not wait for them.
     this.timeline.drawNow()
@@ -372,34 +329,22 @@ class App implements Controller {
         if (this.store.state.device !== info.index) return
         this.timeline.setDevice(info.index, data, stacks)
         this.render()
-        if (info.events <= EVENTS_AHEAD && hasAddresses(data)) this.stage.replayOf(info.index)
+        if (info.events <= REPLAYED_EARLY_EVENTS && hasAddresses(data)) this.stage.replayOf(info.index)
       },
-      (error: unknown) => this.tell(`This device cannot be read: ${messageOf(error)}`),
+      (error: unknown) => this.notice.showError('This device cannot be read', error),
     )
   }
 
   /** The times of a large device are read when something first shows them. */
   private timesCame(index: number, error: unknown): void {
     if (index !== this.store.state.device) return
-    if (error !== undefined) this.tell(`The times of this device cannot be read: ${messageOf(error)}`)
+    if (error !== undefined) this.notice.showError('The times of this device cannot be read', error)
     this.timeline.requestFrame()
     this.render()
   }
 
-  private tellWhatIsMissing(): void {
-    const reason = this.info && explain(this.info)
-    if (reason) this.tell(reason)
-    else if (this.client.hasNoWorker)
-      this.tell(
-        'This viewer does not allow workers. Everything works, but the page stops responding while it computes.',
-      )
-    else if (this.timeline.isFlat)
-      this.tell('This browser has no WebGL2. The picture is complete, but moves less smoothly.')
-  }
-
-  private tell(text: string): void {
-    this.notice.textContent = text
-    this.notice.hidden = false
+  private showLimits(): void {
+    this.notice.showLimits(this.info, { hasNoWorker: this.client.hasNoWorker, hasNoWebGl: this.timeline.isFlat })
   }
 
   // Frames
@@ -443,8 +388,4 @@ class App implements Controller {
     this.waiting = []
     for (const resolve of waiting) resolve()
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -4,7 +4,6 @@ import { deviceName, explain } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { download, fileName, inPieces } from '../../ui/download'
 import { VirtualList } from '../../ui/virtual-list'
-import { upperBound } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
 import { Memo } from '../memo'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
@@ -15,7 +14,9 @@ import { allocationOf, type EventIndex, indexEvents, listed } from './event-inde
 import { endsOf, recordOf } from './event-record'
 import { describeListed, fillEventRow, headRow } from './event-rows'
 import { EventsBar } from './events-bar'
+import { EventsTools } from './events-tools'
 import { readPlace } from './go-to'
+import { ListedEvents } from './listed-events'
 
 const ROW_HEIGHT = 24
 
@@ -25,29 +26,16 @@ export class EventsView implements View {
   private readonly parts: ViewParts
   private readonly bar = new EventsBar()
   private readonly list: VirtualList
-  private readonly place = h('input', {
-    type: 'text',
-    class: 'event-place',
-    placeholder: 'Event or time',
-    'aria-label': 'Go to event or time',
-    title: 'Go to an event (1234) or a time (1.5 s): G',
-  })
-  private readonly only = h('input', { type: 'checkbox' })
-  private readonly onlyLabel = h(
-    'label',
-    { class: 'switch', title: 'Show only what matches the query' },
-    this.only,
-    'Matches only',
-  )
-  private readonly oom: HTMLElement
+  private readonly toolbar: EventsTools
   private readonly note = h('p', { class: 'table-words', role: 'status' })
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
   private readonly index = new Memo<EventIndex>()
-  private readonly rows = new Memo<Int32Array | null>()
+  private readonly listing = new Memo<ListedEvents>()
   private readonly boundaries = new Memo<Boundaries>()
   private context: ViewContext | null = null
   private columns: EventColumn[] = []
   private drawn: readonly unknown[] = []
+  private lines: ListedEvents | null = null
   /** What the list was brought to last: it moves when one of these changes elsewhere. */
   private followed: { data: unknown; at: number | null; select: number | null } | null = null
 
@@ -63,26 +51,14 @@ export class EventsView implements View {
       onClick: (index) => this.select(index),
     })
     this.list.element.classList.add('events')
-    this.only.addEventListener('change', () => store.setOption('events.matches', this.only.checked ? 'only' : null))
-    this.place.addEventListener('keydown', (event) => event.key === 'Enter' && this.goToPlace())
-    this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
-    this.oom = h(
-      'span',
-      { class: 'segmented' },
-      button('‹ OOM', 'The out-of-memory error before (Shift + O)', () => this.toOom(-1)),
-      button('OOM ›', 'The next out-of-memory error (O)', () => this.toOom(1)),
-    )
-    this.tools = h(
-      'div',
-      { class: 'tools' },
-      this.place,
-      button('Peak', 'Go to the peak (P)', () => this.goTo(this.context!.info.peakEvent)),
-      this.oom,
-      this.onlyLabel,
-      button('CSV', 'Download the listed events as CSV', () => void this.save()),
-    )
+    this.toolbar = new EventsTools({
+      goToPlace: (text) => this.goToPlace(text),
+      goToPeak: () => this.goTo(this.context!.info.peakEvent),
+      goToOom: (direction) => this.toOom(direction),
+      listMatchesOnly: (isOn) => store.setOption('events.matches', isOn ? 'only' : null),
+      save: () => void this.save(),
+    })
+    this.tools = this.toolbar.element
     this.element = h(
       'section',
       { class: 'events-view', 'aria-label': 'Events' },
@@ -111,16 +87,19 @@ export class EventsView implements View {
       return
     }
     const index = this.events
-    const before = this.listed
+    const before = this.lines
     const mask = this.mask
-    const rows = this.rows.get([index, state.options['events.hide'], mask], () => listed(index, this.hidden, mask))
+    const lines = this.listing.get(
+      [index, state.options['events.hide'], mask],
+      () => new ListedEvents(listed(index, this.hidden, mask), data.n),
+    )
     const hasTimes = info.time0 !== null
     const all = eventColumns(info, stacks, hasTimes)
     const columns = fitting(all, this.element.clientWidth - 16)
     const key = [
       data,
       data.timeUs,
-      rows,
+      lines,
       state.select,
       state.oom,
       position,
@@ -133,18 +112,19 @@ export class EventsView implements View {
     ]
     if (!key.every((part, i) => part === this.drawn[i])) {
       this.drawn = key
+      this.lines = lines
       // The event that the cursor is on, or the one after it, stays under it when others go.
       const event =
         this.list.cursor < 0 || this.followed?.data !== data
           ? null
           : before
-            ? before[this.list.cursor]
+            ? before.eventAt(this.list.cursor)
             : this.list.cursor
       this.columns = columns
-      this.showWords(context, index, rows)
+      this.showWords(context, index, lines)
       this.showHead()
       this.list.setRows(
-        rows ? rows.length : data.n,
+        lines.count,
         event === null ? -1 : this.lineOf(event ?? data.n),
         this.followed?.data === data ? -1 : this.lineOf(Math.max(0, position - 1)),
       )
@@ -156,6 +136,7 @@ export class EventsView implements View {
   forget(): void {
     this.followed = null
     this.drawn = []
+    this.lines = null
   }
 
   settled(): Promise<void> {
@@ -176,7 +157,7 @@ export class EventsView implements View {
       case ' ':
         return !onControl && this.list.cursor >= 0 && (this.select(this.list.cursor), true)
       case 'g':
-        return (this.place.focus(), this.place.select(), true)
+        return (this.toolbar.focusPlace(), true)
       case 'p':
         return (this.goTo(this.context.info.peakEvent), true)
       case 'o':
@@ -189,9 +170,8 @@ export class EventsView implements View {
   }
 
   debug(): unknown {
-    const rows = this.listed
     return {
-      listed: rows ? rows.length : this.context?.info.events,
+      listed: this.lines?.count ?? this.context?.info.events,
       visible: this.list.visible,
       cursor: this.list.cursor,
       columns: this.columns.map(({ name }) => name),
@@ -205,11 +185,6 @@ export class EventsView implements View {
     return this.index.get([data], () => indexEvents(info, data))
   }
 
-  /** Events of the lines; null: every event in turn. */
-  private get listed(): Int32Array | null {
-    return this.drawn.length ? (this.drawn[2] as Int32Array | null) : null
-  }
-
   private get mask(): Uint8Array | null {
     const { state, matches } = this.context!
     return matches && state.options['events.matches'] === 'only' ? matches.mask : null
@@ -220,17 +195,16 @@ export class EventsView implements View {
   }
 
   private eventAt(line: number): number {
-    return this.listed ? this.listed[line] : line
+    return this.lines ? this.lines.eventAt(line) : line
   }
 
-  /** The line of an event, or of the next one that is listed. */
   private lineOf(event: number): number {
-    return this.listed ? Math.min(this.listed.length - 1, upperBound(this.listed, event - 1)) : event
+    return this.lines ? this.lines.lineOf(event) : event
   }
 
   // Head and rows
 
-  private showWords({ state, info, data, matches }: ViewContext, index: EventIndex, rows: Int32Array | null): void {
+  private showWords({ state, info, data, matches }: ViewContext, index: EventIndex, lines: ListedEvents): void {
     const { store } = this.parts
     this.list.element.setAttribute('aria-label', `Events of ${deviceName(this.parts.client.manifest, info)}`)
     this.bar.showActions(index, this.hidden, (name, isListed) => {
@@ -245,10 +219,8 @@ export class EventsView implements View {
       select !== null && select < data.N ? endsOf(data, index, select) : [],
       (event) => this.goTo(event),
     )
-    this.onlyLabel.hidden = matches === null
-    this.only.checked = this.mask !== null
-    this.oom.hidden = info.stats.oom_events.length === 0
-    this.note.textContent = describeListed(info, rows ? rows.length : null, matches)
+    this.toolbar.render(matches && this.mask !== null, info.stats.oom_events.length > 0)
+    this.note.textContent = describeListed(info, lines.rows ? lines.count : null, matches)
   }
 
   private showHead(): void {
@@ -303,10 +275,10 @@ export class EventsView implements View {
     )
   }
 
-  private goToPlace(): void {
-    const place = readPlace(this.place.value, this.context!.data)
+  private goToPlace(text: string): void {
+    const place = readPlace(text, this.context!.data)
     if (typeof place === 'number') return this.goTo(place)
-    this.place.setAttribute('aria-invalid', 'true')
+    this.toolbar.refusePlace()
     this.parts.announce(`Not understood: enter ${place}`)
   }
 
@@ -351,12 +323,11 @@ export class EventsView implements View {
     const { info, data, stacks } = this.context!
     const { client, announce, saved } = this.parts
     const index = this.events
-    const rows = this.listed
+    const lines = this.lines!
     announce('Writing the file')
     await client.times(info.index)
-    const count = rows ? rows.length : data.n
-    const pieces = await inPieces(count, (line) =>
-      csvRow(info, stacks, recordOf(info, data, index, rows ? rows[line] : line)),
+    const pieces = await inPieces(lines.count, (line) =>
+      csvRow(info, stacks, recordOf(info, data, index, lines.eventAt(line))),
     )
     saved(
       download(

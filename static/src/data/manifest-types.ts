@@ -1,0 +1,189 @@
+// What a report says of itself before any column is decoded: its snapshots, devices, failures and comparisons.
+
+import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
+import type { JobManifest } from './job-manifest'
+
+/** One frame of `stats --json`. */
+export interface FrameJson {
+  filename: string
+  line: number
+  name: string
+}
+
+/** The object that `snapreport stats --json` gives per device; further keys may follow. */
+export interface StatsJson {
+  device: number
+  kind: string
+  events: number
+  allocations: number
+  preexisting_allocations: number
+  live_at_end: number
+  segments: number
+  start_allocated_bytes: number
+  end_allocated_bytes: number
+  peak_allocated_bytes: number
+  peak_event: number
+  trace_overflowed: boolean | null
+  reconciliation_bytes: number
+  start_reserved_bytes: number
+  end_reserved_bytes: number
+  peak_reserved_bytes: number
+  oom_events: number[]
+  /** In the file each entry holds `stack` (an id); window.snapreport fills in `frames`. */
+  top_stacks_at_peak: { bytes: number; count: number; stack: number; frames?: FrameJson[] }[]
+  [key: string]: unknown
+}
+
+export interface SnapshotInfo {
+  file: string
+  bytes: number
+  settings: Record<string, unknown>
+  notes: Record<string, unknown>
+}
+
+/** [device number, name, stage, time in µs of the snapshot's own clock or null, snapshot] */
+export type Annotation = [device: number, name: string, stage: string, timeUs: number | null, snapshot: number]
+
+export interface Manifest {
+  format: number
+  title: string
+  snapshots: SnapshotInfo[]
+  devices: DeviceInfo[]
+  /** section name → name of the blob that holds it */
+  sections: Record<string, string>
+  annotations: Annotation[]
+  /** What the report opens on: the failure that its headline is about. Null: the first device with a timeline. */
+  opening: Opening | null
+  /** What is compared with what; null in a report that compares nothing. */
+  diff: DiffInfo | null
+  /** All ranks of a job; null in every other report. */
+  job: JobManifest | null
+}
+
+/** `device`: DeviceInfo.index. */
+export interface Opening {
+  device: number
+  event: number
+}
+
+/** The comparison of two snapshots of the report. */
+export interface DiffInfo {
+  devices: DiffDevice[]
+  onlyBefore: number[]
+  onlyAfter: number[]
+  /** Growth over more than two snapshots, per device. */
+  series: SeriesRow[]
+}
+
+/** One device of both. `before`, `after`: DeviceInfo.index. */
+export interface DiffDevice {
+  device: number
+  before: number
+  after: number
+  /** Moments that belong together: events, -1 for before the first. */
+  moments: { name: string; before: number; after: number }[]
+}
+
+/** One device of a series of snapshots; every list has an entry for each snapshot. */
+export interface SeriesRow {
+  device: number
+  kind: string
+  files: string[]
+  peak_allocated_bytes: number[]
+  end_allocated_bytes: number[]
+  peak_reserved_bytes: number[]
+  end_reserved_bytes: number[]
+  growth: number
+  /** Bytes a snapshot of what is allocated at the end (Theil–Sen). */
+  slope: number
+  /** Growing stacks first, the fastest first. */
+  stacks: SeriesStack[]
+}
+
+/** A stack through a series. stack: the page's number of it in the last snapshot. */
+export interface SeriesStack {
+  place: string
+  bytes: number[]
+  counts: number[]
+  bytes_per_snapshot: number
+  grows: boolean
+  stack: number
+}
+
+/** An out-of-memory event. */
+export interface OomEvent {
+  event: number
+  /** Bytes of the request as the allocator rounded it. */
+  requested: number
+  /** Null for the failures after the first 32, whose segments were not replayed. */
+  figures: OomFigures | null
+}
+
+/** The bytes around a failure; see snapreport/findings/oom.py, which works them out. */
+export interface OomFigures {
+  verdict: 'demand' | 'fragmentation' | 'pool-locked' | 'mixed' | 'limit' | 'unclear'
+  /** What the allocator would have taken from the device; null: as much as was requested. */
+  segment: number | null
+  /** Free on the device; null where it was not recorded. */
+  deviceFree: number | null
+  reserved: number
+  allocated: number
+  rounding: number
+  /** Of blocks whose free waits for another stream. */
+  pending: number
+  /** Cached in blocks that the request could use, and in those it could not. */
+  usable: number
+  otherStream: number
+  otherPool: number
+  otherSize: number
+  largestUsable: number
+  largestFree: number
+  /** What was missing even with everything free, cached and pending put together. */
+  shortfall: number
+}
+
+/** What is known of a device before any of its columns is decoded. */
+export interface DeviceInfo {
+  /** The page's key: index into the manifest's list. */
+  index: number
+  /** The number the recorder gave it; not unique when a report holds several files. */
+  device: number
+  /** "cuda", "host", "xpu", … */
+  kind: string
+  snapshot: number
+  section: string
+  events: number
+  allocations: number
+  ghosts: number
+  freed: number
+  startReserved: number
+  peakBytes: number
+  /** Event of the peak; -1 when the state before the first event is the greatest. */
+  peakEvent: number
+  /** µs of event 0 on the snapshot's clock; null when the snapshot has no times. */
+  time0: number | null
+  /** Levels of the event axis whose tiles are stored in the file. */
+  levels: number[]
+  actions: string[]
+  streams: string[]
+  pools: string[]
+  categories: string[]
+  /** Where a category can come from. */
+  categorySources: string[]
+  contexts: string[]
+  metadata: string[]
+  /** Whether the metadata are the names that a recorder gave to tensors, and the program set none of its own. */
+  namesOnly?: boolean
+  completionsDiffer?: boolean
+  /** Whether this is a profiler's trace, which has allocations and frees and nothing of the allocator. */
+  profiled?: boolean
+  stats: StatsJson
+  /** Out-of-memory events, in order. */
+  ooms: readonly OomEvent[]
+  /** Columns that a size limit (--max-size) kept out of the report: their values read as 0. */
+  leftOut: string[]
+  /** Training steps and annotated spans, where there are any; read by the room `steps`. */
+  steps?: RawSteps | null
+  spans?: RawSpans | null
+  broken?: BrokenAnnotations | null
+}

@@ -32,11 +32,11 @@ export interface PublicApi {
   search(device: number, query: string): Promise<{ count: number; bytes: number; ids: number[] }>
   /** A device's trace replayed as recorded and under settings in PYTORCH_CUDA_ALLOC_CONF's syntax, without what a query matches. */
   whatIf(device: number, question?: WhatIfOptions): Promise<WhatIfAnswer>
-  /** The least memory on which a trace runs that `whatIf` found to replay exactly. */
+  /** The minimum memory on which a trace runs, for a trace that `whatIf` found to replay exactly. */
   leastMemory(device: number, question?: { settings?: string; without?: string }): Promise<Minimum[]>
   drawn(): Drawn
   testContextLoss(): void
-  /** For the tests: both layouts, what a view shows, and numbers as they are written are compared with an oracle. */
+  /** For the tests, which compare both layouts, what a view shows, and formatted numbers with an oracle. */
   debug: {
     spans(device: number, level: number, tile: number): SpanRecord[]
     view(): unknown
@@ -67,7 +67,7 @@ interface Parts {
   controller: Controller
 }
 
-/** Install the object at once; `opening` settles when there is something to ask. */
+/** Installs the object at once; `opening` settles once the report can answer. */
 export function installApi(target: { snapreport?: PublicApi }, opening: Promise<Parts>): PublicApi {
   let parts: Parts | undefined
   const now = (): Parts => {
@@ -164,7 +164,7 @@ function spanRecords(d: DeviceData, level: number, tile: number): SpanRecord[] {
   }))
 }
 
-/** What callers name devices by: the recorder's number, or the index when several files share numbers. */
+/** How callers name devices: by the recorder's number, or by the index when several files share numbers. */
 function deviceNumbers(client: DataClient): number[] {
   const numbers = client.devices.map((info) => info.device)
   return new Set(numbers).size === numbers.length ? numbers : client.devices.map((info) => info.index)
@@ -206,7 +206,7 @@ const KEYS = new Set([
   'second',
 ])
 
-/** The patch with the device as an index. Throws on what the app should not have to face. */
+/** The patch with the device as an index. Throws on malformed values, so that the app need not check them. */
 function checked(client: DataClient, patch: ViewPatch): ViewPatch {
   if (typeof patch !== 'object' || patch === null) throw new TypeError('setView takes an object')
   for (const key of Object.keys(patch)) if (!KEYS.has(key)) throw new TypeError(`setView knows no "${key}"`)

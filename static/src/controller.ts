@@ -2,7 +2,7 @@
 
 import type { Axis } from './data/model'
 
-/** What may be changed from outside. Devices by index; x in events on either axis, y in bytes; select null clears. */
+/** What callers may change. Devices by index; x in events on either axis, y in bytes; select null clears. */
 export interface ViewPatch {
   device?: number
   view?: string
@@ -19,7 +19,7 @@ export interface ViewPatch {
   colour?: string
   /** A second pane over the same state; null closes it. */
   second?: SecondPatch | null
-  /** Choices of single views by "view.choice"; merged into those in force, null takes one back. */
+  /** Choices of single views by "view.choice"; merged into the current ones, null restores a default. */
   options?: Record<string, string | null>
 }
 
@@ -31,7 +31,7 @@ export interface SecondPatch {
   select?: number | null
   /** Its window does not follow the first pane's. */
   apart?: boolean
-  /** One over the other. */
+  /** Stacked vertically. */
   stacked?: boolean
 }
 
@@ -69,7 +69,7 @@ export interface Drawn {
   /** Every drawn tile is exact. */
   exact: boolean
   tiles: number
-  /** Tiles asked for that had not arrived. */
+  /** Requested tiles that had not arrived. */
   pending: number
 }
 

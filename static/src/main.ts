@@ -1,4 +1,4 @@
-// The bundle's beginning. The same script is the page and, started from a blob without a document, its worker.
+// The entry point of the bundle. The same script is the page and, started from a blob without a document, its worker.
 
 import { installApi } from './api'
 import { type BlobTexts, openClient } from './worker/client'
@@ -16,7 +16,7 @@ function startPage(): void {
   const root = document.getElementById('app')
   if (!root) throw new Error('the page has no element #app')
   const opening = openClient(blobTexts(), script).then((client) => ({ client, controller: startApp(client, root) }))
-  // The note that no script has run; while the report opens it would be untrue.
+  // Removes the note that no script has run, which would be false while the report opens.
   document.querySelector('.unrun')?.remove()
   const api = installApi(window as never, opening)
   warmUp(root)
@@ -24,7 +24,7 @@ function startPage(): void {
   api.ready.then(
     () => performance.mark('snapreport:ready'),
     (error: unknown) => {
-      // The static summary above stays readable; say here why there is nothing below it.
+      // The static summary above stays readable; this says why there is nothing below it.
       root.hidden = false
       const note = document.createElement('p')
       note.className = 'notice'
@@ -35,7 +35,7 @@ function startPage(): void {
   )
 }
 
-/** The blobs lie in the page as inert script elements, read where they are: nothing is kept twice. */
+/** The blobs are inert script elements of the page, read in place: nothing is stored twice. */
 function blobTexts(): BlobTexts {
   const elements = new Map<string, Element>()
   for (const element of document.querySelectorAll('script[data-blob]:not([data-blob="application"])'))

@@ -5,7 +5,7 @@ import { formatAddress } from '../layout/format'
 
 const WORD = 2 ** 32
 
-/** Numbers counted from `high` * 2**32: exact while all addresses of a device lie within 2**53 bytes, as a process's do. */
+/** Numbers counted from `high` * 2**32: exact while all addresses of a device lie within 2**53 bytes, as those of a process do. */
 export class AddressSpace {
   readonly high: number
 

@@ -1,4 +1,4 @@
-// What reserved memory is used for at every position, and the moments at which it is used worst.
+// What reserved memory is used for at every position, and the moments with the most fragmentation.
 
 import type { DeviceData } from '../data/model'
 import type { Replay } from './replay'
@@ -27,7 +27,7 @@ export function partsAt({ data, rounding, whollyFree }: Replay, position: number
 export interface Worst {
   /** First position at which reserved minus allocated is greatest. */
   fragmentation: number
-  /** First position at which rounding plus inactive split blocks, which no empty_cache gives back, are greatest. */
+  /** First position at which rounding plus inactive split blocks, which empty_cache() cannot release, are greatest. */
   stuck: number
 }
 

@@ -1,8 +1,8 @@
-// The largest contiguous free range at every position: a second walk through the trace, when the block of every allocation is
-// known. O((N + E) log N), and mostly less: a range that is not among the largest changes little of the tree.
+// The largest contiguous free range at every position: a second pass over the trace, once the block of every allocation is
+// known. O((N + E) log N), usually less: a range that is not among the largest changes little of the tree.
 //
-// A free range lies behind a live block, or at the beginning of a segment, and is known by that: by the rank of the block's
-// address, or by the row of the segment. In files whose blocks overlap it may be off, as all of their state.
+// A free range follows a live block or begins a segment, and is identified by it: by the rank of the block's
+// address, or by the row of the segment. In files whose blocks overlap it may be wrong, like all of their state.
 
 import { lowerBound } from '../layout/binary-search'
 import { byPosition, type Lives, type Replayed } from './replay'
@@ -81,7 +81,7 @@ class FreeRanges {
     return out
   }
 
-  /** Segments go and come, of which some are the same at another size: what was free at their ends is looked at again. */
+  /** Segments disappear and appear, some of them only at another size: the free ranges at their ends are computed again. */
   private change(removed: Int32Array, added: Int32Array): void {
     const { standing, addresses, firstRank, endRank } = this
     const lastOf = (row: number): number => {
@@ -100,7 +100,7 @@ class FreeRanges {
     for (const row of removed) {
       const last = lastOf(row)
       if (last >= 0 && this.fix(last) < 0) {
-        // Its blocks outlive it, which only a file that contradicts itself says: nobody knows what is free between them.
+        // Its blocks outlive it, which happens only in a file that contradicts itself: what is free between them is unknown.
         for (let rank = last; rank >= firstRank[row]; rank = this.live.previous(rank - 1)) this.ranges.set(rank, 0)
       }
     }
@@ -149,7 +149,7 @@ class FreeRanges {
   }
 }
 
-/** Numbers from 0 up, by place, of which the greatest is always known. */
+/** Non-negative numbers by index, whose maximum is always at hand. */
 class MaxTree {
   private readonly leaves: number
   private readonly nodes: Float64Array

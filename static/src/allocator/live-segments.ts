@@ -1,4 +1,4 @@
-// The segments there are at one moment of a walk through the trace, by address.
+// The segments that exist at one moment of a pass over the trace, by address.
 
 import { firstWhere } from '../layout/binary-search'
 import type { SegmentHistory } from './segment-history'
@@ -6,10 +6,10 @@ import type { SegmentHistory } from './segment-history'
 export class StandingSegments {
   /** Rows of the history, by address. */
   private readonly now: number[] = []
-  /** The row that each address was last found in: most are asked for again and again. */
+  /** The row that each address was last found in: most are looked up again and again. */
   private readonly lastRow: Int32Array
 
-  /** addresses: those that are asked for, by rank. */
+  /** addresses: those that are looked up, by rank. */
   constructor(
     private readonly segments: SegmentHistory,
     private readonly addresses: Float64Array,
@@ -21,18 +21,18 @@ export class StandingSegments {
     this.now.splice(this.place(this.segments.start[row]) + 1, 0, row)
   }
 
-  /** False: it was not there. */
+  /** False where it was not there. */
   drop(row: number): boolean {
     const at = this.now.indexOf(row)
     if (at >= 0) this.now.splice(at, 1)
     return at >= 0
   }
 
-  /** The row that holds the address of a rank at the position of the walk; -1: none. */
+  /** The row that contains the address of a rank at the current position; -1: none. */
   of(rank: number, position: number): number {
     const { segments, now } = this
     const last = this.lastRow[rank]
-    // A row that is there now and was found for this address holds it still.
+    // A row that still exists and was found for this address still contains it.
     if (last >= 0 && segments.from[last] <= position && segments.to[last] > position) return last
     const address = this.addresses[rank]
     const at = this.place(address)

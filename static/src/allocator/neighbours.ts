@@ -1,4 +1,4 @@
-// The segment in which an allocation was born, and what lived beside it there at that moment. One pass over the allocations.
+// The segment in which an allocation was born, and its neighbours there at that moment. One pass over the allocations.
 
 import type { DeviceData } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
@@ -8,14 +8,14 @@ export interface Neighbours {
   /** Address of the segment's first byte, and its bytes then. */
   segment: string
   bytes: number
-  /** The nearest live allocations under and above it in that segment; -1 where none lives. */
+  /** The nearest live allocations below and above it in that segment; -1 where there is none. */
   below: number
   above: number
 }
 
 const cache = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHistory }>()
 
-/** At the position at which it begins to live; null where the file knows no segment around it. */
+/** At the position at which it is born; null where the file has no segment around it. */
 export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
   let known = cache.get(data)
   if (!known) {

@@ -1,7 +1,7 @@
-// The trace replayed once, forwards: the block of every allocation, the segment it lay in, and what is lost to rounding
-// and kept in wholly free segments at every position. O((N + E) log N).
+// The trace replayed once, forwards: the block of every allocation, its segment, and what is lost to rounding
+// and cached in unused segments at every position. O((N + E) log N).
 //
-// A trace holds the bytes that were asked for. Where a free range is taken whose remainder is too small to be split off,
+// A trace records the requested bytes. Where the remainder of a free range is too small to be split off,
 // the block is the whole range; free neighbours are joined, so a range ends at the next live block or at the segment's end.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
@@ -20,11 +20,11 @@ export interface Replay {
   address: Float64Array
   /** Bytes of each allocation's block. */
   block: Float64Array
-  /** Row of `segments` in which each was born; -1: in none that the file knows. */
+  /** Row of `segments` in which each was born; -1: in none that the file has. */
   segment: Int32Array
-  /** 1 where a block from before the trace may have kept a remainder of at most 1 MiB that nothing tells of. */
+  /** 1 where a block from before the trace may include a remainder of at most 1 MiB that the file does not record. */
   assumed: Uint8Array
-  /** Ids by address, and their lives in that order: who is live at a position is one walk along all three. */
+  /** Ids by address, and their lifetimes in that order: one pass over all three finds what is live at a position. */
   order: Int32Array
   orderStart: Int32Array
   orderEnd: Int32Array
@@ -34,7 +34,7 @@ export interface Replay {
   /** Bytes by position (length P): blocks minus requests, and segments without any live block. */
   rounding: Float64Array
   whollyFree: Float64Array
-  /** Allocations that lay in no known segment when they were born. */
+  /** Allocations that were born in no known segment. */
   outside: number
 }
 
@@ -43,7 +43,7 @@ export type Recorded = Lives & Places
 export type Lives = Pick<DeviceData, 'N' | 'P' | 'start' | 'end' | 'size'>
 export type Places = Pick<DeviceData, 'pool' | 'addrHi' | 'addrLo' | 'segments' | 'other'>
 
-/** What is worked out, which may be elsewhere than where it is used. */
+/** What is computed, possibly in another thread than the one that uses it. */
 export type Replayed = Omit<Replay, 'data' | 'space'>
 
 export function placesOf({ pool, addrHi, addrLo, segments, other }: DeviceData): Places {
@@ -55,7 +55,7 @@ export function replay(recorded: Recorded, info: DeviceInfo, settings: Record<st
   return new Walk(recorded, info, rulesOf(settings, info.kind)).run()
 }
 
-/** The replay of a device, worked out here and now. */
+/** The replay of a device, computed synchronously. */
 export function replayOf(data: DeviceData, settings: Record<string, unknown> | undefined): Replay {
   return completeReplay(data, replay(data, data.info, settings))
 }
@@ -159,18 +159,18 @@ class Walk {
     return replay
   }
 
-  /** A segment begins; bytes of it that are wholly free. */
+  /** A segment appears; returns the bytes of it that are unused. */
   private put(row: number): number {
     this.standing.put(row)
     return this.freeBytes(row)
   }
 
-  /** A segment ends; the bytes of it that were wholly free. */
+  /** A segment disappears; returns the bytes of it that were unused. */
   private drop(row: number): number {
     return this.standing.drop(row) ? this.freeBytes(row) : 0
   }
 
-  /** A block comes to live; bytes of its segment that were wholly free until now. */
+  /** A block is allocated; returns the bytes of its segment that were unused until now. */
   private enter(id: number): number {
     const { replay, rank, live, count } = this
     const row = this.standing.of(rank[id], this.position)
@@ -181,7 +181,7 @@ class Walk {
     return before
   }
 
-  /** A block goes; bytes of its segment that are wholly free from now on. */
+  /** A block is freed; returns the bytes of its segment that are unused from now on. */
   private end(id: number): number {
     const { rank, live, count } = this
     if (--count[rank[id]] === 0) live.remove(rank[id])
@@ -190,7 +190,7 @@ class Walk {
     return row < 0 ? 0 : this.freeBytes(row)
   }
 
-  /** The size of the block of one that just came to live; `older`: from before the trace. */
+  /** The block size of an allocation that was just born; `older`: from before the trace. */
   private measure(id: number, older: boolean): void {
     const { replay, rules, addresses, rank, live } = this
     const { segments } = replay
@@ -219,7 +219,7 @@ class Walk {
     if (!older) this.closeBefore(id)
   }
 
-  /** A free range begins where a block ends: a birth tells where an older block before it ended. */
+  /** A free range begins where a block ends: a birth shows where an older block before it ended. */
   private closeBefore(id: number): void {
     const { replay, live, rank, latest, open } = this
     const before = live.previous(rank[id] - 1)
@@ -253,7 +253,7 @@ class Walk {
   }
 }
 
-/** Kinds and pools of segments that only the trace knows, from what lay in them. */
+/** Kinds and pools of segments that only the trace has, from the allocations in them. */
 function settleKinds({ segments, segment }: Replayed, data: Recorded): void {
   for (let id = 0; id < data.N; id++) {
     const row = segment[id]
@@ -272,7 +272,7 @@ export function byPosition(positions: Int32Array, P: number): Int32Array {
 function rankByAddress(address: Float64Array): { addresses: Float64Array; rank: Int32Array; order: Int32Array } {
   const N = address.length
   const rank = new Int32Array(N)
-  // Allocators hand the same addresses out again and again: distinct ones are found first, and only those are sorted.
+  // Allocators reuse the same addresses again and again: distinct ones are found first, and only those are sorted.
   const found = new Float64Array(N)
   const known = new Map<number, number>()
   for (let id = 0; id < N; id++) {

@@ -5,9 +5,9 @@
 export const MIN_BLOCK = 512
 /** The largest rounded request of the small pool; whatever is split off in the large pool is larger. */
 export const SMALL_SIZE = 2 ** 20
-/** What the small pool's segments measure, and what it maps at a time. */
+/** The size of the small pool's segments, and of what it maps at a time. */
 export const SMALL_BUFFER = 2 * 2 ** 20
-/** Requests from 2**n MiB have their own number of divisions, up to this n and beyond. */
+/** Requests of 2**n MiB and more have their own number of divisions, up to this n; larger ones share it. */
 const INTERVALS = 16
 
 export interface Rules {

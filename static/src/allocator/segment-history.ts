@@ -1,6 +1,6 @@
 // Which segments there were, and when: from the final segments backwards through the trace's segment events.
 //
-// A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped;
+// A segment of cudaMalloc is allocated and freed whole. An expandable one is address space into which memory is mapped;
 // what a snapshot calls its segments are the contiguous mapped ranges, so a range that grows or shrinks is a new row.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
@@ -14,13 +14,13 @@ export interface SegmentHistory {
   /** In numbers of the device's AddressSpace. */
   start: Float64Array
   end: Float64Array
-  /** Positions from which it is there and no longer there. */
+  /** Its first position, and the first at which it no longer exists. */
   from: Int32Array
   to: Int32Array
-  /** Indices into info.streams and info.pools; the pool is 0 where nothing tells. */
+  /** Indices into info.streams and info.pools; the pool is 0 where it is not recorded. */
   stream: Uint16Array
   pool: Uint16Array
-  /** 1 large, 0 small, UNKNOWN until an allocation tells. */
+  /** 1 large, 0 small, UNKNOWN until an allocation shows which. */
   large: Uint8Array
   expandable: Uint8Array
 }
@@ -74,7 +74,7 @@ export function segmentHistory(
     const large = other.size[i] > SMALL_BUFFER ? UNKNOWN : 0
     const row: Row = { start, end, from: 0, to: position, stream: other.stream[i], pool: 0, large, expandable: 0 }
     if (action === 'segment_alloc') {
-      // One that the final state does not know must have gone unrecorded: kept to the last event.
+      // One that the final state does not have must have been freed unrecorded: kept to the last event.
       const segment = fixed.get(start) ?? { ...row, to: P - 1 }
       fixed.delete(start)
       rows.push({ ...segment, from: position })

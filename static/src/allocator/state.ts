@@ -5,16 +5,16 @@ import type { Replay } from './replay'
 export const ALLOCATED = 0
 /** Its free was requested and not completed: still allocated. */
 export const PENDING = 1
-/** Free inside a segment that holds something. */
+/** Free inside a segment with a live block. */
 export const SPLIT = 2
-/** A whole segment that holds nothing. */
+/** A whole segment without a live block. */
 export const WHOLE = 3
 
 export interface AllocatorState {
   position: number
   /** Segments by address; those of no known segment come last. */
   segments: number
-  /** Row of the replay's segments; -1: a run of allocations where the file knows no segment. */
+  /** Row of the replay's segments; -1: a run of allocations where the file has no segment. */
   row: Int32Array
   start: Float64Array
   end: Float64Array
@@ -42,7 +42,7 @@ export interface Totals {
   allocated: number
   pending: number
   rounding: number
-  /** Inactive split blocks: free inside segments that hold something. Below 0 where the file contradicts itself. */
+  /** Inactive split blocks: free inside segments with a live block. Below 0 where the file contradicts itself. */
   split: number
   whollyFree: number
   largestFree: number
@@ -165,7 +165,7 @@ class Builder {
         if (i > 0) this.end.push(this.cursor)
         this.begin(-1, address[ids[i]])
       }
-      // Between two of them nobody knows what there is.
+      // What lies between two of them is unknown.
       this.cursor = Math.max(this.cursor, address[ids[i]])
       this.block(ids[i])
       this.outsideBytes += data.size[ids[i]]

@@ -1,6 +1,6 @@
-// A set of whole numbers below a limit that answers which member comes next, in a handful of steps.
+// A set of whole numbers below a limit that finds the next member in a handful of steps.
 
-/** Bits, and above them bits that say which words below hold any: 32 numbers a word, so four layers for a million. */
+/** Bits, and above them bits that say which words below have any set: 32 numbers a word, so four layers for a million. */
 export class SuccessorSet {
   private readonly layers: Uint32Array[] = []
 
@@ -28,7 +28,7 @@ export class SuccessorSet {
     }
   }
 
-  /** The least member at or above `value`; -1 where there is none. */
+  /** The smallest member at or above `value`; -1 where there is none. */
   next(value: number): number {
     const { layers } = this
     for (let depth = 0; depth < layers.length; depth++) {

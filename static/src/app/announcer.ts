@@ -1,4 +1,4 @@
-// What the page tells screen readers about what it shows.
+// What the page announces to screen readers.
 
 import type { Manifest } from '../data/model'
 import { deviceName } from '../ui/devices'
@@ -7,7 +7,7 @@ import type { State } from '../ui/state'
 import { describeHeadline, describeWindow } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 
-/** How long the window must rest before it is told. */
+/** How long the window must rest before it is announced, in ms. */
 const REST_MS = 700
 
 export class Announcer {
@@ -22,7 +22,7 @@ export class Announcer {
     if (scene?.data && id < scene.data.N) this.say(`Selected: ${describeHeadline(scene, id)}`)
   }
 
-  /** What the window shows once it rests; `now` gives the scene and the state of that moment. */
+  /** Announces what the window shows once it rests; `now` gives the scene and the state of that moment. */
   window(manifest: Manifest, now: () => { scene: Scene | null; state: State }): void {
     clearTimeout(this.timer)
     this.timer = window.setTimeout(() => {

@@ -180,7 +180,7 @@ class App implements Controller {
     const painted = this.settled()
     this.showDevice()
     // The other views' code comes behind what the first picture needs, and runs once that is there: a switch finds it ready.
-    // Where it cannot be had, whoever switches is told.
+    // Where it cannot be loaded, a switch reports the error.
     this.stage.fetch().catch(() => {})
     this.ready = painted.then(() => this.prepareViews().catch(() => {}))
     this.render()
@@ -209,7 +209,7 @@ class App implements Controller {
       colour,
       options: { ...options },
       axis: scale?.axis ?? axis,
-      // What was asked for where it is kept as it was; after clamping otherwise.
+      // As it was set, where the timeline has no window yet; after clamping otherwise.
       x:
         window && scale
           ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
@@ -221,7 +221,7 @@ class App implements Controller {
 
   drawn(): ReturnType<Controller['drawn']> {
     const { drawn } = this.timeline
-    // Out of sight nothing is waited for.
+    // A hidden timeline has nothing pending.
     if (this.store.state.view !== 'timeline') return { ...drawn, pending: 0 }
     return { ...drawn, pending: drawn.pending + (this.split.pane?.timeline.drawn.pending ?? 0) }
   }
@@ -281,7 +281,7 @@ class App implements Controller {
     const scene = this.timeline.currentScene
     const swatch = state.select === null ? null : this.timeline.colourOf(state.select)
     this.details.render(scene, swatch, () => this.stage.matchesOf(state, scene))
-    // One panel has the room; what was opened last is in it.
+    // There is room for one panel: the one that was opened last.
     if (this.split.hasDetails) this.details.element.hidden = true
   }
 
@@ -322,7 +322,7 @@ class App implements Controller {
     this.notice.hide()
     this.showLimits()
     this.timeline.setDevice(info.index, null, null)
-    // The first picture asks for its tile before the columns are asked for: it must not wait for them.
+    // The first picture requests its tile before the columns are requested: it must not wait for them.
     this.timeline.drawNow()
     Promise.all([this.client.device(info.index), this.client.stacks()]).then(
       ([data, stacks]) => {

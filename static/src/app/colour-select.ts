@@ -1,4 +1,4 @@
-// What the timeline and its sisters are coloured by: a choice in the toolbar, and the next one by a key.
+// What the timeline and other views are coloured by: a choice in the toolbar, and the next one by a key.
 
 import type { DeviceInfo } from '../data/model'
 import { whyNot } from '../views/colouring'

@@ -1,4 +1,4 @@
-// Which blobs of the file are missing or changed. Views say so when they need one; the reader hears it before that.
+// Which blobs of the file are missing or changed. Views say so when they need one; this note says so before that.
 
 import type { Manifest } from '../data/model'
 import { deviceName } from '../ui/devices'
@@ -15,7 +15,7 @@ const NAMES: Record<string, string> = {
 }
 const OF_DEVICE: Record<string, string> = { times: 'the times', tiles: 'the first picture' }
 
-/** The page opens first, but what it waits for may be what is damaged. */
+/** The page opens first, but the blob it waits for may be the damaged one. */
 const PATIENCE_MS = 3000
 
 /** Reads every blob in the worker, one at a time: 5 ms for a megabyte that was not read yet. */

@@ -1,12 +1,12 @@
-// What the details panel tells of an allocation beside its own columns: who had its address before and after, what else the
-// same code allocated, which steps and annotated spans it saw. One pass over the columns each; no DOM.
+// What the details panel says of an allocation beside its own columns: what had its address before and after, what else the
+// same code allocated, which steps and annotated spans it lived through. One pass over the columns each; no DOM.
 
 import type { DeviceData } from '../data/model'
 import { tracksOf } from '../steps/spans'
 import { stepsOf } from '../steps/steps'
 import { nameOf } from '../views/timeline/span-text'
 
-/** Of the allocations that held an address: the one before and the one after; -1 for none. */
+/** Of the allocations that contained an address: the one before and the one after; -1 for none. */
 export interface AddressHistory {
   before: number
   after: number
@@ -35,14 +35,14 @@ export interface Siblings {
   bytes: number
   liveAtPeak: number
   bytesAtPeak: number
-  /** At the position that was given. */
+  /** At the given position. */
   liveThen: number
   bytesThen: number
   /** The largest of the others, the first born among equals first. */
   largest: number[]
 }
 
-/** What a stack allocated; `id`: not among the largest, since it is shown already (null: none is). */
+/** What a stack allocated; `id`: an allocation left out of the largest, since it is shown already (null: none). */
 export function siblingsOf(d: DeviceData, mine: number, id: number | null, most: number, position: number): Siblings {
   const { N, stack, size, start, end } = d
   const peak = d.info.peakEvent + 1
@@ -69,7 +69,7 @@ export function siblingsOf(d: DeviceData, mine: number, id: number | null, most:
   return out
 }
 
-/** Names of the steps that it was born in and gone in (null: in none, or alive at the end), and how many it lived through. */
+/** Names of the steps that it was born in and freed in (null: in none, or alive at the end), and how many it lived through. */
 export interface StepsLived {
   born: string | null
   freed: string | null

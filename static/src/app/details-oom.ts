@@ -1,4 +1,4 @@
-// The details of an out-of-memory event: whose request it was, how large, what was free, and what held the memory.
+// The details of an out-of-memory event: which code requested how much, what was free, and what memory was used for.
 
 import { heldByCategory, heldByLine } from '../data/held-memory'
 import type { DeviceData, OomEvent, OomFigures, Stacks } from '../data/model'
@@ -31,7 +31,7 @@ export function oomDetails(
   rows.push(['At', momentLink(scene, event, parts.links)])
   const facts = factsList(rows)
   facts.classList.add('pairs')
-  // What is too long for half a line has one of its own.
+  // Values too long for half a line have a line of their own.
   for (const label of facts.querySelectorAll('dt'))
     if (label.textContent === 'Allocated' || label.textContent === 'At') label.classList.add('long')
   return [
@@ -92,10 +92,10 @@ function figureRows(figures: OomFigures): Row[] {
   ]
 }
 
-/** Where the request has no stack: the last one before it that has, which is mostly near it in the program. */
+/** Where the request has no stack: the last event before it that has one, usually near it in the program. */
 function lastStackPart(parts: DetailsParts, data: DeviceData, stacks: Stacks, event: number): Node[] {
   let last = -1
-  // In birth order no start is before that of an older one.
+  // Birth order: no allocation starts before an older one.
   for (let id = 0; id < data.N && data.start[id] <= event; id++) if (data.stack[id] > 0) last = id
   if (last < 0 || data.start[last] === 0) return []
   const title = `Last stack trace before it, event ${formatCount(data.start[last] - 1)}`

@@ -1,4 +1,4 @@
-// The panel beside the picture: everything known of the selected allocation, of an out-of-memory event, or of a stack.
+// The panel beside the picture: everything about the selected allocation, an out-of-memory event, or a stack.
 
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source'
@@ -29,7 +29,7 @@ export class DetailsPanel {
   private isReadingSource = false
   private shown = ''
   private kind = ''
-  /** What was shown last, to show it again when the source has come. */
+  /** What was shown last, to show it again when the source lines have arrived. */
   private last: Parameters<DetailsPanel['render']> = [null, null, () => null]
 
   /** onShow brings an event into view; address gives the link to what is on screen; source reads the lines that the report holds. */
@@ -56,12 +56,12 @@ export class DetailsPanel {
       return
     }
     const data = scene?.data
-    // Times of a large device come later than the rest, and only once somebody looks.
+    // Times of a large device are read later than the rest, and only on demand.
     const timed = Boolean(data?.timeUs)
     const key = [device, select, oom, stack, noise, swatch, Boolean(data), timed, this.source !== null, at]
     const shown = [...key, kind === 'stack' && query].join('/')
     if (shown === this.shown) return
-    // What is opened begins at its top; what is shown again stays where the reader is.
+    // Newly opened details start at the top; details that are shown again keep their scroll position.
     const isOther = `${device}/${kind}/${select}/${oom}/${stack}` !== this.kind
     this.kind = `${device}/${kind}/${select}/${oom}/${stack}`
     const top = isOther ? 0 : this.element.scrollTop
@@ -88,7 +88,7 @@ export class DetailsPanel {
         if (source) this.render(...this.last)
       },
       () => {},
-    ) // without it the stacks are shown as ever
+    ) // without it the stacks are shown without source lines
   }
 
   private content(kind: string, scene: Scene | null, swatch: string | null, matches: () => Matches | null): Content {
@@ -178,7 +178,7 @@ export class DetailsPanel {
   }
 }
 
-/** The stack first: it is what the reader came for. */
+/** The stack first: it is what readers look for. */
 function allocationDetails(parts: DetailsParts, scene: Scene, data: DeviceData, stacks: Stacks, id: number): Node[] {
   const isFreeOnly = data.start[id] === 0 && data.end[id] < data.P
   const freeStack = data.freeStack[id]

@@ -37,12 +37,12 @@ export function writeHash(state: State, start: State): string {
   return parts.length ? `#${parts.join('&')}` : ''
 }
 
-/** The moment where the hash names none: that of the start on its device, the peak on others. */
+/** The moment where the hash names none: the start's on its own device, the peak on others. */
 function startMoment(start: State, device: number): number | null {
   return device === start.device ? start.at : null
 }
 
-/** What a hash says, over the state that a report starts with. What it says wrongly is passed over. */
+/** The start state with what the hash sets. Malformed parts of the hash are ignored. */
 export function readHash(hash: string, start: State, devices: number): State {
   const fields = new Map<string, string>()
   for (const part of hash.replace(/^#/, '').split('&')) {
@@ -77,7 +77,7 @@ export function readHash(hash: string, start: State, devices: number): State {
   }
 }
 
-/** Keeps the address and the store the same, both ways. */
+/** Keeps the address and the store in step, both ways. */
 export function bindHash(store: Store, start: State, devices: number): void {
   let timer = 0
   let last = 0
@@ -85,7 +85,7 @@ export function bindHash(store: Store, start: State, devices: number): void {
   const write = (): void => {
     timer = 0
     last = performance.now()
-    // A link was followed just now: its event is on the way, and what it says must not be written over.
+    // A link was just followed: its event is pending, and its hash must not be overwritten.
     if (location.hash !== known) return
     const hash = writeHash(store.state, start)
     if (hash === location.hash) return
@@ -128,7 +128,7 @@ function readEvent(text: string | undefined): number | null {
   return text === '-1' ? -1 : readWhole(text)
 }
 
-/** Everything named "view.choice"; each view passes over values that it does not know. */
+/** Everything named "view.choice"; each view ignores values that it does not know. */
 function readOptions(fields: ReadonlyMap<string, string>): Options {
   return Object.fromEntries([...fields].filter(([name]) => /^[a-z]+\.[a-z]+$/.test(name)))
 }

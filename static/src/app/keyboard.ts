@@ -69,7 +69,7 @@ export interface KeyActions {
   nextColour(): void
   goToPeak(): void
   goToOom(): void
-  /** Selects the next or the one before. */
+  /** Selects the next allocation or the previous one. */
   step(by: number): void
   /** In the order of their tabs. */
   views: readonly ViewName[]

@@ -46,8 +46,8 @@ export class Legend {
   }
 
   /**
-   * hover: the position under the pointer, which counts before the moment of the state; null: nothing is pointed at.
-   * pane: what it belongs to where there are two; null: there is one.
+   * hover: the position under the pointer, which takes precedence over the state's moment; null: none.
+   * pane: the name of the pane it belongs to; null where there is only one.
    */
   render(state: State, shown: Shown | null, hover: number | null, pane: string | null): void {
     this.element.hidden = !isColoured(state.view) || !shown || shown.data.N === 0
@@ -100,7 +100,7 @@ export class Legend {
     this.list.hidden = !isOpen
     const used = this.keysOf(shown)
     const held = heldAt(data, colouring, position)
-    // What holds nothing at the moment is only counted.
+    // Keys with no bytes at the moment are only counted.
     const order = byBytes(used, held)
       .slice(0, ENTRIES)
       .filter((key, i) => held.count[key] > 0 || i === 0)
@@ -119,7 +119,7 @@ export class Legend {
     }
     const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
-    // Entries stay the same elements, and where the order stays too they are not touched: the focus is kept.
+    // Entries keep their elements, and are not moved where the order is unchanged, so that the focus stays.
     if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item))
       fill(this.list, ...items)
   }
@@ -131,7 +131,7 @@ export class Legend {
     return this.used.keys
   }
 
-  /** The stack that holds most of a colour at the moment shown. */
+  /** The stack with the most bytes of a colour at the shown moment. */
   private stackOf(key: number): number | null {
     const { data, colouring, info } = this.shown!
     const position = positionOf(info, this.store.state.at)
@@ -160,7 +160,7 @@ export class Legend {
       )
       button.addEventListener('click', () => {
         const isClearing = this.store.state.query === wanted
-        // It is not only highlighted: the stack that holds most of it is shown beside the picture.
+        // Besides the highlight, the stack with the most bytes of it is shown beside the picture.
         this.store.set({ query: isClearing ? '' : wanted!, stack: isClearing ? null : this.stackOf(key) })
       })
       entry = { item: h('li', {}, button), button, numbers }

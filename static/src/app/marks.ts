@@ -10,7 +10,7 @@ export interface Mark {
   hash: string
 }
 
-/** What the option says; what it says wrongly is passed over. */
+/** The marks in the option; malformed ones are ignored. */
 export function readMarks(text: string | undefined): Mark[] {
   let rows: unknown
   try {

@@ -6,7 +6,7 @@ import { firstSecond, secondOf, withSecond } from '../ui/second'
 import { COLOURS, type ColourBy, type State, type ViewName } from '../ui/state'
 import { viewsOf } from '../ui/devices'
 
-/** Throws on a view, device, axis or colouring that the report has not. */
+/** Throws on a view, device, axis or colouring that the report does not have. */
 export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
   const { view, device, axis, x, y, select, oom, stack, at, colour, query } = patch
   const views = viewsOf(client)

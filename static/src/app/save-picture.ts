@@ -106,7 +106,7 @@ export function joined(pictures: readonly HTMLCanvasElement[], stacked: boolean)
   return out
 }
 
-/** Hands a picture to the reader as a file; settles with what to say of it. Rejects where the browser cannot make one that large. */
+/** Downloads a picture as a file; settles with a message about it. Rejects where the browser cannot make one that large. */
 export function savePicture(picture: HTMLCanvasElement, name: string): Promise<string> {
   return new Promise((resolve, reject) => {
     picture.toBlob((blob) => {

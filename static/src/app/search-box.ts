@@ -12,7 +12,7 @@ import { SearchHelp } from './search-help'
 import { SearchList } from './search-list'
 import type { State, Store } from '../ui/state'
 
-/** What is bad at the end of the box may become good with the next letter: it is told when none comes. */
+/** An error at the end of the box may be gone with the next letter: it is shown when none comes, after so many ms. */
 const TOLD_AFTER_MS = 600
 
 export interface SearchParts {
@@ -96,7 +96,7 @@ export class SearchBox {
 
   // Typing
 
-  /** Evaluates what stands in the box with the next frame, once however many letters came. */
+  /** Evaluates the text of the box on the next frame, once however many letters were typed. */
   private ask(withSuggestions: boolean): void {
     this.suggests ||= withSuggestions
     this.frame.request()
@@ -180,7 +180,7 @@ export class SearchBox {
   private key(event: KeyboardEvent): void {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return
     const { list, input } = this
-    // Keys may come faster than frames: they mean what was typed before them.
+    // Keys may be pressed faster than frames are drawn: they apply to what was typed before them.
     if (this.frame.isPending && ['ArrowDown', 'ArrowUp', 'Tab', 'Enter'].includes(event.key)) this.frame.now()
     const { chosen } = list
     switch (event.key) {

@@ -1,5 +1,5 @@
-// The second pane of two looks at once: a timeline and a stage of their own over the same data, with a head that chooses what
-// they show. Its store follows the page's, and the page's follows it.
+// The second pane: a timeline and a stage of its own over the same data, with a head that chooses what
+// they show. Its store and the page's follow each other.
 
 import type { DataClient } from '../worker/data-client'
 import { positionOf } from '../data/live'
@@ -21,7 +21,7 @@ interface Page {
   announce(text: string): void
   saved(text: string): void
   tell(text: string): void
-  /** Its columns have come. */
+  /** Its columns have arrived. */
   changed(): void
 }
 
@@ -40,7 +40,7 @@ export class SecondPane {
   private readonly linked = h('input', { type: 'checkbox' })
   private readonly stacked: HTMLButtonElement
   private readonly head: HTMLElement
-  /** The device whose columns were asked for. */
+  /** The device whose columns were requested. */
   private requested = -1
   private follows = false
 
@@ -99,7 +99,7 @@ export class SecondPane {
     return this.page.client.devices[this.store.state.device]
   }
 
-  /** What its choices are; it is made and closed by them. */
+  /** Its choices; they open and close it. */
   get second(): Second {
     return secondOf(this.page.store.state.options, this.page.client.devices.length)!
   }
@@ -168,7 +168,7 @@ export class SecondPane {
     store.set({ options: withSecond(store.state.options, { ...this.second, ...patch }) })
   }
 
-  /** Somebody has changed what this pane shows. */
+  /** What this pane shows was changed. */
   private ownChanged(state: State): void {
     if (this.follows) return
     const { client, store } = this.page

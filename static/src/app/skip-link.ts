@@ -1,4 +1,4 @@
-// The first stop of the keyboard: past headline and controls, right into what the view shows.
+// The first stop of the keyboard: skips headline and controls, straight to what the view shows.
 
 import { h } from '../ui/dom'
 

@@ -1,4 +1,4 @@
-// Two looks at once: makes, shows and takes away the second pane and its details, and keeps both panes on one scale.
+// Two panes: creates, shows and removes the second pane and its details, and keeps both panes on one scale.
 
 import { positionOf } from '../data/live'
 import type { DeviceInfo } from '../data/model'
@@ -19,23 +19,23 @@ interface Page {
   stage: Stage
   announce(text: string): void
   tell(text: string): void
-  /** Something is to be shown anew. */
+  /** Something has to be shown again. */
   changed(): void
 }
 
 export class Split {
-  /** Says what the first pane shows, where there are two. */
+  /** The title of the first pane, where there are two. */
   readonly head = h('p', { class: 'pane-head', hidden: true })
   private shown: { pane: SecondPane; details: DetailsPanel } | null = null
 
-  /** panes: where both stand; workspace: where the details do. */
+  /** panes: the parent of both; workspace: the parent of the details. */
   constructor(
     private readonly page: Page,
     private readonly panes: HTMLElement,
     private readonly workspace: HTMLElement,
   ) {}
 
-  /** The second pane; null where there is one alone. */
+  /** The second pane; null where there is only one. */
   get pane(): SecondPane | null {
     return this.shown?.pane ?? null
   }
@@ -46,12 +46,12 @@ export class Split {
     return canSplit(state.view) && devices[state.device] ? secondOf(state.options, devices.length) : null
   }
 
-  /** Whether the details of the second pane are open: one panel has the room. */
+  /** Whether the details of the second pane are open: there is room for one panel. */
   get hasDetails(): boolean {
     return this.shown !== null && !this.shown.details.element.hidden
   }
 
-  /** Makes, shows and takes away the second pane, as the state says, and gives both one scale. */
+  /** Creates, shows and removes the second pane, as the state says, and gives both one scale. */
   render(state: State): void {
     const second = this.secondOf(state)
     this.head.hidden = !second
@@ -68,7 +68,7 @@ export class Split {
     details.render(scene, swatch, () => pane.stage.matchesOf(own, scene))
   }
 
-  /** What is opened in the first pane closes the details of the second; true where that was a change of its own. */
+  /** Opening details in the first pane closes those of the second; true where that changed the state. */
   closesDetails(state: State, before: State): boolean {
     const second = this.secondOf(state)
     const was = this.secondOf(before)
@@ -124,7 +124,7 @@ export class Split {
       () => client.source(),
     )
     this.panes.append(pane.element)
-    // A view may be shown later than asked, once its replay is there.
+    // A view may be shown later than requested, once its replay has arrived.
     stage.onShown = pane.stage.onShown = () => this.agreeOnScale(pane)
     this.workspace.append(details.element)
     return { pane, details }

@@ -1,4 +1,4 @@
-// Where the views stand that are made when first shown: one at a time, each given its context whenever that changes.
+// The place of the views that are created when first shown: one at a time, each given its context whenever that changes.
 
 import type { DataClient } from '../worker/data-client'
 import type { DeviceData, DiffDevice } from '../data/model'
@@ -32,21 +32,21 @@ export class Stage {
   private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
   private pending: { state: State; scene: Scene | null } | null = null
   private context: ViewContext | null = null
-  /** As it was when the view was last shown: an observer tells also of an element that has just come into the page. */
+  /** As it was when the view was last shown: an observer also reports an element that was just added to the page. */
   private size = ''
   private matched: { device: number; timed: boolean; matches: Matches } | null = null
   private coloured: { device: number; dark: boolean; colouring: Colouring } | null = null
 
-  /** By device; null: on its way. */
+  /** By device; null: pending. */
   private readonly replays = new Map<number, Replay | null>()
 
   private registry: Registry | null = null
-  /** The view on screen has been shown anew. */
+  /** The view on screen has been shown again. */
   onShown: () => void = () => {}
   /** Of both panes, where there are two. */
   extent: readonly number[] | null = null
 
-  /** onError: told when the views' code cannot be loaded. */
+  /** onError: called when the views' code cannot be loaded. */
   constructor(
     parts: ViewParts,
     private readonly onError: (error: unknown) => void,
@@ -77,7 +77,7 @@ export class Stage {
     if (this.context) this.showNow(view, this.context)
   }
 
-  /** What the view on screen would make its scales for by itself; null where it has none, or nothing is shown yet. */
+  /** The extent that the view on screen alone would scale to; null where it has none, or nothing is shown yet. */
   ownExtent(): readonly number[] | null {
     return (this.context && this.current?.extent?.()) ?? null
   }
@@ -129,7 +129,7 @@ export class Stage {
     return this.coloured.colouring
   }
 
-  /** The other side of a comparison; asked for when first needed, shown when it is there. */
+  /** The other side of a comparison; requested when first needed, shown when it has arrived. */
   baselineOf(state: State): Baseline | null {
     const { client } = this.parts
     const pair = client.manifest.diff?.devices.find(({ after }) => after === state.device)
@@ -154,7 +154,7 @@ export class Stage {
     return before && home && makeBaseline(this.parts.client, pair, before, home, state.options['diff.moment'])
   }
 
-  /** The replay of a device; asked for when a view first needs it, shown when it is there. */
+  /** The replay of a device; requested when a view first needs it, shown when it has arrived. */
   replayOf(device: number): Replay | 'coming' {
     const replay = this.replays.get(device)
     if (replay) return replay
@@ -173,12 +173,12 @@ export class Stage {
     return this.context !== null
   }
 
-  /** Gets the code of the views out of the report, to be run by `load`. */
+  /** Reads the code of the views from the report, to be run by `load`. */
   async fetch(): Promise<void> {
     await fetchViews(this.parts.client)
   }
 
-  /** Loads the code of the views, ahead of the first switch or when that comes. */
+  /** Runs the code of the views, ahead of the first switch or at it. */
   async load(): Promise<void> {
     if (this.registry) return
     this.registry = await loadViews(this.parts.client)
@@ -186,8 +186,8 @@ export class Stage {
   }
 
   /**
-   * Shows the views that were not shown yet, where nobody sees them. Does nothing where there is no room for them now.
-   * patient: only while the reader rests; what takes long is then worked out apart from showing it.
+   * Shows the views that were not shown yet, off screen. Does nothing where there is no room for them now.
+   * patient: only while there is no input; what takes long is then computed in a step before it is shown.
    */
   async rehearse(patient: boolean): Promise<void> {
     const data = this.pending?.scene?.data
@@ -199,7 +199,7 @@ export class Stage {
     const replay = hasAddresses(data) ? await client.replay(index) : null
     const contextNow = ({ needsReplay }: View, name: ViewName): ViewContext | null => {
       const { state, scene } = this.pending!
-      // By now the reader may have gone there, or to another device.
+      // By now the reader may have switched to it, or to another device.
       if (this.shown.has(name) || scene?.data !== data) return null
       return contextOf(this, { ...state, view: name }, scene, needsReplay ? replay : null)
     }

@@ -9,7 +9,7 @@ interface Page {
   timeline: TimelineView
   /** The device in the state. */
   info(): DeviceInfo | undefined
-  /** A mode of dragging has changed: the toolbar is to say so. */
+  /** A mode of dragging has changed: the toolbar has to show it. */
   changed(): void
 }
 

@@ -1,4 +1,4 @@
-// Tabs, the device, the axis and a few buttons. Shows the state, changes it, keeps none of its own.
+// Tabs, the device, the axis and a few buttons. Shows the state and changes it; has none of its own.
 
 import type { DataClient } from '../worker/data-client'
 import { ColourSelect } from './colour-select'
@@ -118,7 +118,7 @@ export class Toolbar {
       this.box,
       this.ruler,
     )
-    // What all views have keeps its place; under it stand the choices of the one on screen.
+    // The controls of all views keep their place; below them are those of the view on screen.
     const help = h(
       'button',
       {
@@ -149,7 +149,7 @@ export class Toolbar {
       this.timelineTools,
       ...viewTools,
     )
-    // In a small window all but the tabs and the search fold into a menu; else its parts stand in the rows themselves.
+    // In a small window all but the tabs and the search fold into a menu; otherwise its parts are in the rows themselves.
     const menu = h(
       'div',
       { class: 'toolbar-menu', id: 'toolbar-menu' },

@@ -2,7 +2,7 @@
 // in the page, and runs it as an inline script that the page's policy allows by its hash. fflate's inflate takes 2 KB and
 // 10 ms for it, works at once and in every browser; DecompressionStream would be native, but asynchronous and new in 2023.
 //
-// It stands in the head, so that it is there whatever is cut off.
+// It is in the head, so that it runs wherever the file is cut off.
 
 import { gunzipSync, strFromU8 } from 'fflate'
 import { decodeBase85 } from '../data/base85'

@@ -1,4 +1,4 @@
-// What a report says without scripts, as its checksums sum it up (snapreport/report/page_checksums.py): element names,
+// What a report says without scripts, as its checksums cover it (snapreport/report/page_checksums.py): element names,
 // attributes and text in the order of the document, without white space and control characters.
 
 import { crc32Text } from '../data/crc32'
@@ -11,7 +11,7 @@ export function isPageIntact(checksums: string): boolean {
   const main = document.querySelector('main')
   if (!style || !top || !main) return false
   const text = (style.textContent + textOf(top) + textOf(main)).replace(/[\0- \x7f\ufffd]+/g, '')
-  // Characters of other encodings than these were read as something else, all but ASCII.
+  // In other encodings than these, only ASCII characters survive.
   return document.characterSet.startsWith('UTF-')
     ? crcOf(text) === all
     : crcOf(text.replace(/[^\0-\x7f]+/g, '')) === ascii

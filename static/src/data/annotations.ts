@@ -2,7 +2,7 @@
 
 /** A device's entry "steps" in the manifest; absent where no step is known. */
 export interface RawSteps {
-  /** What they were told from: "annotation", "metadata", "optimizer" or "stack". */
+  /** What they were recognised from: "annotation", "metadata", "optimizer" or "stack". */
   source: string
   names: string[]
   numbers: number[]
@@ -30,17 +30,17 @@ export interface RawSpans {
   us?: number[]
 }
 
-/** What the pairing could not make use of. */
+/** What could not be paired. */
 export interface BrokenAnnotations {
   unpaired_starts?: number
   unpaired_ends?: number
-  /** Without a time, so of no known place. */
+  /** Without a time, so at no known event. */
   untimed?: number
   /** With a stage that is neither START nor END. */
   unknown_stage?: number
-  /** Over before the trace began, or begun after it ended. */
+  /** Ended before the trace began, or began after it ended. */
   outside?: number
-  /** An `annotate` event at an address where nothing lives. */
+  /** An `annotate` event at an address with no live allocation. */
   without_allocation?: number
 }
 

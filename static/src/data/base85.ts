@@ -21,7 +21,7 @@ ALPHABET.forEach((c, value) => {
  * is missing or changed.
  */
 export function decodeBase85(text: string): Uint8Array {
-  // Bytes are read faster than the characters of a string. Other characters than ASCII become several bad bytes.
+  // Bytes are read faster than the characters of a string. Characters other than ASCII become several invalid bytes.
   const chars = new TextEncoder().encode(text.trim())
   const pad = chars[CHECKSUM] - 0x30
   const digits = chars.length - CHECKSUM - 1

@@ -11,7 +11,7 @@ export class BlobStore {
   /** `text` gives the base 85 text of a blob; undefined when there is none of that name. */
   constructor(private readonly text: (name: string) => string | undefined) {}
 
-  /** Decode at once, on this thread. */
+  /** Decodes synchronously, on this thread. */
   now(name: string): DecodedBlob {
     let blob = this.decoded.get(name)
     if (!blob) {
@@ -53,7 +53,7 @@ export class BlobStore {
     }
   }
 
-  /** Forget the bytes of a blob that will not be asked for again. */
+  /** Drops the bytes of a blob that will not be needed again. */
   release(name: string): void {
     this.decoded.delete(name)
   }

@@ -1,7 +1,7 @@
 // Brotli bytes → bytes, synchronously, in a worker made from a blob and on the main thread alike.
 //
 // Browsers know brotli as a content encoding, but `new DecompressionStream('brotli')` is still refused by most of them;
-// where it is there, it is used (bytes → native code, off the heap). Otherwise a decoder from npm. The candidates, minified by
+// where it exists, it is used (bytes → native code, off the heap). Otherwise a decoder from npm. The candidates, minified by
 // esbuild, with the time for column data (varints and byte planes, quality 9) of 0.95 MB and 9.6 MB on one machine
 // (first call / best of five; `node bench/brotli.mjs` repeats this):
 //
@@ -26,7 +26,7 @@ let native: boolean | undefined
 export function hasNativeBrotli(): boolean {
   if (native === undefined) {
     try {
-      // Not in the DOM typings yet.
+      // Not in TypeScript's DOM types yet.
       new DecompressionStream('brotli' as CompressionFormat)
       native = true
     } catch {
@@ -36,7 +36,7 @@ export function hasNativeBrotli(): boolean {
   return native
 }
 
-/** Decode at once, on this thread. Throws on damaged data. */
+/** Decodes synchronously, on this thread. Throws on damaged data. */
 export function brotliNow(data: Uint8Array): Uint8Array {
   decoder ??= (require('brotli/decompress') as { decompress: Decompress }).decompress
   return decoder(data)

@@ -3,7 +3,7 @@
 import type { DecodedBlob } from './columns'
 import type { DeviceData, DeviceInfo, OtherEvents, Segments, Small, Times } from './model'
 
-/** A device without what is made when first read (see on-demand.ts). */
+/** A device without what is computed when first read (see on-demand.ts). */
 export type DeviceColumns = Omit<DeviceData, 'allocEvent' | 'freeEvent' | 'timeUs' | 'clockUs'>
 
 /** `columns` holds the device's own section. */
@@ -114,7 +114,7 @@ function reservedCurve(info: DeviceInfo, other: OtherEvents, P: number): Float64
 }
 
 function otherEvents(columns: DecodedBlob, p: string): OtherEvents {
-  // device_free is stored plus one, so that 0 can say "not known" and the column stays unsigned.
+  // device_free is stored plus one, so that 0 means "not known" and the column stays unsigned.
   const free = columns.f64(p + 'other_free').map((x) => (x === 0 ? NaN : x - 1))
   return {
     event: columns.i32(p + 'other_event'),

@@ -1,4 +1,4 @@
-// What the manifest of a job report says in words and lists; numbers per rank lie in the sections "job" and "job.heat".
+// The manifest of a job report: sentences and lists; numbers per rank are in the sections "job" and "job.heat".
 // Written by snapreport/job/document.py. A row is one recording of a rank, ascending by rank number.
 
 export interface JobManifest {
@@ -33,7 +33,7 @@ export interface JobManifest {
   stack_names: { function: string; file: string; line: number; name: string; frames: string[] }[]
   /** Bytes of one level of the maps. */
   heat_scale: number
-  /** By row: what its recording cannot say. */
+  /** By row: what its recording cannot show. */
   doubts?: Record<string, string[]>
 }
 

@@ -2,7 +2,7 @@
 
 import type { DeviceData, DeviceInfo } from './model'
 
-/** Position of a moment as the state names it: an event, -1 for before the first, null for the peak. Kept within the trace. */
+/** Position of a moment as the state names it: an event, -1 for before the first, null for the peak. Clamped to the trace. */
 export function positionOf(info: DeviceInfo, at: number | null): number {
   return Math.max(0, Math.min(info.events, (at ?? info.peakEvent) + 1))
 }

@@ -119,7 +119,7 @@ export interface OomEvent {
   figures: OomFigures | null
 }
 
-/** The bytes around a failure; see snapreport/findings/oom.py, which works them out. */
+/** The bytes around a failure; see snapreport/findings/oom.py, which computes them. */
 export interface OomFigures {
   verdict: 'demand' | 'fragmentation' | 'pool-locked' | 'mixed' | 'limit' | 'unclear'
   /** What the allocator would have taken from the device; null: as much as was requested. */
@@ -138,15 +138,15 @@ export interface OomFigures {
   otherSize: number
   largestUsable: number
   largestFree: number
-  /** What was missing even with everything free, cached and pending put together. */
+  /** What was missing even with all free, cached and pending bytes together. */
   shortfall: number
 }
 
-/** What is known of a device before any of its columns is decoded. */
+/** A device as the manifest describes it, before any of its columns is decoded. */
 export interface DeviceInfo {
   /** The page's key: index into the manifest's list. */
   index: number
-  /** The number the recorder gave it; not unique when a report holds several files. */
+  /** The recorder's number; not unique when a report holds several files. */
   device: number
   /** "cuda", "host", "xpu", … */
   kind: string

@@ -80,8 +80,8 @@ export interface DeviceData {
   /** bytes reserved, by position (length P) */
   reserved: Float64Array
   /**
-   * µs since info.time0 per event (length n) as recorded; null when the snapshot has no times. Of a large device also
-   * null until they have been read: the first look asks for them, and DataClient.onTimes says when they are there.
+   * µs since info.time0 per event (length n) as recorded; null when the snapshot has no times. For a large device also
+   * null until they have been read: the first access requests them, and DataClient.onTimes says when they have arrived.
    */
   readonly timeUs: Times | null
   /** timeUs made non-decreasing, for the time axis (equal to timeUs in nearly every file) */

@@ -1,10 +1,10 @@
-// What of a device is made when it is first looked at: columns that follow from others, and the times of a large one,
+// What of a device is computed when first read: columns that follow from others, and the times of a large one,
 // which neither the event axis nor the first picture needs.
 
 import type { DeviceColumns } from './device'
 import type { DeviceData, Times } from './model'
 
-/** The whole device, which is the given object completed. Until setTimes its times are null, and a look at them calls `askTimes`. */
+/** The whole device, which is the given object completed. Until setTimes its times are null, and reading them calls `askTimes`. */
 export function complete(columns: DeviceColumns, askTimes: () => void): DeviceData {
   const { start, end, P } = columns
   onFirstRead(columns, 'allocEvent', () => start.map((s) => s - 1))
@@ -19,7 +19,7 @@ export function complete(columns: DeviceColumns, askTimes: () => void): DeviceDa
   return columns as DeviceData
 }
 
-/** Gives a device its times; null: the snapshot has none. */
+/** Sets a device's times; null: the snapshot has none. */
 export function setTimes(d: DeviceData, timeUs: Times | null): void {
   const times = { timeUs, clockUs: timeUs && ascending(timeUs) }
   for (const [name, value] of Object.entries(times))

@@ -1,4 +1,4 @@
-// Which frames of a stack are the program's own. What a stack is named by is worked out in snapreport/timeline/own_code.py.
+// Which frames of a stack are the program's own. The frame that names a stack is chosen in snapreport/timeline/own_code.py.
 
 import type { Frame, Stacks } from './model'
 

@@ -1,4 +1,4 @@
-// Web or editor addresses of the lines that stack traces name: rules that Python worked out (snapreport/report/source_links.py),
+// Web or editor addresses of the lines that stack traces name, by rules from Python (snapreport/report/source_links.py)
 // applied the same way there.
 
 export interface SourceRule {
@@ -12,7 +12,7 @@ export interface SourceRule {
 
 export type LineAddress = (filename: string, line: number, isOwn: boolean) => string | null
 
-/** What would run a script where a link leads to it. Python lets through far less; this is the last door. */
+/** Schemes that would run a script when a link is followed. Python allows far fewer schemes; this is the last check. */
 const RUNS_SCRIPT = /^[\s\0]*(javascript|data|vbscript|blob):/i
 const NOT_OWN = new Set(['..', '.', '', 'site-packages', 'dist-packages'])
 

@@ -1,4 +1,4 @@
-// Lines of source that the report was asked to hold (--source): frames quote them.
+// Lines of source that the report includes (--source): frames quote them.
 
 import type { DecodedBlob } from './columns'
 
@@ -8,13 +8,13 @@ export interface Quote {
   lines: readonly string[]
 }
 
-/** As many lines are shown on either side; the file may hold more, where stretches met. */
+/** So many lines are shown on either side; the file may hold more where ranges were merged. */
 const AROUND = 3
 
 export class SourceLines {
   constructor(private readonly files: ReadonlyMap<string, readonly Quote[]>) {}
 
-  /** The lines around a frame's; null where the report does not hold them. */
+  /** The lines around a frame's own; null where the report does not include them. */
   at(filename: string, line: number): Quote | null {
     const stretch = this.files.get(filename)?.find(({ first, lines }) => first <= line && line < first + lines.length)
     if (!stretch) return null

@@ -1,4 +1,4 @@
-// What each stack holds of some allocations: which one a group, a colour or a query stands for most.
+// The bytes of some allocations by stack: which stack dominates a group, a colour or a query.
 
 import type { DeviceData } from './model'
 
@@ -10,7 +10,7 @@ export interface StackShare {
   bytes: number
 }
 
-/** Of the allocations that pass, by bytes live at a position, then by bytes of all, most first. O(allocations). */
+/** Of the allocations that pass, most bytes live at a position first, then most bytes in all. O(allocations). */
 export function stackShares(
   { N, start, end, size, stack }: Pick<DeviceData, 'N' | 'start' | 'end' | 'size' | 'stack'>,
   position: number,
@@ -27,7 +27,7 @@ export function stackShares(
   return [...shares.values()].sort((a, b) => b.live - a.live || b.bytes - a.bytes || a.stack - b.stack)
 }
 
-/** The stack that holds most, of those with a trace; null where none has one. */
+/** The stack with the most bytes, of those with a trace; null where none has one. */
 export function dominantStack(shares: readonly StackShare[]): number | null {
   return shares.find(({ stack }) => stack > 0)?.stack ?? null
 }

@@ -1,4 +1,4 @@
-// Stack traces as columns, and what is asked of them.
+// Stack traces as columns, and their interface.
 
 import type { FrameJson } from './manifest-types'
 
@@ -10,7 +10,7 @@ export interface Frame extends FrameJson {
   /** In code that the reader did not write: installed packages, PyTorch, Python's own. */
   library: boolean
   fx?: Record<string, unknown>
-  /** Of the line on the web, where the recorder noted the commit. */
+  /** Web address of the line, where the recorder noted the commit. */
   address?: string
 }
 

@@ -63,7 +63,7 @@ function framesOfNodes({ begins, nodes }: Postings): Int32Array {
   return frameOf
 }
 
-/** Frames are made into objects when first asked for: most stacks are never looked at. */
+/** Frames become objects when first requested: most stacks are never opened. */
 class FrameTable {
   private readonly cache: (Frame | undefined)[] = []
   readonly filenames: string[]
@@ -119,7 +119,7 @@ class StackTable implements Stacks {
     private readonly postings: Postings,
     private readonly caller: Int32Array,
     private readonly leaf: Int32Array,
-    /** Places in the stacks, 1 the innermost and 0 none; worked out in snapreport/timeline/own_code.py alone. */
+    /** Places in the stacks, 1 the innermost and 0 none; computed in snapreport/timeline/own_code.py alone. */
     private readonly named: { readonly frame: Uint32Array; readonly launcher: Uint32Array },
   ) {
     this.count = leaf.length

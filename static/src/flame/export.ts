@@ -8,7 +8,7 @@ import type { FlameTree, Node } from './tree'
 export interface ExportNames {
   /** A frame that stands for a key. */
   frameOf(key: number): Frame
-  /** Lines tell frames apart. */
+  /** Frames that differ only in their lines stay separate. */
   lines: boolean
 }
 
@@ -62,7 +62,7 @@ function foldedName({ name, filename, line }: Frame, lines: boolean): string {
   return `${name || '?'}${file}`.replace(/;/g, ',').replace(/[\r\n]+/g, ' ')
 }
 
-/** A file that speedscope opens. Growth makes two profiles: what was gained, and what was lost. */
+/** A file that speedscope opens. Growth becomes two profiles: bytes gained and bytes lost. */
 export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, title: string): string {
   const index = new Map<number, number>()
   const frames: { name: string; file?: string; line?: number }[] = []

@@ -1,4 +1,4 @@
-// Which cells of a tree a picture shows. Nothing is left out: what would be too narrow stands together in one cell that
+// Which cells of a tree a picture shows. Nothing is left out: cells too narrow to draw are joined into one cell that
 // says how much it is, and the cells under a cell weigh exactly what it weighs.
 
 import { firstWhere } from '../layout/binary-search'
@@ -18,7 +18,7 @@ export interface Cell extends Node, Sum {
   row: number
   /** Weight left of it, from the left edge of the picture. */
   from: number
-  /** Frames of a chain, children in a cell of many, 1 else. */
+  /** Frames of a chain, children in a joined cell, otherwise 1. */
   frames: number
   /** Index of the cell above; -1 at the top. */
   parent: number
@@ -28,7 +28,7 @@ export interface LayoutOptions {
   chains: Chains
   /** Chains, by the nodes that they end at, that are shown frame by frame whatever `chains` says. */
   open: readonly Node[]
-  /** Cells that weigh less stand together. 0: every cell for itself. */
+  /** Cells that weigh less are joined. 0: no cell is joined. */
   least: number
 }
 
@@ -39,7 +39,7 @@ export interface FlameLayout {
   rows: number[]
 }
 
-/** Two frames would take as much room as the cell that stands for them and the one that follows. */
+/** Two frames would take as much room as the chain's cell and the one that follows. */
 const SHORTEST_CHAIN = 2
 
 /** O(rows of the tree × depth) at most: each row of cells reads the rows under its wide cells once. */
@@ -75,7 +75,7 @@ export function isChain(kind: Kind): boolean {
   return kind === 'chain' || kind === 'native'
 }
 
-/** The width of a cell: what it holds, or what changed. */
+/** The width of a cell: its weight, or its change. */
 export function weightOf({ value, loss }: Sum): number {
   return value + loss
 }
@@ -94,7 +94,7 @@ function addChildren(tree: FlameTree, cells: Cell[], parent: number, options: La
   if (children.length === 0 && above.depth > 0) return
   children.sort((a, b) => weightOf(b) - weightOf(a) || a.low - b.low)
 
-  // C++ frames that lead to the program are not what is at the top.
+  // C++ frames that lead to the program are not shown at the top.
   const isOuter = above.parent < 0 || (above.kind === 'native' && cells[above.parent].parent < 0)
   let { from } = above
   const add = (kind: Kind, run: Sum & { low: number; high: number }, depth: number, frames: number): void => {
@@ -143,7 +143,7 @@ function foldable(
   const { chains, open } = options
   if (chains === 'none' || (chains === 'outer' && !outer)) return 0
   const shared = tree.shared({ low, high, depth })
-  // A chain that never branches, at the top, is the very thing to be seen.
+  // A chain at the top that never branches is what the reader wants to see, so it is not folded.
   if (chains === 'outer' && tree.length(high - 1) === shared) return 0
   const frames = shared - depth
   if (frames < SHORTEST_CHAIN) return 0

@@ -106,7 +106,7 @@ export class Paths {
     return seen[this.options.root === 'leaf' ? depth - 1 : seen.length - depth] ?? 0
   }
 
-  /** The depth of the path of a stack that ends at one of its recorded frames, or at the nearest that is shown within it. */
+  /** The depth of the path of a stack that ends at one of its recorded frames, or at the nearest shown frame inside it. */
   depthAt(stack: number, recorded: number): number {
     const seen = this.seen(stack)
     if (seen.length === 0) return 0

@@ -11,7 +11,7 @@ export interface Node {
   depth: number
 }
 
-/** What a run of rows weighs. */
+/** The weight of a run of rows. */
 export interface Sum {
   value: number
   loss: number
@@ -100,7 +100,7 @@ export class FlameTree {
     return sum
   }
 
-  /** Where the rows that go on begin: those before it end at the node itself. */
+  /** The first row that continues past the node: those before it end at the node itself. */
   ownEnd({ low, high, depth }: Node): number {
     let row = low
     while (row < high && this.length(row) === depth) row++
@@ -116,7 +116,7 @@ export class FlameTree {
     return bounds
   }
 
-  /** How many keys all rows of a node share, at least its depth: the depth of the first node on its way that branches or ends. */
+  /** How many keys all rows of a node share, at least its depth: the depth of the first node below it that branches or ends. */
   shared({ low, high }: Node): number {
     let shared = this.length(low)
     for (let row = low + 1; row < high; row++) shared = Math.min(shared, this.common[row])

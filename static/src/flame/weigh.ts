@@ -1,4 +1,4 @@
-// What each stack weighs: the bytes, byte-events or allocations that a measure gives it, summed over its allocations.
+// The weight of each stack: the bytes, byte-events or allocations of a measure, summed over its allocations.
 
 import type { DeviceData } from '../data/model'
 
@@ -6,15 +6,15 @@ export const MEASURES = ['live', 'events', 'seconds', 'count', 'allocated', 'all
 /**
  * live: bytes live at the moment · events, seconds: those bytes times the lifetime of their allocation within the trace ·
  * count: allocations live at the moment · allocated, allocations: bytes and number of all allocations made in the trace ·
- * growth: bytes live at the moment less those live at another · diff: bytes live at a moment less those that another snapshot
- * held at the moment that belongs to it.
+ * growth: bytes live at the moment less those live at another · diff: bytes live at a moment less those live in another
+ * snapshot at the corresponding moment.
  */
 export type Measure = (typeof MEASURES)[number]
 
 /** Columns by stack; sums over stacks are exact while they are whole numbers under 2^53. */
 export interface Weights {
   measure: Measure
-  /** What a stack weighs, never negative; of growth: what it gained. */
+  /** The weight of a stack, never negative; of growth: the bytes gained. */
   value: Float64Array
   /** Bytes that a stack lost, not negative; only of growth. A stack gains or loses, never both. */
   loss: Float64Array | null
@@ -22,13 +22,13 @@ export interface Weights {
   count: Float64Array
   /** The part of value plus loss that the query matches; null without a query. */
   matched: Float64Array | null
-  /** What the matching allocations sum up to, exactly and with sign; null without a query. */
+  /** The exact signed sum over the matching allocations; null without a query. */
   matchedTotal: number | null
 }
 
 /**
  * position: the moment. since: the position that growth counts from. mask: 1 for each allocation that matches the query.
- * O(allocations). Throws where seconds are asked for of a trace without times.
+ * O(allocations). Throws on seconds of a trace without times.
  */
 export function weigh(
   data: DeviceData,
@@ -76,7 +76,7 @@ export interface Other {
   home: Int32Array
 }
 
-/** What one snapshot holds less what another held. mask: of the allocations after; those before count as matching with their stack. */
+/** Bytes in one snapshot less bytes in another. mask: of the allocations after; those before count as matching with their stack. */
 export function weighDifference(data: DeviceData, stacks: number, other: Other, mask: Uint8Array | null): Weights {
   const value = new Float64Array(stacks)
   const count = new Float64Array(stacks)
@@ -106,7 +106,7 @@ export function weighDifference(data: DeviceData, stacks: number, other: Other, 
   return { measure: 'diff', value, loss, count, matched, matchedTotal: mask && matchedTotal }
 }
 
-/** What one allocation weighs; null: its size. */
+/** The weight of one allocation; null: its size. */
 function amountOf(data: DeviceData, measure: Measure): ((id: number) => number) | null {
   const { start, end, size, n } = data
   if (measure === 'count' || measure === 'allocations') return () => 1
@@ -119,7 +119,7 @@ function amountOf(data: DeviceData, measure: Measure): ((id: number) => number) 
   return (id) => size[id] * ((clock[Math.min(n, end[id]) - 1] - clock[Math.max(0, start[id] - 1)]) / 1e6)
 }
 
-/** Differences with sign, made into gains and losses; what matches is at most what its stack gained or lost. */
+/** Signed differences as gains and losses; the matching part is at most what its stack gained or lost. */
 function splitSigns(value: Float64Array, loss: Float64Array, matched: Float64Array | null): void {
   for (let s = 0; s < value.length; s++) {
     const change = value[s]

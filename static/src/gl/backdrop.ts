@@ -16,12 +16,12 @@ interface Base {
   size: readonly number[]
 }
 
-/** To take more rectangles away one by one is not cheaper than to copy everything. */
+/** Removing more rectangles than this one by one is not cheaper than copying everything. */
 const MAX_UNCOVERED = 2000
 
 export class Backdrop {
   private base: Base | null = null
-  /** Holds the base while that does not change. */
+  /** The base, as long as it does not change. */
   private picture: Texture | null = null
   private isKept = false
   /** What followed the pointer in the last frame; null: the whole canvas has to be restored. */
@@ -60,7 +60,7 @@ export class Backdrop {
     this.over = rects.slice(rects.fixed, rects.count)
   }
 
-  /** The base as a texture, drawn when it is first seen again; null when there can be none now. */
+  /** The base as a texture, drawn when the same base is shown a second time; null while the context is lost. */
   private keep(rects: RectList, width: number, height: number): Texture | null {
     const { context, stage, painter } = this
     const { screen, generation } = context

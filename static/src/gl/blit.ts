@@ -65,7 +65,7 @@ export class Blitter {
     }
   }
 
-  /** Compiles ahead what the first picture needs; the rest is compiled by prepareAll, once there is time. */
+  /** Compiles in advance what the first picture needs; prepareAll compiles the rest, once there is time. */
   prepare(): void {
     this.programs.smooth.prepare()
   }
@@ -74,12 +74,12 @@ export class Blitter {
     for (const program of Object.values(this.programs)) program.prepare()
   }
 
-  /** Whether what the first picture needs is compiled. */
+  /** Whether the programs for the first picture are compiled. */
   isReady(): boolean {
     return this.programs.smooth.isReady()
   }
 
-  /** Draws in the given order, later ones over earlier ones. fast: at once rather than beautifully. */
+  /** Draws in the given order, later ones over earlier ones. fast: speed before quality. */
   draw(target: Target, parts: readonly Part[], textureOf: (id: string) => Texture | null, fast: boolean): void {
     const { gl, generation } = this.context
     this.context.bind(target)

@@ -1,4 +1,4 @@
-// Owns one WebGL2 context: its canvas, and what happens when the browser takes it away.
+// Owns one WebGL2 context: its canvas, and its loss and restoration.
 //
 // Own code rather than a helper library. Bundled and minified by esbuild alone, with what this page would use of each:
 // twgl.js 7.0.0 58.4 KB, picogl 0.17.9 66.7 KB, regl 2.1.1 123.2 KB; this file and program.ts, which they would replace,
@@ -17,9 +17,9 @@ export class GlContext {
   readonly gl: WebGL2RenderingContext
   /** No graphics card behind it: every pixel costs processor time. */
   readonly isSoftware: boolean
-  /** Grows with every restored context. An object made for an older generation is gone and must be made again. */
+  /** Grows with every restored context. An object created for an older generation is lost and must be created again. */
   generation = 1
-  /** Everything on the card is gone and may be made again. */
+  /** The context is lost or restored: everything on the graphics card has to be created again. */
   onRestored: () => void = () => {}
   private lost = false
 

@@ -1,8 +1,8 @@
-// Which tiles a window wants, and which finished ones to show meanwhile. Pure; knows tiles, not what they hold.
+// Which tiles a window needs, and which finished ones to show meanwhile. Pure; knows tiles, not their contents.
 //
 // Level k halves the width of a tile k times, y level j its height j times, so the parent of a tile covers it whole.
 // A place whose own tile is missing shows its nearest finished ancestor, and over it the finished finer tiles,
-// so that zooming in or out never shows a hole.
+// so that zooming in or out never shows a gap.
 
 /** Place of a tile in the pyramid. */
 export interface Address {
@@ -18,7 +18,7 @@ export interface Grid {
   y0: number
   width: number
   height: number
-  /** What holds data: no tile wholly outside is wanted. */
+  /** The part with data: no tile wholly outside it is needed. */
   xEnd: number
   yEnd: number
   maxLevel: number
@@ -39,11 +39,11 @@ export interface Rect {
 export interface Shown {
   address: Address
   region: Rect
-  /** It is the tile that is wanted there. */
+  /** Whether this is the tile needed there, not a stand-in. */
   wanted: boolean
 }
 
-/** A column or row may cover this many device pixels before the next level is wanted. */
+/** A column or row may cover this many device pixels before the next level is needed. */
 const MAX_PIXELS = 1.5
 
 /** Coarsest levels that are sharp enough for the window on so many device pixels. */
@@ -84,7 +84,7 @@ export function regionOf(grid: Grid, a: Address): Rect {
   return { x0, x1: x0 + width, y0, y1: y0 + height }
 }
 
-/** What to draw, back to front, so that every wanted place shows the best that is finished. */
+/** What to draw, back to front, so that every needed place shows its best finished tile. */
 export function coverWanted(grid: Grid, wanted: readonly Address[], isReady: (a: Address) => boolean): Shown[] {
   const shown: Shown[] = []
   for (const address of wanted) {

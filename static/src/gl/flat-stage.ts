@@ -4,11 +4,11 @@
 import { fillQuads, packColour } from './raster'
 import { type Part, type QuadSource, type Surface, TileStage } from './tile-stage'
 
-/** Pixels while a tile is painted; then a canvas that can be copied from. */
+/** Pixels while a tile is painted; after that a canvas to copy from. */
 interface Pixels extends Surface {
   canvas: HTMLCanvasElement
   ctx: CanvasRenderingContext2D
-  /** Null once it is on the canvas. */
+  /** Null once they are on the canvas. */
   image: ImageData | null
   words: Uint32Array
   version: number
@@ -18,7 +18,7 @@ interface Pixels extends Surface {
 const QUADS_PER_FRAME = { still: 60_000, moving: 20_000 }
 const BUDGET_BYTES = 96 * 2 ** 20
 
-/** A 2D context in ordinary memory: one on the graphics card would wait for what this stage is there to go without. */
+/** A 2D context in ordinary memory: one on the graphics card would wait for the very graphics that this stage avoids. */
 export function flatContext(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
   return canvas.getContext('2d', { willReadFrequently: true })
 }

@@ -21,13 +21,13 @@ export interface HeatStyle {
   palette: Uint8Array
   /** What dimmed cells fade to and what lies between large cells. */
   background: readonly [number, number, number]
-  /** The level that matters least: 0 where more is worse, the middle of a scale with two ends. */
+  /** The level of no interest: 0 where more is worse, the middle of a diverging scale. */
   centre: number
 }
 
 /** Cells at least so many pixels wide or tall have a line between them. */
 export const GAP_FROM_PIXELS = 9
-/** So much of a dimmed cell's colour is left. */
+/** The share of its colour that a dimmed cell keeps. */
 export const DIMMED = 0.28
 
 /** Cells [first, past) that a pixel shows, and whether it is the line behind a cell. */
@@ -73,7 +73,7 @@ export function paintHeat(
       for (let row = top; row < bottom; row++) {
         for (let at = 2 * (row * columns + left), end = 2 * (row * columns + right); at < end; at += 2) {
           const level = bytes[at]
-          // What is brushed comes before what is dimmed, and any value before none.
+          // A brushed cell takes precedence over a dimmed one, and any value over none.
           const rank = level === 0 ? 0 : 1 + Math.abs(level - centre) + (bytes[at + 1] ? 0 : 512)
           if (rank > distance) {
             distance = rank

@@ -25,7 +25,7 @@ export class Program {
     if (!this.checked) this.check()
   }
 
-  /** Starts to compile; the browser does it elsewhere meanwhile. Asking whether it worked would wait for it: use() does. */
+  /** Starts to compile; the browser does so in another thread. Checking the result would wait for it: use() does. */
   prepare(): void {
     const { gl, generation } = this.context
     if (this.generation === generation) return
@@ -35,7 +35,7 @@ export class Program {
     this.checked = false
   }
 
-  /** Whether use() would not have to wait for the compiler. Asks only where the browser can tell without waiting. */
+  /** Whether use() would not have to wait for the compiler. Checks only where the browser can answer without waiting. */
   isReady(): boolean {
     const { gl } = this.context
     this.prepare()
@@ -43,7 +43,7 @@ export class Program {
     const parallel = gl.getExtension('KHR_parallel_shader_compile')
     if (!parallel) return true
     if (gl.getProgramParameter(this.program, parallel.COMPLETION_STATUS_KHR) !== true) return false
-    // Asked now, while nothing is being drawn: later the answer would wait for all that was drawn before.
+    // Queried now, while nothing is being drawn: later the answer would wait for everything drawn before.
     this.check()
     return true
   }

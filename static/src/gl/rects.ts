@@ -12,7 +12,7 @@ export type Colour = readonly [number, number, number, number]
 /** Collects rectangles in CSS pixels, y down, in drawing order. */
 export class RectList {
   count = 0
-  /** So many of them, the first, change only with the window. */
+  /** The number of rectangles, from the first, that change only with the window. */
   fixed = 0
   coordinates = new Float32Array(4 * 1024)
   colours = new Uint32Array(1024)
@@ -22,7 +22,7 @@ export class RectList {
     this.count = this.fixed = 0
   }
 
-  /** What follows comes and goes with the pointer and the selection. */
+  /** The rectangles that follow change with the pointer and the selection. */
   endFixed(): void {
     this.fixed = this.count
   }
@@ -89,7 +89,7 @@ void main() {
   color = fill;
 }`
 
-/** Shows a picture of the target's size wherever there is a rectangle. */
+/** Draws a picture of the target's size inside the rectangles only. */
 const UNCOVER = `
 uniform sampler2D picture;
 out vec4 color;
@@ -128,7 +128,7 @@ export class RectPainter {
     this.run(this.program, target, list, from, to, width, height)
   }
 
-  /** Takes away what all of a list have drawn: there the target shows the picture, which is of its size, again. */
+  /** Undoes the rectangles of a list: inside them the target shows the given picture, which has its size, again. */
   uncover(target: Target, list: RectList, picture: Texture, width: number, height: number): void {
     const { gl } = this.context
     gl.activeTexture(gl.TEXTURE0)

@@ -1,10 +1,10 @@
-// A pyramid of tiles on the canvas: asks for the tiles that the window wants, has them painted a little per frame,
-// and shows the best there is meanwhile.
+// A pyramid of tiles on the canvas: requests the tiles that the window needs, has them painted a little per frame,
+// and shows the best finished ones meanwhile.
 
 import { type Address, chooseLevels, coverWanted, type Grid, type Rect, regionOf, wantedTiles } from './cover'
 import type { Part, QuadSource, TileStage } from './tile-stage'
 
-/** A tile as its provider hands it over. */
+/** A tile as its provider delivers it. */
 export interface TileSource extends QuadSource {
   /** Columns that hold data; the rest of the tile is empty. */
   columns: number
@@ -21,20 +21,20 @@ export interface TileProvider {
 }
 
 export interface LayerFrame {
-  /** Level that the window wants, and the coarsest one on the canvas. */
+  /** Level that the window needs, and the coarsest one on the canvas. */
   wantedLevel: number
   level: number
   yLevel: number
   exact: boolean
   tiles: number
   triangles: number
-  /** Tiles wanted but not yet on the canvas. */
+  /** Needed tiles that are not on the canvas yet. */
   pending: number
-  /** Coarsest shown level at a place, for those who must say what is seen there; -1 where nothing is. */
+  /** Coarsest shown level at a place, to describe what is drawn there; -1 where nothing is. */
   levelAt(x: number): number
 }
 
-/** So long after the last move the picture is drawn beautifully again. */
+/** So long after the last move, in ms, the picture is drawn at full quality again. */
 const REST_MS = 120
 const MAX_REQUESTS = 6
 
@@ -54,17 +54,17 @@ export class TileLayer {
 
   constructor(
     private stage: TileStage,
-    /** Asks for a frame; `first`: there is something to show where nothing is shown yet. */
+    /** Requests a frame; `first`: it will show the first picture. */
     private readonly requestFrame: (first?: boolean) => void,
   ) {}
 
-  /** Paints what is shown on another stage too, and goes on there once that shows as much as this one. */
+  /** Paints what is shown on another stage too, and switches to it once it shows as much as this one. */
   promote(stage: TileStage): void {
     stage.adopt(this.stage)
     this.next = stage
   }
 
-  /** Paints a little on the later stage alone. True once it can take over, which it does in the next frame that is drawn. */
+  /** Paints a little on the next stage alone. True once it can take over, which it does in the next drawn frame. */
   rise(): boolean {
     const { next, ids } = this
     if (!next?.isReady()) return false
@@ -73,8 +73,8 @@ export class TileLayer {
   }
 
   /**
-   * Colours for the stage of now and of later. version: of the keys that they are for. Tiles of other keys are asked for
-   * again; until those are there the old pictures show on.
+   * Colours for the current stage and the next. version: of the keys that they are for. Tiles of other keys are requested
+   * again; until they arrive the old pictures stay.
    */
   setColours(rgba: Uint8Array, background: readonly [number, number, number], version: number): void {
     const isOther = version !== this.stage.keysVersion
@@ -89,8 +89,8 @@ export class TileLayer {
   }
 
   /**
-   * Draws one frame of the window into the rectangle of canvas pixels (y up) and asks for what is missing. sharpness: so
-   * many device pixels are one of the canvas; the tiles wanted do not depend on it.
+   * Draws one frame of the window into the rectangle of canvas pixels (y up) and requests what is missing. sharpness: so
+   * many device pixels are one of the canvas; the needed tiles do not depend on it.
    */
   draw(provider: TileProvider, window: Rect, place: Rect, sharpness = 1): LayerFrame {
     const { grid } = provider
@@ -107,7 +107,7 @@ export class TileLayer {
     const order = this.stage.picture(rootId) ? [...wanted, root] : [root, ...wanted]
     const ids = order.map((address) => provider.id(address))
     for (const stage of this.stages) for (const id of ids) stage.touch(id)
-    // Where the coarsest has a picture, be it an old one, it may wait until the wanted ones are there.
+    // Where the coarsest has a picture, even an old one, it may wait until the needed ones are there.
     const canWait =
       this.stage.picture(rootId) !== null && wanted.some((address) => !this.stage.has(provider.id(address)))
     this.request(provider, canWait ? wanted : order, [root, ...wantedTiles(grid, window, level, yLevel, 1)])
@@ -148,7 +148,7 @@ export class TileLayer {
     this.stage.draw([], false)
   }
 
-  /** Forgets what does not pass, on the canvas and on its way. */
+  /** Drops the tiles that do not pass, painted or pending. */
   retain(passes: (id: string) => boolean): void {
     for (const stage of this.stages) stage.retain(passes)
     for (const [id, { provider, address }] of this.requests) if (!passes(id)) provider.cancel(address)
@@ -158,7 +158,7 @@ export class TileLayer {
     return this.stage.paint(ids, this.stage.quadsPerFrame[moving ? 'moving' : 'still'])
   }
 
-  /** The first picture is not given out in parts: a browser that has just started is slow to ask for the next frame. */
+  /** The first picture is not split over frames: a browser that has just started is slow to begin the next frame. */
   private paintFirst(ids: readonly string[]): boolean {
     const first = ids.find((id) => this.stage.has(id))
     if (first !== undefined) this.stage.paint([first], Infinity)
@@ -169,7 +169,7 @@ export class TileLayer {
     return this.next ? [this.stage, this.next] : [this.stage]
   }
 
-  /** Nothing would have to stand in for what is missing, so that a change of stages is not seen. */
+  /** Nothing needs a stand-in, so that a change of stages is invisible. */
   private isComplete(stage: TileStage, ids: readonly string[]): boolean {
     return (
       stage.isReady() &&
@@ -213,7 +213,7 @@ export class TileLayer {
     }
   }
 
-  /** Once nothing else is to do: shaders for later, and the neighbours left and right. */
+  /** Once there is nothing else to do: shaders for later, and the neighbours left and right. */
   private idle(provider: TileProvider, window: Rect, level: number, yLevel: number): void {
     this.stage.prepareAll()
     if (this.requests.size > 0) return
@@ -239,9 +239,9 @@ export class TileLayer {
     this.requests.set(id, request)
     provider.load(address).then(
       (source) => {
-        if (this.requests.get(id) !== request) return // for keys of before
+        if (this.requests.get(id) !== request) return // for older keys
         this.requests.delete(id)
-        if (source.version !== this.stage.keysVersion) return this.requestFrame() // asks again
+        if (source.version !== this.stage.keysVersion) return this.requestFrame() // requests it again
         const rows = provider.grid.rows
         const width = Math.max(1, source.columns)
         for (const stage of this.stages)

@@ -1,5 +1,5 @@
 // Finished pictures of tiles, whatever draws them: each tile is painted once, a bounded number of quads per frame, and
-// then only copied. The least recently shown ones go when the budget of bytes is spent.
+// then only copied. The least recently shown ones are dropped when the budget of bytes is spent.
 //
 // Two kinds of stage exist: textures of WebGL (gl-stage.ts), and plain pixels (flat-stage.ts), which are there at once.
 
@@ -42,7 +42,7 @@ interface Tile<S> {
   height: number
   /** Width of the picture in the source's x units. */
   xScale: number
-  /** Complete: what is copied, also while a newer one is being painted. */
+  /** The complete picture, which is copied also while a newer one is being painted. */
   front: S | null
   /** The front shows an older source. */
   isOld: boolean
@@ -56,9 +56,9 @@ export abstract class TileStage<S extends Surface = Surface> {
   abstract readonly quadsPerFrame: { still: number; moving: number }
   /** Every pixel costs processor time. */
   abstract readonly isSoftware: boolean
-  /** To clear a picture and to put it where it is copied from costs about as much as so many quads, also when it holds none. */
+  /** Clearing a picture and uploading it costs about as much as so many quads, even when it has none. */
   protected readonly quadsPerPicture: number = 1000
-  /** Which keys the colours are for: a source of others keeps its picture, but is not painted and counts as not there. */
+  /** Which keys the colours are for: a source of other keys keeps its picture, but is not painted and counts as missing. */
   keysVersion = 0
   private readonly tiles = new Map<string, Tile<S>>()
   private clock = 0
@@ -67,16 +67,16 @@ export abstract class TileStage<S extends Surface = Surface> {
 
   /** 4 bytes per key; background (0…1 each): what a picture shows where there is nothing. */
   abstract setColours(rgba: Uint8Array, background: readonly [number, number, number]): void
-  /** Clears the canvas, then draws parts of complete pictures, later ones over earlier ones. fast: at once rather than beautifully. */
+  /** Clears the canvas, then draws parts of complete pictures, later ones over earlier ones. fast: speed before quality. */
   abstract draw(parts: readonly Part[], fast: boolean): void
   /** Whether painting would start at once rather than wait for something. */
   abstract isReady(): boolean
-  /** Gets ready what later frames need. */
+  /** Prepares what later frames need. */
   abstract prepareAll(): void
 
-  /** A surface of the background's colour; null when there can be none now. */
+  /** A surface of the background's colour; null while there can be none. */
   protected abstract make(width: number, height: number): S | null
-  /** Painted in the colours of now. */
+  /** Painted in the current colours. */
   protected abstract isCurrent(surface: S): boolean
   /** Still holds what was painted. */
   protected abstract isAlive(surface: S): boolean
@@ -89,7 +89,7 @@ export abstract class TileStage<S extends Surface = Surface> {
     return this.tiles.get(id)?.source.version === this.keysVersion
   }
 
-  /** Takes a tile to be painted: width × height texels that cover xScale × source.ySpan units. Its picture of before shows on until then. */
+  /** Takes a tile to be painted: width × height texels that cover xScale × source.ySpan units. Its previous picture stays until then. */
   add(id: string, source: QuadSource, width: number, height: number, xScale: number): void {
     const before = this.tiles.get(id)
     this.release(before?.back ?? null)
@@ -107,7 +107,7 @@ export abstract class TileStage<S extends Surface = Surface> {
     })
   }
 
-  /** Takes the tiles of another stage over, to be painted here too. */
+  /** Takes over the tiles of another stage, to be painted here too. */
   adopt(other: TileStage): void {
     this.keysVersion = other.keysVersion
     for (const [id, { source, width, height, xScale }] of other.tiles) this.add(id, source, width, height, xScale)
@@ -164,7 +164,7 @@ export abstract class TileStage<S extends Surface = Surface> {
     }
   }
 
-  /** Forgets every tile whose id does not pass. */
+  /** Drops every tile whose id does not pass. */
   retain(passes: (id: string) => boolean): void {
     for (const id of [...this.tiles.keys()]) if (!passes(id)) this.drop(id)
   }

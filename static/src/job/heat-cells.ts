@@ -76,7 +76,7 @@ export function levelOf(value: number, { low, high }: Pick<HeatScale, 'low' | 'h
   return 1 + Math.round(LEVELS * Math.min(1, Math.max(0, share)))
 }
 
-/** Levels in the order of rows that is shown; what is not brushed is dimmed. */
+/** Levels in the shown order of rows; cells that are not brushed are dimmed. */
 export function heatCells(
   { columns, bytes }: HeatMatrix,
   order: Int32Array,
@@ -102,7 +102,7 @@ export function againstGroups({ rows, columns, bytes }: HeatMatrix, expected: Fl
   return { rows, columns, bytes: bytes.map((value, at) => value - expected[at]) }
 }
 
-/** What is expected of every cell from the other rows of its group in the same column; NaN for rows without a group. */
+/** The expected value of every cell from the other rows of its group in the same column; NaN for rows without a group. */
 export function expectedCells(
   { rows, columns, bytes }: HeatMatrix,
   groups: readonly { rows: readonly number[]; isSlope: boolean }[],

@@ -47,7 +47,7 @@ export class HeatStage {
     this.context?.testContextLoss()
   }
 
-  /** A canvas that once had a WebGL context gives no other: it is replaced. */
+  /** A canvas that once had a WebGL context can have no other: it is replaced. */
   private toFlat(): void {
     if (this.flat) return
     const canvas = h('canvas', { class: 'heat-canvas', 'aria-hidden': 'true' })

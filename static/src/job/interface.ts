@@ -1,4 +1,4 @@
-// What the page and the job view, which is a bundle of its own, know of each other.
+// The interface between the page and the job view, which is a bundle of its own.
 
 import type { DecodedBlob } from '../data/columns'
 import type { JobManifest } from '../data/job-manifest'
@@ -11,9 +11,9 @@ export interface JobParts {
   store: Store
   /** Shows the timeline of a device that the report holds. */
   openDevice(device: number): void
-  /** Says something to screen readers. */
+  /** Announces something to screen readers. */
   announce(text: string): void
-  /** Says what became of a file (see ui/download.ts). */
+  /** Reports the result of a download (see ui/download.ts). */
   saved(text: string): void
 }
 
@@ -22,9 +22,9 @@ export interface JobPage {
   /** Controls in the toolbar. */
   readonly tools: HTMLElement
   show(state: State, dark: boolean): void
-  /** Settled when what the last `show` asked for is on screen. */
+  /** Settles when the state of the last `show` is on screen. */
   settled(): Promise<void>
-  /** A key before the page's own; true when used. */
+  /** Handles a key before the page does; true when used. */
   key(event: KeyboardEvent): boolean
   picture(): HTMLCanvasElement
   testContextLoss(): void

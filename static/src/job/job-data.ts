@@ -119,7 +119,7 @@ export class JobData {
     return this.manifest.axes.find((axis) => axis.key === key) ?? this.manifest.axes[0]
   }
 
-  /** What a row is called in the address: its rank number, and ".2" behind for the second recording of a rank. */
+  /** The name of a row in the address: its rank number, followed by ".2" for the second recording of a rank. */
   keyOf(row: number): string {
     return this.keys[row]
   }
@@ -187,7 +187,7 @@ export class JobData {
     return cached
   }
 
-  /** What the rest of its group leads one to expect of each cell, row-major. */
+  /** The expected value of each cell from the rest of its group, row-major. */
   expected(key: JobAxisKey, metric: Metric): Float64Array {
     const name = `${key}.${metric}`
     let made = this.expectations.get(name)

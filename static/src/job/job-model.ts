@@ -14,11 +14,11 @@ export interface JobModel {
   order: Int32Array
   /** Place of each row. */
   place: Int32Array
-  /** Recorded rows that are brushed, or all of them, in the order that is shown. */
+  /** Recorded rows that are brushed, or all of them, in the shown order. */
   rows: readonly number[]
   /** The greatest of each row: over its whole recording, or within the brushed columns. */
   peaks: RowPeaks
-  /** What the strip beside the map shows, by row, and what it is called. */
+  /** The values of the strip beside the map, by row, and their name. */
   shown: Float64Array
   shownName: string
   dark: boolean

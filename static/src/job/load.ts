@@ -1,4 +1,4 @@
-// Gets and runs the bundle of the job view, which only job reports hold. Both bundles have this file; they meet at one property
+// Reads and runs the bundle of the job view, which only job reports hold. Both bundles have this file; they meet at one property
 // of the window.
 
 import type { JobFactory } from './interface'
@@ -11,7 +11,7 @@ export function deliverJob(factory: JobFactory): void {
   ;(window as unknown as Record<string, JobFactory>)[PLACE] = factory
 }
 
-/** An inline script runs at once, which one with an address does not; the page's policy allows it by its hash. */
+/** An inline script runs synchronously, unlike one with an address; the page's policy allows it by its hash. */
 export function runJob(code: string): JobFactory {
   const script = document.createElement('script')
   script.textContent = code

@@ -91,7 +91,7 @@ export function shiftInside(start: number, span: number, count: number): [number
   return [first, first + span]
 }
 
-/** The window moved as little as needed for a cell to be inside. */
+/** The window, moved as little as needed to contain a cell. */
 export function reveal(window: HeatWindow, place: number, column: number, places: number, columns: number): HeatWindow {
   const into = (from: number, to: number, cell: number, count: number): [number, number] => {
     const span = to - from

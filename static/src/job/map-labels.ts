@@ -26,7 +26,7 @@ export function drawAround(
   drawFailures(ctx, model, geometry, window)
 }
 
-/** What a row is called beside the map. */
+/** The name of a row beside the map. */
 export function rowLabel({ data, state }: JobModel, row: number): string {
   const key = data.rank[row] < 0 ? '?' : data.keyOf(row)
   return state.sort === 'host' && data.hostOf(row) ? `${data.hostOf(row)} ${key}` : key
@@ -57,7 +57,7 @@ function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
       ctx.fillStyle = css(groupColour(data.group[row], dark))
       ctx.fillRect(stripLeft, from, stripRight - stripLeft, Math.max(0.5, to - from - (perRow > 4 ? 1 : 0)))
     }
-    // An error or an outlier is seen from afar: its mark is never thinner than three pixels.
+    // Errors and outliers must stand out: their marks are never thinner than three pixels.
     if (data.ooms[row] > 0 || data.bytesAbove[row] > 0) {
       ctx.fillStyle = css(data.ooms[row] > 0 ? inks.oom : inks.peak)
       const height = Math.max(3, Math.min(11, to - from - 2))

@@ -17,7 +17,7 @@ export interface MapPointerActions {
   pick(cell: Cell, zone: Zone): void
   /** While a drag goes on, and when it ends. */
   brush(from: Cell, to: Cell, zone: Zone, isDone: boolean): void
-  /** The drag was given up. */
+  /** The drag was cancelled. */
   cancel(): void
   /** Factors below 1 zoom in. */
   zoom(cell: { x: number; y: number }, factorX: number, factorY: number): void
@@ -45,7 +45,7 @@ export class MapPointer {
     element.addEventListener('wheel', (event) => this.wheel(event), { passive: false })
   }
 
-  /** Gives up a drag; true when there was one. */
+  /** Cancels a drag; true when there was one. */
   cancelDrag(): boolean {
     const had = this.start !== null
     this.start = null

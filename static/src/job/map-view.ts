@@ -90,13 +90,13 @@ export class MapView extends CanvasView {
     this.draw()
   }
 
-  /** Everything again. */
+  /** Shows everything. */
   fit(): void {
     this.window.fit()
     this.frame.request()
   }
 
-  /** What is brushed fills the map, as far as its rows are neighbours. */
+  /** Zooms to the brushed cells, as far as their rows are neighbours. */
   zoomToBrush(): void {
     if (!this.model) return
     this.window.zoomToBrush(this.model)

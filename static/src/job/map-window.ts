@@ -24,7 +24,7 @@ export class MapWindow {
     return (['x0', 'x1', 'y0', 'y1'] as const).some((side) => this.shown[side] !== whole[side])
   }
 
-  /** What is brushed fills the map, as far as its rows are neighbours. */
+  /** Zooms to the brushed cells, as far as their rows are neighbours. */
   zoomToBrush({ state: { rows, columns }, place }: JobModel): void {
     const places = rows ? [...rows].map((row) => place[row]) : null
     const [x0, x1] = columns ? [columns[0], columns[1] + 1] : [this.shown.x0, this.shown.x1]

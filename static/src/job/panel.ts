@@ -1,4 +1,4 @@
-// What every part beside the map is.
+// The interface of a panel beside the map.
 
 import type { JobModel } from './job-model'
 
@@ -6,7 +6,7 @@ export interface Panel {
   readonly element: HTMLElement
   /** Called when it is on screen and anything has changed. */
   render(model: JobModel): void
-  /** A key that the page does not take first; true when used. */
+  /** Handles a key before the page does; true when used. */
   key?(event: KeyboardEvent): boolean
   debug?(): unknown
 }

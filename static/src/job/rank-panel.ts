@@ -1,4 +1,4 @@
-// One rank: its numbers, its curves against its group, what it holds above what is expected of it, and its own full report.
+// One rank: its numbers, its curves against its group, its bytes above the expected ones, and its own full report.
 
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
@@ -113,7 +113,7 @@ export class RankPanel implements Panel {
     return list
   }
 
-  /** The largest of this rank, and what differs most from what its group leads one to expect. */
+  /** The largest of this rank, and those that differ most from what its group predicts. */
   private stacks({ data }: JobModel, row: number): HTMLElement {
     const group = data.groups[data.group[row]] ?? { rows: [row], isSlope: false }
     const ranks = group.rows.map((other) => data.rank[other])

@@ -1,4 +1,4 @@
-// What is brushed: a set of rows and a range of columns, and both as text for the address.
+// The brush: a set of rows and a range of columns, and both as text for the address.
 
 import type { JobData } from './job-data'
 
@@ -22,7 +22,7 @@ export function writeRows(data: JobData, rows: Iterable<number>): string {
   return [...parts, ...keys.filter((key) => !/^\d+$/.test(key))].join(',')
 }
 
-/** The rows that a text names; what it names wrongly is passed over. Null: none. */
+/** The rows that a text names; malformed parts are ignored. Null: none. */
 export function readRows(data: JobData, text: string | undefined): ReadonlySet<number> | null {
   const rows = new Set<number>()
   for (const part of (text ?? '').split(',')) {

@@ -67,7 +67,7 @@ export class SortedList<T> {
     this.element = this.list.element
   }
 
-  /** The items from now on, in the order in which they come unless the reader chose one. */
+  /** Sets the items, in the given order unless the reader chose one. */
   setItems(items: readonly T[]): void {
     this.items = items
     this.sort()
@@ -84,7 +84,7 @@ export class SortedList<T> {
 
   private sortBy(key: string): void {
     const isAgain = this.by?.key === key
-    // Once, the other way round, and back to the order of the map.
+    // Sorts ascending, then descending, then by the order of the map again.
     if (isAgain && this.by!.isReversed) this.by = null
     else this.by = { key, isReversed: isAgain }
     this.sort()

@@ -22,9 +22,9 @@ export function medianOf(values: ArrayLike<number>): number {
 }
 
 /**
- * What a group leads one to expect of a rank: the median of all, or where the group slopes (pipeline stages hold less from one to
+ * The value that a group predicts for a rank: the median of all, or where the group slopes (pipeline stages hold less from one to
  * the next) a line through them. The line's slope is the median over pairs half the group apart, so that fewer than a quarter of
- * the ranks cannot bend it. NaN values are passed over.
+ * the ranks cannot bend it. NaN values are ignored.
  */
 export function fitOf(ranks: readonly number[], values: ArrayLike<number>, isSlope: boolean): (rank: number) => number {
   const known = Array.from(ranks.keys()).filter((i) => !Number.isNaN(values[i]))

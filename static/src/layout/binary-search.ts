@@ -1,6 +1,6 @@
-// Searches of what is in order, in O(log n).
+// Binary searches, in O(log n).
 
-/** The first index in [from, to) that passes, where all after one that passes do; `to`: none does. */
+/** The first index in [from, to) that passes, where all after it pass too; `to` where none does. */
 export function firstWhere(from: number, to: number, passes: (index: number) => boolean): number {
   let low = from
   let high = to

@@ -21,7 +21,7 @@ export interface Grid {
   tolerance: number
 }
 
-/** What a grid has to know of a device; both DeviceInfo and DeviceData can tell. */
+/** What a grid needs of a device; both DeviceInfo and DeviceData have it. */
 export interface GridSource {
   events: number
   peakBytes: number
@@ -44,7 +44,7 @@ export function timeGrid(source: GridSource, lastUs: number): Grid {
   return { axis: 'time', depth: depthFor(extent), extent, origin: 0, tolerance: rowTolerance(source.peakBytes) }
 }
 
-/** The grid of a decoded device. Throws when the time axis is asked of a snapshot without times. */
+/** The grid of a decoded device. Throws on the time axis of a snapshot without times. */
 export function gridOf(d: DeviceData, axis: Axis): Grid {
   if (axis === 'event') return eventGrid(d.info)
   if (!d.clockUs) throw new Error(`device ${d.info.device} was recorded without times`)

@@ -12,14 +12,14 @@ export interface MeshOptions {
   columns: number
   /** A piece may lie this many bytes from where its column has it, before it is cut. */
   cut: number
-  /** Take no more than this many quads. */
+  /** The most quads to take. */
   maxQuads: number
 }
 
 /** Takes spans in stacking order and makes the quads that show in a tile. */
 export class Mesher implements SpanSink, Band {
   readonly y0: number
-  /** A quad was left out for want of room: the mesh is not to be used. */
+  /** A quad did not fit: the mesh must not be used. */
   full = false
   private readonly x0: number
   private readonly xSpan: number

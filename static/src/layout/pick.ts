@@ -1,5 +1,5 @@
-// Exact answers from the allocation columns: what lives at a position, where it lies, what is under a point. Never from
-// a mesh. Birth order is id order and `start` never descends, so what may live at s is a prefix of the ids; one pass over
+// Exact answers from the allocation columns: what is live at a position, at which offset, what is under a point. Never from
+// a mesh. Birth order is id order and `start` never descends, so what may be live at s is a prefix of the ids; one pass over
 // a million of them takes a millisecond or two.
 
 import type { DeviceData } from '../data/model'
@@ -8,7 +8,7 @@ import { columnTable } from './visible'
 
 type Lives = Pick<DeviceData, 'start' | 'end' | 'size'>
 
-/** Ids that live at s, bottom of the stack first. */
+/** Ids live at s, bottom of the stack first. */
 export function liveAt(d: Lives, s: number): Int32Array {
   const { end } = d
   const born = lowerBound(d.start, s + 1)
@@ -19,7 +19,7 @@ export function liveAt(d: Lives, s: number): Int32Array {
   return live
 }
 
-/** Byte at which an allocation begins at s; NaN when it does not live there. */
+/** Byte at which an allocation begins at s; NaN where it is not live. */
 export function offsetOf(d: Lives, id: number, s: number): number {
   const { end, size } = d
   if (!(d.start[id] <= s && end[id] > s)) return NaN
@@ -28,7 +28,7 @@ export function offsetOf(d: Lives, id: number, s: number): number {
   return offset
 }
 
-/** The allocation that holds a byte of the stack at s; -1 above the stack or below zero. */
+/** The allocation at a byte of the stack at s; -1 above the stack or below zero. */
 export function pick(d: Lives, s: number, byte: number): number {
   if (!(byte >= 0)) return -1
   const { end, size } = d
@@ -43,7 +43,7 @@ export function pick(d: Lives, s: number, byte: number): number {
   return -1
 }
 
-/** Where an allocation begins in every column of a tile (samples: s per column); NaN where it does not live. */
+/** Byte at which an allocation begins in every column of a tile (samples: s per column); NaN where it is not live. */
 export function path(d: Lives, id: number, samples: Int32Array): Float64Array {
   const offsets = new Float64Array(samples.length)
   if (samples.length === 0) return offsets

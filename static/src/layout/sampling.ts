@@ -53,7 +53,7 @@ export function timeSamples(allocated: Float64Array, clockUs: Times, grid: Grid,
   return { s, exact }
 }
 
-/** The positions that the columns of a tile show, for hover: worked out from the exact columns. */
+/** The positions that the columns of a tile show, for hover: computed from the exact columns. */
 export function tileSamples(d: DeviceData, key: TileKey): Samples {
   const grid = gridOf(d, key.axis)
   if (key.axis === 'event') return eventSamples(d.allocated, grid, key.level, key.tile)

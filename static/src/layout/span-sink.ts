@@ -1,8 +1,8 @@
-// What layout hands its spans to: a collector of arrays, or the mesher that makes rectangles of them at once.
+// What takes the spans of a layout: a collector of arrays, or the mesher that turns them into rectangles at once.
 
 /** Takes spans in stacking order. */
 export interface SpanSink {
   add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void
-  /** Nothing more is wanted. */
+  /** No more spans are needed. */
   readonly full: boolean
 }

@@ -10,7 +10,7 @@ import type { SpanSink } from './span-sink'
 
 export type { Lifetimes } from './visible'
 
-/** The part of the height that is wanted, so that spans outside need not be made. */
+/** The needed part of the height: spans outside it need not be made. */
 export interface Band {
   /** Lowest byte of it. */
   y0: number
@@ -21,11 +21,11 @@ export interface Band {
 }
 
 /**
- * Give the spans of a tile to `sink`, merging what is thinner than `tolerance` bytes. Returns how many of the visible
- * allocations were worked through before the sink was full.
+ * Passes the spans of a tile to `sink`, merging what is thinner than `tolerance` bytes. Returns how many of the visible
+ * allocations were laid out before the sink was full.
  *
  * With a band, what can never show in it is left out. An allocation only ever slides down, so that its offset at birth
- * is its greatest and that in its last column its least. What lies below throughout is told as `under` before the first
+ * is its greatest and that in its last column its least. What lies below throughout is passed as `under` before the first
  * span; what is younger than something else in a column lies above it there, so this disturbs only what is below too.
  */
 export function layOut(
@@ -49,7 +49,7 @@ export function layOut(
     }
   }
   const sweep = new GroupSweep(lives, sink)
-  let row = NaN // of the thin group that is open; NaN: none is
+  let row = NaN // row of the open thin group; NaN: none is open
   for (let v = 0; v < count; v++) {
     const bytes = size[id[v]]
     const thick = bytes >= tolerance

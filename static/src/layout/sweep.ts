@@ -24,7 +24,7 @@ export class GroupSweep {
   private readonly stacks: LiveStacks
   /** Stack or other key of each allocation. */
   private readonly keys: Uint32Array
-  // The stretch before, which may yet grow; length 0: none.
+  // The previous stretch, which may still grow; length 0: none.
   private first = 0
   private length = 0
   private rep = 0
@@ -101,7 +101,7 @@ export class GroupSweep {
     }
   }
 
-  /** Equal neighbours become one span: a member that goes while its twin comes changes nothing that is drawn. */
+  /** Equal neighbours become one span: a member that ends as an equal one starts changes nothing in the picture. */
   private stretch(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
     if (this.length > 0) {
       if (this.rep === rep && this.members === members && this.bytes === bytes && this.first + this.length === first) {
@@ -159,7 +159,7 @@ export class GroupSweep {
   }
 }
 
-/** More than all bytes of a group: what an odd key has ahead of any even one. Sums with it stay whole numbers below 2**53. */
+/** More than all bytes of a group: added to odd keys, it puts them ahead of any even one. Sums stay whole numbers below 2**53. */
 const AHEAD = 2 ** 52
 
 /** Bytes per stack of the live members of a group, and which stack has most (ties: the lowest number). */
@@ -195,7 +195,7 @@ class LiveStacks {
     return tail
   }
 
-  /** After the member was taken out of the list. */
+  /** Call after the member was removed from the list. */
   subtract(stack: number, bytes: number): void {
     this.bytes[stack] -= bytes
     if (stack === this.best) this.stale = true
@@ -212,7 +212,7 @@ class LiveStacks {
     }
   }
 
-  /** The others' order is only worked out again after the heaviest one has lost something. */
+  /** The order of the others is computed again only after the heaviest one has shrunk. */
   heaviest(): number {
     if (this.stale) {
       let best = -1

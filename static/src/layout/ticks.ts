@@ -1,4 +1,4 @@
-// Where an axis has marks and what they say. Steps follow the zoom; two neighbouring labels are never the same.
+// The ticks of an axis and their labels. Steps follow the zoom; two neighbouring labels are never the same.
 
 import { bytesInUnit, formatCount } from './format'
 
@@ -27,7 +27,7 @@ const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 72
   (s) => s * 1e6,
 )
 
-/** Time marks; values are µs since the first event. */
+/** Time ticks; values are µs since the first event. */
 export function timeTicks(x0: number, x1: number, target: number): Tick[] {
   const rough = (x1 - x0) / Math.max(1, target)
   const step =

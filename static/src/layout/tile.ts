@@ -8,14 +8,14 @@ import { layOut, type Spans } from './spans'
 import { type Lifetimes, visibleIn } from './visible'
 
 /**
- * More than this is neither quick to paint nor told apart on a screen. Less would show something else: at 24,000 two
+ * More quads are slow to paint and cannot be distinguished on a screen. Fewer would change the picture: at 24,000 two
  * tiles of a real training step merge bands of four rows, whose mixed colours become the one of the heaviest.
  */
 export const MAX_QUADS = 60_000
-/** A tile that is still too large after this many doublings is drawn as it is: 2**8 rows are a quarter of the height. */
+/** A tile that is still too large after this many doublings is drawn anyway: 2**8 rows are a quarter of the height. */
 const MAX_COARSENED = 8
 
-/** What the worker keeps of a device. */
+/** The columns of a device that stay in the worker. */
 export interface TileSource extends GridSource, Lifetimes {
   clockUs: Float64Array | null
 }
@@ -33,7 +33,7 @@ function samplesFor(source: TileSource, grid: Grid, key: TileKey): Samples {
     : timeSamples(source.allocated, source.clockUs!, grid, key.level, key.tile)
 }
 
-/** Lay a tile out. Where it would need too many quads, the row that merges and cuts is doubled until they fit. */
+/** Lays out a tile. Where it would need too many quads, the row height that merges and cuts is doubled until they fit. */
 export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUADS): TileMesh {
   const grid = gridFor(source, key)
   const samples = samplesFor(source, grid, key)

@@ -14,7 +14,7 @@ export function eventToUs(clockUs: Times, x: number): number {
   return clockUs[event] + (x - event) * (clockUs[event + 1] - clockUs[event])
 }
 
-/** The point on the event axis of a time; of several events in one µs, the last. */
+/** The event axis coordinate of a time; of several events in one µs, the last. */
 export function usToEvent(clockUs: Times, us: number): number {
   const last = clockUs.length - 1
   if (last < 0) return us

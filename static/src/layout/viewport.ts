@@ -1,11 +1,11 @@
-// The view is one rectangle; everything here makes a new one from an old one.
+// The view is one rectangle; every function here makes a new one from an old one.
 //
 // viewSpace is axis units (events, or µs since the first event) by bytes, y upwards; a name says when a number is in it.
 
 import type { ViewWindow } from '../data/model'
 
 export interface Limits {
-  /** The view never leaves this. */
+  /** The view stays within these. */
   bounds: ViewWindow
   /** The closest zoom. */
   minXSpan: number
@@ -35,7 +35,7 @@ export function pan(view: ViewWindow, dxViewSpace: number, dyViewSpace: number):
   return { x0: view.x0 + dxViewSpace, x1: view.x1 + dxViewSpace, y0: view.y0 + dyViewSpace, y1: view.y1 + dyViewSpace }
 }
 
-/** Zoom about a point that stays where it is; factors below 1 go nearer. */
+/** Zooms about a point, which keeps its place; factors below 1 zoom in. */
 export function zoomAt(
   view: ViewWindow,
   xViewSpace: number,

@@ -8,7 +8,7 @@ import { StackTexts, textsHaving } from './texts'
 
 const NO_TIMES = 'this snapshot was recorded without times'
 const NO_OOM = 'no allocation failed for want of memory'
-/** What a size limit left out, by the name of its column. */
+/** Names of the columns that a size limit may leave out. */
 const LEFT_OUT: Record<string, string> = {
   addr_lo: 'this report was made without addresses',
   stream: 'this report was made without streams',
@@ -191,7 +191,7 @@ class Finder {
     return lookUp(hit, this.data.stream)
   }
 
-  /** One event: what it is about. A range: what was allocated in it. */
+  /** One event: the allocation it is about. A range: the allocations made in it. */
   private events(low: number, high: number): Uint8Array {
     const { start, end, freeRequestedEvent, P } = this.data
     if (low !== high || low < 0) return this.where((id) => start[id] - 1 >= low && start[id] - 1 <= high)

@@ -57,7 +57,7 @@ export interface WideRange {
   high: bigint | null
 }
 
-/** Text that holds `parts` in this order, all folded. `place`: or a frame in such a file at this line. */
+/** Text that contains `parts` in this order, all folded. `place`: or a frame in such a file at this line. */
 export interface Text {
   kind: 'text'
   parts: string[]
@@ -100,7 +100,7 @@ export function textOf(words: string, isQuoted: boolean): Text {
     : { kind: 'text', parts: partsOf(words), place: placeOf(words) }
 }
 
-/** What a value tests. `at`: where it begins in the query. Throws QueryError. */
+/** The test of a value. `at`: where it begins in the query. Throws QueryError. */
 export function readValue(field: Field, op: Op, value: string, at: number, isQuoted: boolean): Test {
   const kind: Kind = FIELDS[field]
   const isEqual = op === ':' || op === '='

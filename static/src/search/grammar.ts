@@ -14,7 +14,7 @@ import {
   type Test,
 } from './fields'
 
-/** `field`: '' for bare words. `at`, `length`: where the term stands in the query. */
+/** `field`: '' for bare words. `at`, `length`: the term's place in the query. */
 export interface Term {
   kind: 'term'
   field: Field | ''
@@ -145,7 +145,7 @@ class Parser {
     return node
   }
 
-  /** The term `field op value`, or null where what stands here is a word. */
+  /** The term `field op value`, or null where there is a word. */
   private field(): Node | null {
     FIELD.lastIndex = this.at
     const found = FIELD.exec(this.text)
@@ -184,7 +184,7 @@ class Parser {
     return { kind: 'term', field: '', test: textOf(this.text.slice(at, this.at), false), at, length: this.at - at }
   }
 
-  /** What stands between quotes; goes on behind them. */
+  /** The text between quotes; continues after them. */
   private quoted(): string {
     const { text } = this
     const opened = this.at
@@ -213,7 +213,7 @@ class Parser {
     return at
   }
 
-  /** "OR" or "AND" where one stands here, else "". */
+  /** "OR" or "AND" where there is one, else "". */
   private operator(): string {
     for (const name of ['OR', 'AND']) {
       const end = this.at + name.length

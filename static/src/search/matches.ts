@@ -46,8 +46,8 @@ export function liveMatches(
 }
 
 /**
- * The match that follows an allocation, the largest first and equal ones in birth order, or for by = -1 the one before it. Past
- * the last comes the first, and so it does for what is no match. -1 where nothing matches. One pass: nothing is sorted.
+ * The match after an allocation, the largest first and equal ones in birth order, or for by = -1 the one before it. Past
+ * the last, and for an allocation that is no match, comes the first. -1 where nothing matches. One pass: nothing is sorted.
  */
 export function nextBySize({ size }: DeviceData, { mask }: Matches, after: number | null, by: 1 | -1): number {
   const isAfter = (id: number, other: number): boolean =>

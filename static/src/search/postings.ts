@@ -1,4 +1,4 @@
-// Which stacks hold a frame: by the posting lists that the report holds, which name the nodes of the trie of stacks.
+// Which stacks contain a frame, by the report's posting lists, which name the nodes of the trie of stacks.
 //
 // Under a node lie the stacks that run through it. Laid out as the trie branches, those of a node are a run of one array, so that
 // an entry is a node and its stacks are never written out: a hundred frames of fifty thousand stacks would be five million.
@@ -27,7 +27,7 @@ export class FramePostings {
   private readonly stacks: Int32Array
   private readonly first: Int32Array
   private readonly through: Int32Array
-  /** Stacks to be marked for a frame; one counts as often as it holds it. */
+  /** Stacks to be marked for a frame; one counts as often as it contains it. */
   private readonly weight: Float64Array
 
   constructor(private readonly trie: StackTrie) {

@@ -10,15 +10,15 @@ const NO_STEP = 'no step of this device has such a number'
 const NO_NAME = 'no step and no annotation of this device has such a name'
 
 export interface Within {
-  /** 1 for each position s = event + 1 whose event lies in a step, or in a span, that the test means. */
+  /** 1 for each position s = event + 1 whose event lies in a step, or in a span, that the test selects. */
   positions: Uint8Array
-  /** Why the test means none; "" when it means one. */
+  /** Why the test selects none; "" when it selects one. */
   whyNone: string
 }
 
-/** A range means steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans). */
+/** A range selects steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans). */
 export function positionsWithin(info: DeviceInfo, test: Range | Text): Within {
-  // Spans that open at each position less those that are over there.
+  // Spans that open at each position less those that end there.
   const opened = new Int32Array(info.events + 2)
   let count = 0
   const add = (first: ArrayLike<number>, last: ArrayLike<number>, isMeant: (i: number) => unknown): void => {
@@ -54,7 +54,7 @@ export function inRange(number: number, { low, high }: Range): boolean {
   return (low === null || number >= low) && (high === null || number <= high)
 }
 
-/** What is in no step. */
+/** Events outside all steps. */
 export const OUTSIDE_STEPS = '-step:0..'
 
 /** For each step the query that finds its allocations and no others; null where none does. */
@@ -63,7 +63,7 @@ export function stepQueries({ numbers, first, last }: Pick<Steps, 'numbers' | 'f
   for (const number of numbers) times.set(number, (times.get(number) ?? 0) + 1)
   return numbers.map((number, i) => {
     if (times.get(number) === 1) return `step:${number}`
-    // One event alone would mean what is freed there, too.
+    // A single event would select what is freed there, too.
     return first[i] < last[i] ? `event:${first[i]}..${last[i]}` : null
   })
 }

@@ -1,14 +1,14 @@
-// Which of many distinct strings hold a text, without looking at all of them: an index of their trigrams.
+// Which of many distinct strings contain a text, without scanning all of them: an index of their trigrams.
 //
 // Characters fall into 64 classes, so a trigram is a number of 18 bits and the index a counting sort. Strings of unlike
-// characters may share a trigram: what the index finds is looked at again. A text of one or two characters is the beginning of a
+// characters may share a trigram: candidates from the index are checked. A text of one or two characters is the beginning of a
 // run of trigrams, since every string is followed by two blanks of class 0.
 
 import { fold } from './fields'
 
 const BITS = 6
 const KEYS = 1 << (3 * BITS)
-/** Fewer strings than this are quicker to look at than to index. */
+/** Fewer strings than this are faster to scan than to index. */
 const WORTH_INDEXING = 256
 
 export class StringIndex {
@@ -19,7 +19,7 @@ export class StringIndex {
     this.folded = texts.map(fold)
   }
 
-  /** 1 for each string that holds the parts in this order; without parts, for each that is not empty. */
+  /** 1 for each string that contains the parts in this order; without parts, for each that is not empty. */
   having(parts: readonly string[]): Uint8Array {
     const found = new Uint8Array(this.folded.length)
     for (const i of this.matching(parts)) found[i] = 1
@@ -90,7 +90,7 @@ function eachKey(text: string, each: (key: number) => void): void {
   }
 }
 
-/** The rows of the index that hold every string with all parts, and as few others as one trigram can say. */
+/** The rows of the index with every string that contains all parts, and as few others as one trigram allows. */
 function fewest(begins: Int32Array, parts: readonly string[]): [number, number] {
   let best: [number, number] = [0, begins[KEYS]]
   for (const part of parts) {

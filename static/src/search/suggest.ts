@@ -8,7 +8,7 @@ import { BLANKS } from './grammar'
 import { StackTexts } from './texts'
 
 export interface Suggestion {
-  /** What stands in the list. */
+  /** The text in the list. */
   label: string
   detail: string
   /** Replaces the query from `from` to `to`. */
@@ -72,7 +72,7 @@ export function suggest(query: string, caret: number, source: Source | null): Su
   return [...out, ...names].slice(0, SHOWN)
 }
 
-/** The word that the caret stands in or behind, without signs before it. */
+/** The word that the caret is in or behind, without operators before it. */
 export function wordAt(query: string, caret: number): { from: number; to: number } {
   let from = 0
   let inQuotes = false
@@ -123,7 +123,7 @@ function valuesOf(field: Field, typed: string, source: Source): [value: string, 
   }
 }
 
-/** Numbers of steps, then names of annotations. A name that reads as a number cannot be asked for. */
+/** Numbers of steps, then names of annotations. A name that reads as a number cannot be searched for. */
 function stepValues(info: DeviceInfo, typed: string): [string, string][] {
   const steps = stepRanges(info)
   const names = new Map<string, string>()
@@ -199,7 +199,7 @@ function ranked(held: Held, typed: string): [string, string][] {
   return out
 }
 
-/** Where the peak has nothing like it, what other moments have. */
+/** Where the peak has no match, matches at other moments. */
 function withOthers(
   found: [string, string][],
   field: 'file' | 'func',

@@ -27,7 +27,7 @@ export class StackTexts {
 
   private static readonly cache = new WeakMap<Stacks, StackTexts>()
 
-  /** The one for these stacks; strings are folded and lists made when it is first asked for. */
+  /** The index of these stacks; strings are folded and lists made when it is first requested. */
   static of(stacks: Stacks): StackTexts {
     let texts = StackTexts.cache.get(stacks)
     if (!texts) StackTexts.cache.set(stacks, (texts = new StackTexts(stacks.trie)))

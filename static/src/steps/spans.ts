@@ -10,7 +10,7 @@ export type TrackKind = 'step' | 'annotation' | 'context' | 'metadata'
 /** Spans of one row, ascending and without overlap. All arrays have a value for each span. */
 export interface Track {
   kind: TrackKind
-  /** What the row holds, for people. */
+  /** The row's label. */
   title: string
   names: readonly string[]
   /** Index into names. */
@@ -26,7 +26,7 @@ export interface Track {
 
 /**
  * The tracks of a device, from the outermost inwards. Contexts and metadata come with the columns; that there will be such
- * rows is known before, so that their room can be kept.
+ * rows is known before, so that their room can be reserved.
  */
 export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
   const tracks: Track[] = []
@@ -54,7 +54,7 @@ export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
         ? runs('context', 'Compile contexts', info.contexts, data.context, data.start)
         : nothing('context', 'Compile contexts'),
     )
-  // Names of tensors say nothing of what the program did at a moment.
+  // Names of tensors do not say what the program did at a moment.
   if (info.metadata.some(Boolean) && !info.namesOnly)
     tracks.push(
       data

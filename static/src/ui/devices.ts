@@ -1,4 +1,4 @@
-// What a device is called and what there is to see of it.
+// Names of devices, and which views there are for them.
 
 import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'

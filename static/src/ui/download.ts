@@ -1,15 +1,15 @@
-// Files made in the page. A link to a blob works from file:// and asks nothing of the network.
+// Files made in the page. A link to a blob works from file:// and needs no network.
 
 import { h } from './dom'
 
-/** How long the page may work on a file before it lets the reader in. */
+/** How long the page may work on a file before it handles input, in ms. */
 const SLICE_MS = 30
 /** Rows in one piece of a file. */
 const PIECE = 2000
 
 /**
- * Hands a file to the browser. Returns what can truly be said of it: a frame in a sandbox may be refused without a word, and
- * nobody learns whether a file was written.
+ * Passes a file to the browser. Returns a message no stronger than what is known: a sandboxed frame may be refused silently, and
+ * a page never learns whether a file was written.
  */
 export function download(name: string, type: string, parts: BlobPart[]): string {
   const url = URL.createObjectURL(new Blob(parts, { type }))

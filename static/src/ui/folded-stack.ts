@@ -11,7 +11,7 @@ import { frameItem } from './stack-list'
 
 /** More own frames than this in a row are folded too: recursion, and frameworks that live in the program's folder. */
 const MOST_IN_A_ROW = 12
-/** Frames that are laid out at once: more come on demand. A recursion may be 200,000 frames deep. */
+/** Frames that are laid out at once: more on demand. A recursion may be 200,000 frames deep. */
 const MOST_ITEMS = 300
 
 /** `named`: the frame that names the stack, which is never folded; `isOpen`: nothing is. */
@@ -106,7 +106,7 @@ function kindOf(frame: Frame): 'own' | 'library' | 'C++' | 'runtime' {
   return frame.library ? 'library' : 'own'
 }
 
-/** The frame of a run that says most, unless all of it is the runtime's. */
+/** The most informative frame of a run, unless all of it is the runtime's. */
 function nameOf(run: readonly Frame[]): string {
   const frame = run.find((one) => one.python && !one.noise) ?? run.find((one) => !one.noise)
   if (!frame) return ''

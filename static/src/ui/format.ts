@@ -26,7 +26,7 @@ export function shortPath(path: string): string {
 }
 
 /**
- * What tells a C++ function from others comes last in its name, and is cut off first where there is little room:
+ * What distinguishes a C++ function comes last in its name, and would be cut off first where there is little room:
  * "torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor>&&)" → "DivBackward0::apply". Other names stay.
  */
 export function shortName(name: string): string {

@@ -1,13 +1,13 @@
-// Moments in which work ahead delays nobody: the browser has nothing to do, and the reader rests.
+// Moments in which preparing work delays nobody: the browser is idle, and there was no input for a while.
 
 /** Where a browser is never idle. */
 const PATIENCE_MS = 100
-/** So long after the last input the reader rests. */
+/** So long without input the reader counts as resting, in ms. */
 const REST_MS = 250
 
 const INPUT = ['pointermove', 'pointerdown', 'wheel', 'keydown', 'input', 'scroll', 'touchmove'] as const
 
-/** Settled when the browser has nothing to do, or after a while. */
+/** Settles when the browser is idle, or after a while. */
 export function idle(): Promise<void> {
   return new Promise((resolve) => {
     if ('requestIdleCallback' in window) requestIdleCallback(() => resolve(), { timeout: PATIENCE_MS })
@@ -23,7 +23,7 @@ export class InputWatch {
     for (const type of INPUT) addEventListener(type, this.noticed, { capture: true, passive: true })
   }
 
-  /** Settled in an idle moment before which there was no input for a while. */
+  /** Settles in an idle moment after a while without input. */
   async rest(): Promise<void> {
     for (;;) {
       await idle()

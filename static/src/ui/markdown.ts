@@ -1,4 +1,4 @@
-// Text for Markdown, where every character of a snapshot's strings must stand for itself.
+// Text for Markdown, in which no character of a snapshot's strings may act as markup.
 
 /** What renderers make links of by themselves. In code none of them does. */
 const LINK =
@@ -7,7 +7,7 @@ const LINK =
 /** Control and format characters (bidirectional and zero-width ones among them), separators, lone surrogates. */
 const HIDDEN = /\u034f|\u17b4|\u17b5|[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]/gu
 
-/** `text` on one line, with what cannot be seen escaped as in a Python string. */
+/** `text` on one line, with invisible characters escaped as in a Python string. */
 export function visible(text: string): string {
   return text.replace(/\s+/g, ' ').replace(HIDDEN, (sign) => {
     const number = sign.codePointAt(0) ?? 0
@@ -16,7 +16,7 @@ export function visible(text: string): string {
   })
 }
 
-/** Names as code, since most of them hold signs that Markdown would take for its own. A pipe would end the cell even there. */
+/** Names as code, since most of them contain characters that are markup. A pipe would end the cell even there. */
 export function code(text: string): string {
   const line = visible(text).replaceAll('`', ' ').trim()
   // GitHub's tables take the pipe after an escaped backslash for the end of a cell, also in code.

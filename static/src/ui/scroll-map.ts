@@ -25,13 +25,13 @@ export class ScrollMap {
     this.moveTo(this.top)
   }
 
-  /** Shows an offset; the bar then belongs at `place`. */
+  /** Shows an offset; the bar then has to be put at `place`. */
   moveTo(top: number): void {
     this.top = Math.max(0, Math.min(this.full - this.view, top))
     this.bar = this.place
   }
 
-  /** Where the bar would stand for what is shown. */
+  /** The place of the bar for the shown rows. */
   get place(): number {
     if (this.full <= TALLEST) return this.top
     return (this.top / (this.full - this.view)) * (TALLEST - this.view)
@@ -47,19 +47,19 @@ export class ScrollMap {
     this.top = Math.max(0, Math.min(this.full - this.view, this.top))
   }
 
-  /** The bar has come to an end that the rows have not, or lags behind them: it should be put at `place`. */
+  /** The bar is at an end that the rows have not reached, or lags behind them: it should be put at `place`. */
   get isOff(): boolean {
     return Math.abs(this.bar - this.place) > 1
   }
 
-  /** The bar has no way left in a direction in which there are rows. */
+  /** The bar cannot move further in a direction in which there are rows. */
   get isStuck(): boolean {
     return (
       (this.bar <= 0 && this.top > 0) || (this.bar >= this.height - this.view - 1 && this.top < this.full - this.view)
     )
   }
 
-  /** The bar stands where it was put, give or take the browser's rounding. */
+  /** The bar is where it was put, within the browser's rounding. */
   adopt(bar: number): void {
     this.bar = bar
   }

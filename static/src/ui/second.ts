@@ -1,22 +1,22 @@
-// Two looks at once: a second pane shows the same view of another device or at another moment. What is its own lies in the
-// options of the state, under "split.", so that links and bookmarks carry it; everything else is the first pane's.
+// The second pane shows the same view of another device or at another moment. Its own choices are in the
+// options of the state, under "split.", so that links and bookmarks include them; everything else is the first pane's.
 
 import type { DeviceInfo } from '../data/model'
 import type { Options, Range, State, ViewName } from './state'
 
-/** What the second pane has of its own. */
+/** The second pane's own part of the state. */
 export interface Second {
   device: number
   /** As in State: an event, -1 before the first; null: the peak. */
   at: number | null
-  /** Its window where windows are apart; null: all. */
+  /** Its window where windows are not linked; null: all. */
   x: Range | null
   select: number | null
   /** The out-of-memory event whose details are open. */
   oom: number | null
-  /** Its window is its own, and does not follow the first pane's. */
+  /** Its window does not follow the first pane's. */
   apart: boolean
-  /** One over the other, not side by side. */
+  /** Stacked vertically rather than side by side. */
   stacked: boolean
 }
 
@@ -49,7 +49,7 @@ export function secondOf(options: Options, devices: number): Second | null {
   }
 }
 
-/** The options with this second pane, or with none. */
+/** The options with this second pane, or without one. */
 export function withSecond(options: Options, second: Second | null): Options {
   const rest = Object.entries(options).filter(([name]) => !name.startsWith('split.'))
   if (!second) return Object.fromEntries(rest)
@@ -86,7 +86,7 @@ export function afterSecond(first: State, second: Second, shown: State, devices:
   return { ...first, view, axis, x, y, query, colour, theme, noise, options, ...closed, ...stack }
 }
 
-/** What a second pane shows at first: the next device with anything to see, else the end of the same trace. */
+/** The first choice for a second pane: the next device with data, else the end of the same trace. */
 export function firstSecond(first: State, devices: readonly DeviceInfo[]): Second {
   const here = devices[first.device]
   const others = [...devices.slice(first.device + 1), ...devices.slice(0, first.device)]

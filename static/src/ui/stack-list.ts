@@ -1,4 +1,4 @@
-// A stack as a list, innermost frame first. Noise frames stay out until asked for, and are counted where they are left out.
+// A stack as a list, innermost frame first. Noise frames are hidden until requested, and counted where they are left out.
 
 import type { Frame } from '../data/model'
 import type { SourceLines } from '../data/source'

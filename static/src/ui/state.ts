@@ -1,4 +1,4 @@
-// What the reader sees, as one immutable object. Views are functions of it; the URL hash mirrors it.
+// The state of the page, as one immutable object. Views are functions of it; the URL hash mirrors it.
 
 import type { Axis } from '../data/model'
 
@@ -6,7 +6,7 @@ export type Theme = 'system' | 'light' | 'dark'
 export type ViewName = 'timeline' | 'segments' | 'reserved' | 'flame' | 'table' | 'events' | 'summary' | 'diff' | 'job'
 export type ColourBy = 'stack' | 'category' | 'size' | 'age' | 'stream' | 'pool' | 'step' | 'origin'
 export type Range = readonly [number, number]
-/** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. What is absent has the view's default. */
+/** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. Absent ones have the view's default. */
 export type Options = Readonly<Record<string, string>>
 
 /** In the order of their tabs. */
@@ -63,7 +63,7 @@ export class Store {
   }
 
   /**
-   * Changes some fields. Another device starts with a fresh window, no moment and no details unless these come along; what
+   * Changes some fields. Another device starts with a fresh window, no moment and no details unless these are set too; what
    * opens details closes those of anything else.
    */
   set(patch: Partial<State>): void {

@@ -11,7 +11,7 @@ export function isDark(theme: Theme): boolean {
   return theme === 'dark' || (theme === 'system' && systemDark().matches)
 }
 
-/** Sets data-theme on the document and calls back when what is seen changes, by button or by system. */
+/** Sets data-theme on the document and calls back when the theme changes, by button or by system. */
 export function bindTheme(store: Store, button: HTMLButtonElement, onChange: () => void): void {
   const apply = (): void => {
     const { theme } = store.state

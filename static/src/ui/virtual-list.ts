@@ -11,7 +11,7 @@ export interface ListOwner {
   label: string
   role: 'grid' | 'treegrid'
   rowHeight: number
-  /** Makes a row's element show a row. It is used again for others: everything must be set. */
+  /** Fills a row's element. Elements are reused: everything must be set. */
   fill(row: HTMLElement, index: number): void
   onClick(index: number, event: MouseEvent): void
   /** The cursor has moved to a row by keys or a click. */
@@ -19,7 +19,7 @@ export interface ListOwner {
 }
 
 const SPARE = 3
-/** The bar is put right once it has rested for so long: sooner would end a wheel's glide. */
+/** The bar is corrected once it has rested for so long, in ms: sooner would stop a wheel's momentum. */
 const REST_MS = 200
 
 export class VirtualList {
@@ -78,7 +78,7 @@ export class VirtualList {
     this.element.style.setProperty('--list-width', `${width}px`)
   }
 
-  /** So many rows from now on, all of them changed. `cursor`: the row that the cursor is on now; `middle`: one to bring there. */
+  /** Sets the number of rows, all of them changed. `cursor`: the row that the cursor is on now; `middle`: one to bring to the middle. */
   setRows(count: number, cursor = this.at, middle = -1): void {
     this.count = count
     this.at = Math.min(cursor, count - 1)
@@ -137,7 +137,7 @@ export class VirtualList {
     }
   }
 
-  /** Settled when the rows of the last scroll are there. */
+  /** Settles when the rows of the last scroll are filled. */
   settled(): Promise<void> {
     return !this.frame.isPending ? Promise.resolve() : new Promise((resolve) => this.waiting.push(resolve))
   }
@@ -190,7 +190,7 @@ export class VirtualList {
     this.rows = new Map()
   }
 
-  /** Makes, fills and places what is on screen, and takes away what is not. */
+  /** Creates, fills and places the rows on screen, and removes the others. */
   private place(): void {
     const [first, past] = this.visible
     const from = Math.max(0, first - SPARE)

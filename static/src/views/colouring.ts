@@ -10,7 +10,7 @@ export { whyNot }
 
 export interface Colouring {
   by: ColourBy
-  /** Grows when keys change: what was drawn with another version is out of date. */
+  /** Grows when keys change: anything drawn with another version is out of date. */
   version: number
   /** Key of each allocation (length N). */
   keys: Uint32Array
@@ -29,7 +29,7 @@ interface Made extends Keys {
   version: number
 }
 
-/** Keys do not depend on the theme and are kept: going back and forth makes nothing anew. */
+/** Keys do not depend on the theme and are cached: switching it computes none again. */
 const cache = new WeakMap<DeviceData, Map<ColourBy, Made>>()
 let versions = 0
 

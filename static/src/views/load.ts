@@ -1,4 +1,4 @@
-// Gets and runs the bundle of the other views. Both bundles have this file; they meet at one property of the window.
+// Reads and runs the bundle of the other views. Both bundles have this file; they meet at one property of the window.
 
 import type { DataClient } from '../worker/data-client'
 import type { Registry } from './view'
@@ -14,7 +14,7 @@ export function deliver(registry: Registry): void {
   ;(window as unknown as Record<string, Registry>)[PLACE] = registry
 }
 
-/** Their code, ahead of running it. */
+/** Reads their code, to be run later. */
 export function fetchViews(client: DataClient): Promise<string> {
   unpacked ??= client.code(BLOB)
   return unpacked
@@ -32,7 +32,7 @@ export function loadViews(client: DataClient): Promise<Registry> {
   return loading
 }
 
-/** An inline script runs at once, which one with an address does not; the page's policy allows it by its hash. */
+/** An inline script runs synchronously, unlike one with an address; the page's policy allows it by its hash. */
 function run(code: string): Registry {
   const script = document.createElement('script')
   script.textContent = code

@@ -1,4 +1,4 @@
-// The moment that a view of one moment shows: a slider over the events, steps, and the moments worth a look.
+// The moment that a view of one moment shows: a slider over the events, steps, and notable moments.
 
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
@@ -100,7 +100,7 @@ export class MomentBar {
   private toOom(): void {
     const events = this.info?.stats.oom_events ?? []
     const { at, oom } = this.store.state
-    // At a failure whose details are closed they open first.
+    // At a failure whose details are closed, the first press opens them.
     const here = at !== null && events.includes(at) && oom !== at ? at - 1 : (at ?? -Infinity)
     const next = events.find((event) => event > here) ?? events[0]
     if (next !== undefined) this.store.set({ at: next, oom: next })

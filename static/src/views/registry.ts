@@ -1,4 +1,4 @@
-// The views that are made when first shown.
+// The views that are created when first shown.
 
 import { DiffView } from './diff/diff-view'
 import { FlameView } from './flame/flame-view'

@@ -25,7 +25,7 @@ export class CachingAllocator {
   private readonly threshold: number
   private segments = 0
 
-  /** `limit`: bytes that a memory fraction allows; null: none was set. `onSegment` hears of every segment event. */
+  /** `limit`: bytes that a memory fraction allows; null: none was set. `onSegment` is called for every segment event. */
   constructor(
     readonly memory: DeviceMemory,
     private readonly settings: AllocatorSettings,

@@ -8,7 +8,7 @@ import { ALLOC, EMPTY_CACHE, OOM, RETRY, type Trace } from './trace'
 
 export interface Check {
   exact: boolean
-  /** Those of the trace, with what the comparison found out. */
+  /** The doubts of the trace, and those from the comparison. */
   settings: AllocatorSettings
   allocations: number
   sameAllocations: number
@@ -82,7 +82,7 @@ function compare(trace: Trace, settings: AllocatorSettings, done: Outcome, recor
   return { exact, settings, allocations, sameAllocations, segmentEvents, sameSegmentEvents, curveError, reason }
 }
 
-/** The likeliest cause, most telling first. */
+/** The likeliest cause, the most specific first. */
 function reasonOf(trace: Trace, done: Outcome, share: number): string {
   if (trace.contradictory) return 'trace and final state of this file contradict each other'
   if (done.contradictions) return 'the state at the start of the trace cannot be reconstructed'

@@ -18,7 +18,7 @@ function reach({ size, next }: Block): number {
   return next && !next.mapped ? size + next.size : size
 }
 
-/** A free block of at least `size` bytes made by mapping memory, out of its pool; null where memory is short. */
+/** A free block of at least `size` bytes made by mapping memory, removed from its pool; null where memory is short. */
 export function grow(allocator: CachingAllocator, pool: BlockPool, stream: number, size: number): Block | null {
   let candidate = findAddressSpace(allocator, pool, stream, size)
   if (!candidate.mapped && !map(allocator, candidate, Math.min(candidate.size, size))) return null

@@ -27,14 +27,14 @@ export interface WhatIfQuestion {
   settings: readonly string[]
   /** 1 per allocation that never happens; null: all happen. */
   without: Uint8Array | null
-  /** Bytes for the allocator; null: what the trace says. */
+  /** Bytes for the allocator; null: as in the trace. */
   memory: number | null
-  /** Go on from the recorded state; else start afresh. */
+  /** Continue from the recorded state; else start with an empty allocator. */
   fromRecorded: boolean
 }
 
 export interface WhatIfRun {
-  /** The settings as they were asked for; OWN for the recorded ones. */
+  /** The settings as requested; OWN for the recorded ones. */
   settings: string
   /** Whether the allocations of the question are left out. */
   without: boolean
@@ -59,9 +59,9 @@ export interface WhatIfAnswer {
   startsEmpty: boolean
   /** How many placements of new segments were tried. */
   placements: number
-  /** Bytes that the replay of the recorded settings is off by: part of every error bar. */
+  /** Error of the replay under the recorded settings in bytes: part of every error bar. */
   residual: number
-  /** What the replay of this trace does not know, a sentence each. */
+  /** The limits of the replay of this trace, a sentence each. */
   limits: string[]
   /** The recorded settings, the same without what is left out, then the others; none where the check is not exact. */
   runs: WhatIfRun[]
@@ -75,7 +75,7 @@ export interface LeastQuestion {
   peakAllocated: number
 }
 
-/** Yields the share that is done. */
+/** Yields its progress, 0 to 1. */
 export function* answerWhatIf(
   trace: Trace,
   known: Check | null,
@@ -163,7 +163,7 @@ function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
   return found
 }
 
-/** The least memory under the settings, and under expandable segments where they are others. */
+/** The minimum memory under the settings, and under expandable segments where the settings have none. */
 export function* answerLeast(trace: Trace, check: Check, question: LeastQuestion): Generator<number, Minimum[]> {
   const chosen = parseSettings(question.settings, check.settings)
   const grown = { ...chosen, expandable: true }

@@ -1,4 +1,4 @@
-// The least memory on which a trace still runs, and the cards that have it. The twin of snapreport/allocator/minimum.py.
+// The minimum memory on which a trace still runs, and the cards that have it. The twin of snapreport/allocator/minimum.py.
 
 import { CARDS } from './cards'
 import { DeviceMemory } from './placement'
@@ -24,7 +24,7 @@ export interface Minimum {
   fits: boolean[]
 }
 
-/** Yields the share that is done. `peakAllocated`: bytes below which it cannot run. */
+/** Yields its progress, 0 to 1. `peakAllocated`: bytes below which it cannot run. */
 export function* leastMemory(
   trace: Trace,
   settings: AllocatorSettings,

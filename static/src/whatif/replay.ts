@@ -9,11 +9,11 @@ import { restore } from './restore'
 import type { AllocatorSettings } from './settings'
 import { ALLOC, EMPTY_CACHE, FREE, OOM, RETRY, type Trace } from './trace'
 
-/** Operations between two looks at the mail: 5 to 15 ms. */
+/** Operations between two checks for messages: 5 to 15 ms. */
 const BATCH = 5_000
 
 export interface ReplayOptions {
-  /** Go on from the recorded state; else what was live is allocated first, in order of address. */
+  /** Continue from the recorded state; else what was live is allocated first, in order of address. */
   fromRecorded: boolean
   /** 1 per allocation that never happens. */
   without?: Uint8Array
@@ -36,7 +36,7 @@ export interface Outcome {
   segmentEvents: { event: number; action: number; size: number }[]
 }
 
-/** Yields the share that is done, and returns what came of it. */
+/** Yields its progress, 0 to 1, and returns the result. */
 export function* replayTrace(
   trace: Trace,
   settings: AllocatorSettings,

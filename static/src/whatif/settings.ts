@@ -154,7 +154,7 @@ function power(key: string, value: string): number {
   return number
 }
 
-/** Whether two settings place alike. */
+/** Whether two settings give the same placement. */
 export function sameSettings(one: AllocatorSettings, two: AllocatorSettings): boolean {
   const { divisions, ...rest } = one
   return (

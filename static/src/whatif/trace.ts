@@ -1,4 +1,4 @@
-// What a replay needs of a device's trace, as plain arrays that can be sent to the worker. The twin of
+// The part of a device's trace that a replay needs, as plain arrays that can be sent to the worker. The twin of
 // snapreport/allocator/trace.py.
 
 import { addressSpaceOf } from '../allocator/address'
@@ -55,7 +55,7 @@ export interface Trace {
   failed: { event: number; size: number; stream: number; pool: number }[]
   /** Bytes for the allocator, as far as the trace says; Infinity: unlimited. */
   capacity: number
-  /** What else makes a replay inexact: some frees wait for another stream, only some segments are expandable, events
+  /** Other reasons why a replay is inexact: some frees wait for another stream, only some segments are expandable, events
    * were lost, the trace and the final state contradict each other. */
   delayed: boolean
   mixed: boolean

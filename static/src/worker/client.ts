@@ -1,4 +1,4 @@
-// How the page gets at its data: promises over a link, and the same at once for window.snapreport.
+// How the page reads its data: promises over a link, and synchronously for window.snapreport.
 
 import { completeReplay, placesOf, type Replay } from '../allocator/replay'
 import { BlobStore } from '../data/blobs'
@@ -18,13 +18,13 @@ import { MAIN } from './engine'
 import { type Link, openLink } from './link'
 import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
 
-/** Where the blobs lie: their names, and the text of each. */
+/** The blobs of the document: their names, and the text of each. */
 export interface BlobTexts {
   names(): string[]
   text(name: string): string | undefined
 }
 
-/** Open the report: settles when its manifest is read. `script`: the page's own bundle, to make the worker from. */
+/** Opens the report: settles when its manifest is read. `script`: the page's own bundle, to make the worker from. */
 export async function openClient(texts: BlobTexts, script: string): Promise<DataClient> {
   const all: Record<string, string> = {}
   for (const name of texts.names()) all[name] = texts.text(name)!
@@ -45,7 +45,7 @@ interface Waiting {
   reject(error: Error): void
 }
 
-/** Numbers the requests and hands the replies out. */
+/** Numbers the requests and resolves their replies. */
 class RequestTable {
   private nextId = 1
   private readonly waiting = new Map<number, Waiting>()
@@ -98,7 +98,7 @@ class LinkedClient implements DataClient {
   onTimes: DataClient['onTimes'] = () => {}
   private readonly devicesHere = new Map<number, DeviceData>()
   private readonly devicesComing = new Map<number, Promise<DeviceData>>()
-  /** Devices whose times are there or were found not to be. */
+  /** Devices whose times were read or are missing. */
   private readonly timesHere = new Set<number>()
   private readonly timesComing = new Map<number, Promise<void>>()
   private readonly replaysComing = new Map<number, Promise<Replay>>()
@@ -145,7 +145,7 @@ class LinkedClient implements DataClient {
     if (!coming) {
       coming = this.requests.ask('device', index).reply.then(({ columns, timeUs }) => {
         this.devicesComing.delete(index)
-        // Someone may have needed it at once meanwhile: there is one object per device.
+        // A synchronous call may have read it meanwhile: there is one object per device.
         const d = this.devicesHere.get(index) ?? this.addDevice(columns)
         if (timeUs !== undefined) this.addTimes(d, timeUs)
         return d
@@ -271,7 +271,7 @@ class LinkedClient implements DataClient {
     const name = tileName(key)
     const coming = this.tilesComing.get(name)
     if (!coming) return
-    this.tilesComing.delete(name) // at once: the same tile may be asked for again before the rejection is heard
+    this.tilesComing.delete(name) // at once: the same tile may be requested again before the rejection is handled
     this.requests.cancel(coming.id)
   }
 
@@ -297,7 +297,7 @@ class LinkedClient implements DataClient {
 
   private addDevice(columns: DeviceColumns): DeviceData {
     const info = this.devices[columns.info.index]
-    // Whoever looks cannot be told what went wrong; onTimes is.
+    // A read cannot report the error; onTimes does.
     const d = complete({ ...columns, info }, () => void this.times(info.index).catch(() => {}))
     this.devicesHere.set(info.index, d)
     return d

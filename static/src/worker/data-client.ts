@@ -1,4 +1,4 @@
-// What the page asks data of, wherever that is worked out.
+// The interface of the page's data, wherever it is computed.
 
 import type { Replay } from '../allocator/replay'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
@@ -7,11 +7,11 @@ import type { DecodedBlob } from '../data/columns'
 import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 
-/** How the page asks for data. Devices are named by DeviceInfo.index. */
+/** How the page requests data. Devices are named by DeviceInfo.index. */
 export interface DataClient {
   readonly manifest: Manifest
   readonly devices: DeviceInfo[]
-  /** The viewer allows no workers: everything is worked out on the page's own thread. */
+  /** The viewer allows no workers: everything is computed on the page's own thread. */
   readonly hasNoWorker: boolean
   stacks(): Promise<Stacks>
   /** Per stack of the report the number of its code, equal for stacks that are the same before and after; 0: of neither. */
@@ -22,27 +22,27 @@ export interface DataClient {
   isIntact(blob: string): Promise<boolean>
   /** A section's columns, read on this thread. */
   section(name: string): Promise<DecodedBlob>
-  /** Lines of source that the report was asked to hold; null where it was not. */
+  /** Lines of source that the report includes; null without any. */
   source(): Promise<SourceLines | null>
   device(index: number): Promise<DeviceData>
-  /** The allocator's state of a device all along, worked out in the worker: a million events take a fifth of a second. */
+  /** The replay of a device, computed in the worker: a million events take a fifth of a second. */
   replay(index: number): Promise<Replay>
-  /** Bytes of the largest contiguous free range at every position (length P), worked out in the worker anew. */
+  /** Bytes of the largest contiguous free range at every position (length P), computed in the worker on each call. */
   largestFree(index: number): Promise<Float64Array>
-  /** A device's trace under other settings of the allocator; `onProgress` hears the share that is done. */
+  /** A device's trace under other settings of the allocator; `onProgress` gets the progress, 0 to 1. */
   whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer>
-  /** The least memory on which a device's trace runs, for a trace that `whatIf` found to replay exactly. */
+  /** The minimum memory on which a device's trace runs, for a trace that `whatIf` found to replay exactly. */
   leastMemory(index: number, question: LeastQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void
-  /** Tiles of a device that are asked for from now on are named by these keys. */
+  /** Tiles of a device that are requested from now on are named by these keys. */
   setKeys(device: number, keys: BandKeys): void
-  /** Settled when the times of a device are there, if it has any. */
+  /** Settles when the times of a device have arrived, if it has any. */
   times(index: number): Promise<void>
-  /** The times of a device, which were not read with it, are there, or cannot be read: draw again. */
+  /** Called when the times of a device, which are not read with it, have arrived or cannot be read: draw again. */
   onTimes: (index: number, error?: unknown) => void
-  /** The same at once and with its times, for window.snapreport; decodes on this thread when it has to. */
+  /** Synchronously and with its times, for window.snapreport; decodes on this thread if necessary. */
   deviceNow(index: number): DeviceData
   stacksNow(): Stacks
 }

@@ -40,7 +40,7 @@ export class Engine {
     return blob === undefined ? null : this.blobs.get(blob)
   }
 
-  /** Bytes of a section's blob. The caller may not give them away: other sections may lie in the same blob. */
+  /** Bytes of a section's blob. The caller must not transfer them: other sections may be in the same blob. */
   async bytes(section: string): Promise<Uint8Array> {
     const blob = await this.section(section)
     if (!blob) throw new Error(`the report holds no section ${section}`)
@@ -48,8 +48,8 @@ export class Engine {
   }
 
   /**
-   * Decode the columns of a device, and its times if they are few. Tiles are laid out from some of these arrays (see KEPT
-   * in protocol.ts): the caller may give only the others away.
+   * Decodes the columns of a device, and its times if they are few. Tiles are laid out from some of these arrays (see KEPT
+   * in protocol.ts): the caller may transfer only the others.
    */
   async device(index: number): Promise<Requests['device']['reply']> {
     const info = await this.info(index)
@@ -58,7 +58,7 @@ export class Engine {
     return { columns, timeUs: info.events <= EVENTS_WITH_TIMES ? await this.times(index) : undefined }
   }
 
-  /** What tiles are laid out from. Where it is read for a tile, the page has not had it yet: it is kept until asked for. */
+  /** The columns that tiles are laid out from. Where a tile needed them first, they are kept for the page's own request. */
   private async source(index: number): Promise<TileSource> {
     if (!this.sources.has(index)) {
       if (!this.reading.has(index)) this.reading.set(index, this.read(index))
@@ -89,7 +89,7 @@ export class Engine {
     return this.blobs.isIntact(blob)
   }
 
-  /** Times of a device as recorded. They stay here for tiles of the time axis: the caller may not give them away. */
+  /** Times of a device as recorded. They stay here for tiles of the time axis: the caller must not transfer them. */
   async times(index: number): Promise<Times | null> {
     let timeUs = this.timesRead.get(index)
     if (timeUs === undefined) {
@@ -130,7 +130,7 @@ export class Engine {
     return layOutTile(source, key)
   }
 
-  /** The allocator's state all along. */
+  /** The replay of the allocator over the whole trace. */
   async replay({ device, places }: Requests['replay']['argument']): Promise<Replayed> {
     const info = await this.info(device)
     return replay({ ...(await this.lives(device)), ...places }, info, this.loaded!.snapshots[info.snapshot]?.settings)
@@ -163,7 +163,7 @@ export class Engine {
     return devices[index]
   }
 
-  /** A large device has blobs of its own: once read, their bytes have served. */
+  /** A large device has blobs of its own: once read, their bytes are no longer needed. */
   private release(section: string): void {
     const blob = this.loaded?.sections[section]
     if (blob !== undefined && blob !== MAIN) this.blobs.release(blob)

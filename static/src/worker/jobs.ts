@@ -1,7 +1,7 @@
 // The worker's work list. Tiles that the file holds come first, since they are the first picture; then plain bytes, which
-// take a moment and which the page waits for together with a device; then tiles, the latest first, since that is what the
-// reader looks at now. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
-// look at the mail between two.
+// take a moment and which the page needs together with a device; then tiles, the latest first, since that is what the
+// reader is looking at. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
+// check for messages between two.
 
 import type { TileKey } from '../data/model'
 import { answerLeast, answerWhatIf } from '../whatif/job'
@@ -49,7 +49,7 @@ export class JobList {
   }
 
   private async run(): Promise<void> {
-    // A turn of the event loop first: requests and cancellations that came in one burst are seen together.
+    // A turn of the event loop first, so that requests and cancellations sent in one burst are seen together.
     await turn()
     for (let job = this.take(); job; job = this.take()) {
       this.current = job.id
@@ -86,7 +86,7 @@ export class JobList {
     return at >= 0 ? this.jobs.splice(at, 1)[0] : undefined
   }
 
-  /** Replays in slices, with a look at the mail between two: a million events take seconds. */
+  /** Replays in slices, with a check for messages between two: a million events take seconds. */
   private async inSlices<T>(job: Job, work: Generator<number, T>): Promise<T> {
     let reported = -1
     for (;;) {

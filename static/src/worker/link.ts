@@ -8,15 +8,15 @@ import type { FromWorker, ToWorker } from './protocol'
 export interface Link {
   send(message: ToWorker): void
   onMessage: (message: FromWorker) => void
-  /** The viewer refused to start a worker: all runs on this thread. */
+  /** The viewer refused to start a worker: everything runs on this thread. */
   onRefused: () => void
 }
 
-/** A worker that has not said a word after this long has been stopped by something. */
+/** A worker that has sent nothing after this long, in ms, was blocked. */
 const PATIENCE_MS = 4000
 
 /**
- * A link over a worker made from `script`. Where none can be made, or it dies before its first word, everything sent so
+ * A link over a worker made from `script`. Where none can be made, or it dies before its first message, everything sent so
  * far goes to the local engine instead.
  */
 export function openLink(

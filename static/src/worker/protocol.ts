@@ -1,4 +1,4 @@
-// What page and worker say to each other, and which arrays move over whole.
+// The messages between page and worker, and which arrays are transferred.
 
 import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
@@ -10,11 +10,11 @@ import type { Trace } from '../whatif/trace'
 
 export interface Requests {
   manifest: { argument: null; reply: Manifest }
-  /** Its times come with a small device; undefined: they have to be asked for. */
+  /** A small device includes its times; undefined: they have to be requested. */
   device: { argument: number; reply: { columns: DeviceColumns; timeUs: Times | null | undefined } }
   times: { argument: number; reply: Times | null }
   tile: { argument: TileKey; reply: TileMesh }
-  /** The allocator's state all along. The worker keeps the lives, and gave the places away. */
+  /** The replay. The worker keeps the lifetimes, and transferred the places. */
   replay: { argument: { device: number; places: Places }; reply: Replayed }
   /** Bytes of the largest contiguous free range by position (length P), for which the device is replayed again. */
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
@@ -35,7 +35,7 @@ export type ToWorker =
   | { type: 'start'; texts: Record<string, string> }
   | { type: 'request'; id: number; kind: RequestKind; argument: unknown }
   | { type: 'cancel'; id: number }
-  /** Taken at once, ahead of every request that waits. */
+  /** Handled at once, ahead of every waiting request. */
   | { type: 'keys'; device: number; keys: BandKeys }
 
 export type FromWorker =
@@ -80,7 +80,7 @@ export function outgoingTimes(timeUs: Times | null): Outgoing<Times | null> {
   return { value, transfer: value ? [value.buffer as ArrayBuffer] : [] }
 }
 
-/** What the worker keeps nothing of: a mesh, a replay. */
+/** Objects that the worker does not keep: a mesh, a replay. */
 export function outgoingWhole<T extends TileMesh | Replayed>(value: T): Outgoing<T> {
   return { value, transfer: buffersOf(value) }
 }

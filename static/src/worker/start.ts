@@ -20,6 +20,6 @@ export function startWorker(scope: WorkerScope): void {
       )
     } else jobs?.accept(data)
   }
-  // Says that the script runs here at all: some policies let a worker be made and then stop it silently.
+  // Reports that the script runs here: some policies let a worker be created and then block it silently.
   scope.postMessage({ type: 'up' }, [])
 }

@@ -4,7 +4,7 @@ import { formatBytes, formatCount } from '../../layout/format'
 
 /** Powers of two from "< 512 B" to "≥ 1 GiB". */
 export const SIZE_CLASSES = 23
-/** Powers of ten of events, and those that live throughout. */
+/** Powers of ten of events, and allocations that are live throughout. */
 export const AGE_CLASSES = 8
 
 const SMALLEST = 9

@@ -1,4 +1,4 @@
-// What each colour holds at one moment: bytes and allocations by key.
+// Bytes and allocations of each colour at one moment, by key.
 
 import type { DeviceData } from '../../data/model'
 import type { Colouring } from '../colouring'
@@ -17,7 +17,7 @@ export function heldAt(
 ): Held {
   const bytes = new Float64Array(keyCount)
   const count = new Uint32Array(keyCount)
-  // In birth order no start is before that of an older one.
+  // Birth order: no allocation starts before an older one.
   for (let id = 0; id < N && start[id] <= position; id++) {
     if (end[id] <= position) continue
     bytes[keys[id]] += size[id]
@@ -46,7 +46,7 @@ export function inferredAt(
   return bytes
 }
 
-/** Keys that any allocation has. */
+/** Keys of any allocation. */
 export function keysUsed({ keys, count }: Pick<Colouring, 'keys' | 'count'>): number[] {
   const isUsed = new Uint8Array(count)
   for (let id = 0; id < keys.length; id++) isUsed[keys[id]] = 1

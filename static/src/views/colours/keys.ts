@@ -1,4 +1,4 @@
-// What an allocation is coloured by, as a key, and what every key is called, coloured like, and found with.
+// What an allocation is coloured by, as a key, with the name, the colour and the query of every key.
 
 import type { DeviceData, Stacks } from '../../data/model'
 import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
@@ -34,7 +34,7 @@ export function whyNot(info: DeviceData['info'], by: ColourBy): string | null {
   return null
 }
 
-/** The stack may be described by whoever shows it; `stackName` names it in a line. */
+/** A legend may describe the stack itself; `stackName` names it in a line. */
 export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName: (stack: number) => string): Keys {
   const { info, N, P, start, end, size } = data
   const reason = whyNot(info, by)

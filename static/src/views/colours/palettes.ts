@@ -1,4 +1,4 @@
-// Colours of names and of ordered classes. Names differ in lightness as well as in hue, so that they can be told apart with
+// Colours of names and of ordered classes. Names differ in lightness as well as in hue, so that they can be distinguished with
 // any kind of colour vision; classes climb in lightness away from the panel.
 
 import { oklch } from '../shared/colours'
@@ -19,14 +19,14 @@ const CATEGORY: Readonly<Record<string, Tone>> = {
   workspace: [0.44, 0.14, 8],
   'kv cache': [0.77, 0.16, 320],
 }
-/** What is named first gets the first of these; then hues far from each other in the same three lightnesses as stacks. */
+/** The first names get these; further ones hues far from each other in the same three lightnesses as stacks. */
 const NAMED: readonly Tone[] = Object.values(CATEGORY)
 const FURTHER_LIGHTNESS = [0.79, 0.57, 0.68]
 const HUE_STEP = 137.508
-/** The dark panel needs less light to stand out from. */
+/** On the dark panel colours stand out with less lightness. */
 const DARKER = 0.05
 
-/** What has no name. */
+/** Of allocations without a name. */
 export function unknownColour(dark: boolean): Rgb {
   return oklch(dark ? 0.53 : 0.585, 0.005, 250)
 }

@@ -6,7 +6,7 @@ import type { DeviceData, DiffDevice } from '../../data/model'
 
 export interface Baseline {
   pair: DiffDevice
-  /** Of pair.moments: the one that is compared. */
+  /** The compared one of pair.moments. */
   moment: DiffDevice['moments'][number]
   before: DeviceData
   /** Positions of the moment on either side. */
@@ -33,7 +33,7 @@ export function homesOf(identity: Uint32Array, before: ArrayLike<number>, after:
 
 const cache = new WeakMap<Int32Array, Map<DiffDevice['moments'][number], Baseline>>()
 
-/** name: of the moment; what is not known is the first one, the peaks. The same object for the same moment. */
+/** name: of the moment; an unknown one stands for the first, the peaks. The same object for the same moment. */
 export function makeBaseline(
   client: DataClient,
   pair: DiffDevice,

@@ -1,4 +1,4 @@
-// Two moments of two snapshots as rows: what each stack, function, file or category held, and holds.
+// Two moments of two snapshots as rows: bytes of each stack, function, file or category before and after.
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { formatBytes } from '../../layout/format'
@@ -9,16 +9,16 @@ export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category'
 export type Change = 'appeared' | 'vanished' | 'grew' | 'shrank' | 'same'
 
 export interface Row {
-  /** What names it: a stack, or a number of its own kind. */
+  /** Its identity: a stack, or a number of its own kind. */
   key: number
   name: string
   before: number
   after: number
   countBefore: number
   countAfter: number
-  /** The stack with the greatest change in it, after; of one that vanished, before; -1: none is told. */
+  /** The stack with the greatest change in it, after; of one that vanished, before; -1: none is known. */
   stack: number
-  /** The same code before, where its lines may differ; -1: it held nothing before. */
+  /** The same code before, where its lines may differ; -1: it had no bytes before. */
   stackBefore: number
 }
 

@@ -7,14 +7,14 @@ import { drawByteAxis } from '../shared/plot-frame'
 export interface Curve {
   data: DeviceData
   css: string
-  /** Position that is compared. */
+  /** The compared position. */
   position: number
 }
 
 /** Room for the bytes beside the curves, in CSS pixels. */
 const LEFT = 66
 
-/** The context's unit is the CSS pixel. Each pixel shows the most that is allocated in it, so that no peak is lost. */
+/** The context's unit is the CSS pixel. Each pixel shows the greatest allocated bytes in it, so that no peak is lost. */
 export function paintCurves(
   ctx: CanvasRenderingContext2D,
   { width: whole, height }: { width: number; height: number },

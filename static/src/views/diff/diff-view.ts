@@ -1,4 +1,4 @@
-// The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at moments that belong together.
+// The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at corresponding moments.
 
 import { formatBytes, formatCount } from '../../layout/format'
 import { fill, h } from '../../ui/dom'

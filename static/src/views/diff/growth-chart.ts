@@ -9,7 +9,7 @@ import { signed } from './compare'
 /** Lines of single stacks, as many as can be distinguished. */
 const MOST = 5
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [640, 170, 64, 14, 10, 26]
-/** Room below the chart: where not all names fit, the first and the last stand there. */
+/** Room below the chart for names of snapshots: the first and the last, where not all fit. */
 const LETTERS = 80
 
 interface Line {

@@ -12,7 +12,7 @@ export interface EventColumn {
   title: string
   width: number
   grow: number
-  /** 1: always there; 2, 3: gone where the window is narrow. */
+  /** 1: always shown; 2, 3: dropped where the window is narrow. */
   level: 1 | 2 | 3
   isNumber: boolean
   text(record: EventRecord): string

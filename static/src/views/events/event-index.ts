@@ -1,11 +1,11 @@
-// Event → what it is. The file keeps events as the ends of allocations and the rest; this puts them back in their order.
+// Event → what it is. The file stores events as the ends of allocations and the rest; this restores their order.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
 
 export const UNKNOWN = 0
 /** An allocation begins. `ref`: the allocation. */
 export const ALLOC = 1
-/** Its free is asked for; in a trace without completions it ends there. */
+/** Its free is requested; in a trace without completions it ends there. */
 export const REQUEST = 2
 /** Its free is completed. */
 export const FREE = 3
@@ -74,7 +74,7 @@ function actionsOf(
   }
   const ofOther = info.actions.map(numberOf)
   const action = new Uint8Array(n)
-  // Without the requests, whether ends were asked for or completed shows only where some event is left without a meaning.
+  // Without the requests, whether ends are requests or completions shows only where some event is left unexplained.
   const isBlurred = info.leftOut.includes('requested') && !kind.includes(UNKNOWN)
   const ofKind = [1, 0, 1, isBlurred ? numberOf(FREED) : 2]
   const counts = new Float64Array(names.length)

@@ -1,4 +1,4 @@
-// One event as it was recorded, with what the replay knows of it.
+// One event as it was recorded, with what the replay adds to it.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
 import { formatAddress } from '../../layout/format'
@@ -22,7 +22,7 @@ export interface EventRecord {
   isRequests: boolean
   /** -1: none, or not known. */
   id: number
-  /** Bytes free on the device, as an oom event tells. */
+  /** Bytes free on the device, as an oom event records. */
   deviceFree: number | null
 }
 
@@ -60,10 +60,10 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
     size: data.size[id],
     address: has('addr_lo') ? addressOf(data.addrHi[id], data.addrLo[id]) : null,
     stream: has('stream') ? info.streams[data.stream[id]] || null : null,
-    // Of an allocation known from its free alone, the free's stack is all there is.
+    // An allocation known from its free alone has only the free's stack.
     stack:
       kind === ALLOC ? data.stack[id] : has('free_stack') ? data.freeStack[id] : isFreedOnly ? data.stack[id] : null,
-    // Of neighbours the allocator recorded both in one go, but in a few recordings.
+    // The allocator records neighbours together, except in a few recordings.
     isRequests:
       kind === FREE &&
       (requested >= 0 ? event - requested > 1 || (info.completionsDiffer ?? false) : !has('requested')),

@@ -1,4 +1,4 @@
-// The head and the rows of the list of events, and what it says about itself.
+// The head and the rows of the list of events, and the sentence about what is listed.
 
 import type { DeviceInfo } from '../../data/model'
 import { formatCount } from '../../layout/format'
@@ -11,7 +11,7 @@ import type { EventColumn } from './event-columns'
 import type { EventIndex } from './event-index'
 import { recordOf } from './event-record'
 
-/** Names of steps and regions that one row has room for. */
+/** The most names of steps and regions in a row. */
 const NAMED = 2
 
 const LEFT_OUT: readonly [string, string][] = [
@@ -76,7 +76,7 @@ export function fillEventRow(element: HTMLElement, { context, index, event, colu
         h('span', {}, text),
       )
       if (column.name === 'stack') {
-        // Without an allocation it has no colour, but texts begin under each other.
+        // Without an allocation it has no colour, but the space keeps texts aligned.
         const mark = h('span', { class: 'swatch' })
         if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
         made.prepend(mark)

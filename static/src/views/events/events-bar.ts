@@ -1,4 +1,4 @@
-// What stands above the events: which actions are listed, and the events of the selected allocation.
+// The controls above the events: which actions are listed, and the events of the selected allocation.
 
 import { fill, h } from '../../ui/dom'
 import { formatCount } from '../../layout/format'

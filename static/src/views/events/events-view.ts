@@ -1,4 +1,4 @@
-// The view "events": the trace as it was recorded, row by row, with what belongs together marked.
+// The view "events": the trace as it was recorded, row by row, with the events of one allocation marked.
 
 import { deviceName, explain } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
@@ -36,7 +36,7 @@ export class EventsView implements View {
   private columns: EventColumn[] = []
   private drawn: readonly unknown[] = []
   private lines: ListedEvents | null = null
-  /** What the list was brought to last: it moves when one of these changes elsewhere. */
+  /** What the list last scrolled to: it scrolls when one of these changes elsewhere. */
   private followed: { data: unknown; at: number | null; select: number | null } | null = null
 
   constructor(parts: ViewParts) {
@@ -113,7 +113,7 @@ export class EventsView implements View {
     if (!key.every((part, i) => part === this.drawn[i])) {
       this.drawn = key
       this.lines = lines
-      // The event that the cursor is on, or the one after it, stays under it when others go.
+      // The cursor stays on its event, or on the next listed one, when others are hidden.
       const event =
         this.list.cursor < 0 || this.followed?.data !== data
           ? null
@@ -132,7 +132,7 @@ export class EventsView implements View {
     this.follow(context)
   }
 
-  /** The moment is to be in the middle of what is seen first. */
+  /** The next `show` scrolls to the moment, as the first one does. */
   forget(): void {
     this.followed = null
     this.drawn = []

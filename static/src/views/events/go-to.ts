@@ -1,11 +1,11 @@
-// What a reader types to get to an event: its number, or a time since the first one.
+// Parses where to go: the number of an event, or a time since the first one.
 
 import type { DeviceData } from '../../data/model'
 import { usToEvent } from '../../layout/time'
 
 const UNITS: Record<string, number> = { us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
 
-/** The event that text names, kept within the trace; a string says why there is none. "1,234" is an event, "+1.5 s" a time. */
+/** The event that text names, clamped to the trace; a string says why there is none. "1,234" is an event, "+1.5 s" a time. */
 export function readPlace(text: string, data: Pick<DeviceData, 'n' | 'clockUs'>): number | string {
   const whole = /^#?\s*(-?\d[\d,_]*)$/.exec(text.trim())
   if (whole) return within(Number(whole[1].replace(/[,_]/g, '')), data.n)

@@ -1,4 +1,4 @@
-// Which events the lines of the list stand for.
+// Which event each line of the list shows.
 
 import { upperBound } from '../../layout/binary-search'
 

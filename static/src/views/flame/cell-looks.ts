@@ -1,4 +1,4 @@
-// How cells look: colours by what the choices and the colouring say, names, amounts, matches.
+// The looks of cells: colours by the choices and the colouring, names, amounts, matches.
 
 import type { Cell } from '../../flame/layout'
 import { weightOf } from '../../flame/layout'

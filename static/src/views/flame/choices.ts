@@ -1,4 +1,4 @@
-// The choices of this view, as the state's options hold them: { 'flame.root': 'leaf' }. What is absent or unknown has its default.
+// The choices of this view, as the state's options hold them: { 'flame.root': 'leaf' }. Absent or unknown ones have their default.
 
 import type { Chains } from '../../flame/layout'
 import type { Merge, Root } from '../../flame/paths'
@@ -20,7 +20,7 @@ export interface Choices {
   from: number
   /** The node that fills the picture; null: all. */
   focus: Place | null
-  /** Chains that were opened one by one. */
+  /** Chains that were opened individually. */
   open: readonly Place[]
 }
 

@@ -1,5 +1,5 @@
 // Colours of frames: one hue for what belongs to one package or file, even in lightness, and a readable ink on it.
-// Growth has its own: orange gained, blue lost, which every kind of colour vision tells apart, and the sign is written too.
+// Growth has its own: orange gained, blue lost, distinct for every kind of colour vision, and the sign is written too.
 
 import type { Frame } from '../../data/model'
 import { oklch } from '../shared/colours'
@@ -11,7 +11,7 @@ const INKS: readonly Rgb[] = [
   [255, 255, 255],
 ]
 
-/** What tells frames of one origin: the installed package, the file of the reader's own code, or the library in C++. */
+/** The origin of a frame: the installed package, the file of the reader's own code, or the library in C++. */
 export function originOf({ filename, name }: Frame): string {
   const file = filename.replace(/\\/g, '/')
   const installed = /(?:site|dist)-packages\/([^/]+)/.exec(file)
@@ -59,7 +59,7 @@ export function css([r, g, b]: Rgb): string {
   return `rgb(${r} ${g} ${b})`
 }
 
-/** The ink with more contrast on a ground: at least 4.5 to 1 on any. */
+/** The ink with more contrast on a background: at least 4.5 to 1 on any. */
 export function inkOn(ground: Rgb): string {
   const light = luminance(ground)
   const [dark, white] = INKS

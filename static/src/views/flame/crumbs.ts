@@ -1,4 +1,4 @@
-// The way from the whole tree to the focused frame, as buttons that lead back.
+// The path from the whole tree to the focused frame, as buttons that lead back.
 
 import type { Frame } from '../../data/model'
 import type { FlameTree, Node } from '../../flame/tree'

@@ -26,7 +26,7 @@ export function moved(layout: FlameLayout, at: number, key: string): number | nu
   }
 }
 
-/** Where a cell of one layout is in another: the same kind over the same rows and depth; 0 when it is gone. */
+/** Where a cell of one layout is in another: the same kind over the same rows and depth; 0 where there is none. */
 export function sameCell(before: FlameLayout, at: number, after: FlameLayout): number {
   const cell = before.cells[at]
   if (!cell) return 0

@@ -27,7 +27,7 @@ export function formatAmount(amount: number, measure: Measure): string {
   return measure === 'seconds' ? `${formatBytes(Number(amount.toPrecision(12)))}·s` : formatBytes(amount)
 }
 
-/** What a cell holds; of growth the difference with its sign: "+1.20 GiB". */
+/** The weight of a cell; of growth the difference with its sign: "+1.20 GiB". */
 export function formatSum({ value, loss }: Sum, measure: Measure): string {
   return isDifference(measure) ? formatSigned(value - loss) : formatAmount(value, measure)
 }
@@ -38,12 +38,12 @@ function formatSigned(bytes: number): string {
 
 /** The frame that a cell ends at; null for cells that stand for no frame. */
 export function frameOf(tree: FlameTree, cell: Cell, frame: (id: number) => Frame): Frame | null {
-  // A focused frame may hold nothing at this moment: it has no row to be read from then.
+  // A focused frame may weigh nothing at this moment: then it has no row to be read from.
   if (cell.depth === 0 || cell.low === cell.high || (cell.kind !== 'frame' && !isChain(cell.kind))) return null
   return frame(tree.paths.frameOfKey[tree.key(cell.low, cell.depth - 1)])
 }
 
-/** What is written in a cell. */
+/** The text in a cell. */
 export function nameOfCell(cell: Cell, frame: Frame | null): string {
   switch (cell.kind) {
     case 'all':
@@ -164,7 +164,7 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
   return parts.join(', ')
 }
 
-/** Why there is nothing to draw. */
+/** The reason why there is nothing to draw. */
 export function explainEmpty(measure: Measure, { data, baseline }: ViewContext): string {
   if (measure === 'diff')
     return baseline

@@ -1,5 +1,5 @@
-// The picture of the flame view: its canvas, the pointer and the keys on it, and the cell that the keyboard is on, in words
-// for readers who do not see it. What happens to a cell that is chosen is the view's.
+// The picture of the flame view: its canvas, the pointer and the keys on it, and the keyboard's cell in words
+// for screen readers. What happens to a chosen cell is up to the view.
 
 import { type Cell, cellAt, childrenOf, isChain } from '../../flame/layout'
 import { h } from '../../ui/dom'
@@ -18,13 +18,13 @@ import { paint, ROW } from './painter'
 /** Categories, streams or sizes that a tooltip names. */
 const MIX_TOLD = 3
 
-/** Plots made: two panes have one each, and ids are the page's. */
+/** Number of plots: two panes have one each, and ids are unique in the page. */
 let instances = 0
 
 interface Scene {
   model: FlameModel
   context: ViewContext
-  /** What the numbers stand for, in a sentence. */
+  /** The meaning of the numbers, in a sentence. */
   note: string
 }
 

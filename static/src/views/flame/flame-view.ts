@@ -1,5 +1,5 @@
 // The flame view: bytes by stack at a moment, as an icicle. What it shows is in ./model, the picture in ./flame-plot; here
-// are the elements around it, and what choosing a cell does.
+// are the elements around it, and the effects of choosing a cell.
 
 import { foldedText, speedscopeJson } from '../../flame/export'
 import { type Cell, isChain, layoutFlame, weightOf } from '../../flame/layout'
@@ -68,7 +68,7 @@ export class FlameView implements View {
     this.controls.render(choices, context.info.time0 !== null, context.baseline !== null)
     this.since.render(context, choices)
     this.momentBox.hidden = isOfTrace(choices.measure)
-    // Hidden it would be without a width.
+    // A hidden element has no width.
     this.plot.isHidden = false
     const model = this.models.of(context, Math.max(1, this.plot.width))
     this.model = model
@@ -177,7 +177,7 @@ export class FlameView implements View {
     this.plot.toTop()
     this.plot.cursor = 0
     this.parts.store.setOption('flame.focus', place)
-    // What was shown for it may have moved the cursor along with its cell.
+    // Showing it may have moved the cursor along with its cell.
     this.plot.moveCursor(0)
   }
 

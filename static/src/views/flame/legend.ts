@@ -1,4 +1,4 @@
-// What the colours of frames stand for: packages, files of the program, and libraries in C++, the widest first.
+// The colours of frames: packages, files of the program, and libraries in C++, the widest first.
 
 import { type Cell, weightOf } from '../../flame/layout'
 import { scrollsWhenSmall } from '../../ui/compact'

@@ -6,7 +6,7 @@ import type { FlameTree } from '../../flame/tree'
 import { weigh } from '../../flame/weigh'
 import type { Colouring } from '../colouring'
 
-/** More keys than these cannot be told apart in a strip, and each costs a pass over the allocations. */
+/** More keys than these cannot be distinguished in a strip, and each costs a pass over the allocations. */
 export const MOST_KEYS = 24
 
 export class Mixes {

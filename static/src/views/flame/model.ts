@@ -1,4 +1,4 @@
-// From the context of a view to the cells of a picture, each step kept until something that it depends on changes: the
+// From the context of a view to the cells of a picture, each step cached until something that it depends on changes: the
 // sorted paths (per device), the weights (per moment), the tree, the layout (per width).
 
 import type { Frame, StackTrie } from '../../data/model'
@@ -12,7 +12,7 @@ import type { ViewContext } from '../view'
 import { type Choices, isDifference, isOfTrace, type Place, readChoices } from './choices'
 import { Mixes, MOST_KEYS } from './mixes'
 
-/** Cells that would be narrower, in pixels, stand together. */
+/** Narrower cells are joined, in pixels. */
 const LEAST_WIDTH = 1.5
 
 export interface Focus {
@@ -45,7 +45,7 @@ export class FlameModels {
   private readonly layouts = new Memo<{ focus: Focus | null; layout: FlameLayout; scale: number }>()
   private readonly mixes = new Memo<Mixes>()
 
-  /** width: of the picture, in CSS pixels. Null where the measure needs times that there are not. */
+  /** width: of the picture, in CSS pixels. Null where the measure needs times and there are none. */
   of(context: ViewContext, width: number): FlameModel | null {
     const { data, stacks, state, position, matches, colouring } = context
     const choices = this.choices.get([state.options], () => readChoices(state.options))
@@ -127,7 +127,7 @@ function focusOf(tree: FlameTree, place: Place): Focus | null {
   return node && node.depth > 0 ? { node, stack: place.stack } : null
 }
 
-/** How a link names a node. */
+/** The name of a node in a link. */
 export function placeOfNode(tree: FlameTree, stack: number, depth: number): Place {
   return { stack, frame: tree.paths.recordedAt(stack, depth) }
 }

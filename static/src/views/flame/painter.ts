@@ -24,7 +24,7 @@ export interface CellLook {
   place: string
   /** Where there is no room for both, the place stays and the name is cut. */
   isPlaceFirst: boolean
-  /** What it holds, where there is room for it. */
+  /** Its weight, where there is room for it. */
   amount: string
   /** Share of it that the query matches: the rest is dimmed. */
   matched: number
@@ -82,7 +82,7 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
   const { look } = scene
   const cell = scene.layout.cells[index]
   const { x, y, w } = boxOf(scene, index)
-  // A gap tells neighbours apart where there is room for one.
+  // A gap separates neighbours where there is room for one.
   const inner = w > 3 ? w - 1 : w
   const { fill, name, place, isPlaceFirst, amount, matched, strip } = scene.lookOf(cell)
   const isRest = cell.kind === 'own'
@@ -140,7 +140,7 @@ export function wordsIn(
   return text ? { text, isWhole: text === name } : null
 }
 
-/** As much of a text as fits, with "…" where it is cut; '' where hardly a letter would remain. */
+/** As much of a text as fits, with "…" where it is cut; '' where barely a letter would remain. */
 export function clip(
   ctx: Pick<CanvasRenderingContext2D, 'measureText'>,
   text: string,
@@ -148,7 +148,7 @@ export function clip(
   letter: number,
 ): string {
   if (room < 2.5 * letter) return ''
-  // Letters are equally wide but for those the font lacks: those are measured.
+  // The font is monospaced except for letters that it lacks: those are measured.
   const fits = (shown: string): boolean =>
     (/^[\x20-\x7e…]*$/.test(shown) ? shown.length * letter : ctx.measureText(shown).width) <= room
   if (fits(text)) return text

@@ -1,4 +1,4 @@
-// The controls of the flame view in the toolbar. They show the choices and change the options, nothing else.
+// The controls of the flame view in the toolbar. They show the choices and change the options only.
 
 import type { Chains } from '../../flame/layout'
 import { MEASURES } from '../../flame/weigh'

@@ -1,4 +1,4 @@
-// Where the two pictures of the reserved view lie, and what lies at a place of them, in CSS pixels of the plot. No DOM.
+// The layout of the two pictures of the reserved view and hit testing on them, in CSS pixels of the plot. No DOM.
 
 import type { Replay } from '../../allocator/replay'
 import type { EventScene, Point } from '../shared/event-plot'
@@ -27,7 +27,7 @@ export interface ChartInput extends Omit<EventScene, 'window'> {
   /** Null where addresses were left out: only totals are known. */
   replay: Replay | null
   groups: Groups | null
-  /** Bytes of the largest free range by position; null where it is not shown or not there yet. */
+  /** Bytes of the largest free range by position; null where it is not shown or has not arrived. */
   largest: Float64Array | null
   /** Reserved bytes by position of a replay under other settings; null: none is drawn. */
   whatIf: Float64Array | null

@@ -8,7 +8,7 @@ import type { ChartScene } from './chart-layout'
 import { type Columns, columnsOf, maxByColumn, stackOf } from './columns'
 import { drawCurve, paintSegments, paintStack } from './paint'
 
-/** What reserved memory holds, or its fragmentation alone. Words run down the columns. */
+/** The parts of reserved memory, or its fragmentation alone. Words of the picture run down the columns. */
 export function paintParts(words: Uint32Array, width: number, height: number, scene: ChartScene): Columns {
   const { replay, largest, whatIf, inks, choice, window, partsTop } = scene
   const { data } = scene.context
@@ -26,7 +26,7 @@ export function paintParts(words: Uint32Array, width: number, height: number, sc
     if (whatIf) curve(maxByColumn(data, window, width, whatIf), inks.accent)
   } else {
     curve(columns.fragmentationMax, inks.reserved)
-    // Of the moments that the areas show: beside them it tells whether what is free is one piece or many.
+    // At the moments that the areas show: beside them it shows whether free memory is contiguous.
     if (largest)
       curve(
         Float64Array.from(columns.position, (s) => largest[s]),

@@ -1,5 +1,5 @@
-// The two pictures of the reserved view, one above the other over the same stretch of events: what reserved memory holds,
-// and the segments it is made of.
+// The two pictures of the reserved view, one above the other over the same stretch of events: the parts of reserved memory,
+// and its segments.
 
 import type { Line } from '../shared/describe'
 import { EventPlot, type Point } from '../shared/event-plot'
@@ -16,7 +16,7 @@ import { SegmentStack } from './segment-stack'
 export class ReservedChart extends EventPlot<ChartScene> {
   /** A click on a segment at a position. */
   onSegment: (row: number, position: number) => void = () => {}
-  /** Bytes that the upper and the lower picture need room for. */
+  /** Bytes at the top of the upper and of the lower picture. */
   extent: readonly number[] | null = null
   /** Columns of the upper picture as last painted, for tests. */
   columns: Columns | null = null
@@ -54,7 +54,7 @@ export class ReservedChart extends EventPlot<ChartScene> {
     })
   }
 
-  /** For tests: where the pictures lie, in CSS pixels of the window. */
+  /** For tests: the boxes of the pictures, in CSS pixels of the window. */
   boxes(): { parts: Box | null; segments: Box | null; partsTop: number; segmentsTop: number } | null {
     if (!this.shown) return null
     const { left, top } = this.plot.getBoundingClientRect()

@@ -1,5 +1,5 @@
-// One moment for each column of pixels: the one in it at which what is shown is greatest, so that nothing that stands out
-// gets lost when zoomed out, and a column is always the truth of one moment.
+// One moment for each column of pixels: the one in it at which the shown value is greatest, so that no spike
+// vanishes when zoomed out, and a column is always the true state at one moment.
 
 import type { Replay } from '../../allocator/replay'
 import type { DeviceData } from '../../data/model'
@@ -73,7 +73,7 @@ export function maxByColumn(data: DeviceData, window: XWindow, count: number, va
   return out
 }
 
-/** Of a whole device: what the scales of the pictures are made for. */
+/** The extremes of a whole device, for the scales of the pictures. */
 export interface Extremes {
   data: DeviceData
   /** Most bytes reserved or allocated, and most reserved less allocated. */

@@ -1,4 +1,4 @@
-// Stacks as pixels, column by column: pixels of one column lie next to each other, `out[x * height + y]`, so that a run is filled
+// Stacks as pixels, column by column: pixels of one column are contiguous, `out[x * height + y]`, so that a run is filled
 // at once. Written straight into rows, every pixel was in another line of the processor's cache: 30 ms of a first picture.
 
 import { word } from '../shared/inks'
@@ -21,7 +21,7 @@ export function paintStack(
     let bottom = height
     for (let part = 0; part < stack.tops.length; part++) {
       const top = stack.tops[part][x] * perByte
-      // A part of any size is one pixel at least: it is there.
+      // A part of any size is one pixel at least, so that it shows.
       const below = part === 0 ? 0 : stack.tops[part - 1][x] * perByte
       const to = top > below ? Math.min(Math.round(height - top), bottom - 1) : bottom
       if (to < bottom) out.fill(words[part], x * height + Math.max(0, to), x * height + bottom)
@@ -30,7 +30,7 @@ export function paintStack(
   }
 }
 
-/** Segments on top of each other, each with a line at its top where it is tall enough to be told apart. */
+/** Segments on top of each other, each with a line at its top where it is tall enough. */
 export function paintSegments(
   out: Uint32Array,
   width: number,
@@ -50,7 +50,7 @@ export function paintSegments(
   for (let x = 0; x < width; x++) {
     const pile = piles.at(columns.position[x])
     if (pile === before) {
-      // Segments come and go seldom: most columns are as the one before.
+      // Segments rarely change: most columns equal the one before.
       out.copyWithin(x * height, (x - 1) * height, x * height)
       continue
     }
@@ -60,7 +60,7 @@ export function paintSegments(
     for (let i = 0; i < rows.length && bottom > 0; i++) {
       const group = groupOf[rows[i]]
       const top = Math.max(0, Math.round(height - tops[i] * perByte))
-      if (top >= bottom) continue // thinner than what is left of a pixel: the next one above takes it
+      if (top >= bottom) continue // thinner than the rest of a pixel, which the next one above fills
       const ink = i & 1 ? alternates[group] : fills[group]
       out.fill(ink, x * height + top, x * height + bottom)
       if (bottom - top >= 4) out[x * height + top] = edges[group]
@@ -83,7 +83,7 @@ export function drawCurve(
     const y = Math.min(height - 1, Math.max(0, Math.round(height - (values[x] / byteTop) * height)))
     const from = before < 0 ? y : Math.min(y, before)
     const to = before < 0 ? y : Math.max(y, before)
-    // Uprights in column after column are a wall: the areas behind it are to be seen.
+    // Uprights in column after column would hide the areas behind them.
     const isDense = x > 1 && values[x] !== values[x - 1] && values[x - 1] !== values[x - 2]
     for (let at = from; at <= Math.min(height - 1, Math.max(to, y + 1)); at++) {
       const place = x * height + at

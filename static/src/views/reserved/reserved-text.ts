@@ -38,7 +38,7 @@ export function figuresOf(data: DeviceData, replay: Replay | null, position: num
   ]
 }
 
-/** How much of what is free lies in one piece. */
+/** The largest contiguous part of free memory. */
 export function largestFigure(data: DeviceData, replay: Replay, position: number): Figure {
   const { largestFree } = stateAt(replay, position).totals
   const title = `The largest free range: ${formatBytesExact(largestFree)}`

@@ -136,7 +136,7 @@ export class ReservedView implements View {
     await this.largest?.coming
   }
 
-  /** The largest free range by position, asked for when it is first to be shown; null until it is there. */
+  /** The largest free range by position, requested when first shown; null until it has arrived. */
   private largestOf(data: DeviceData): Float64Array | null {
     if (this.largest?.data !== data) {
       const largest: NonNullable<typeof this.largest> = { data, bytes: null, coming: Promise.resolve() }
@@ -237,7 +237,7 @@ export class ReservedView implements View {
       label: `worst fragmentation, ${formatBytes(lost)}`,
       colour: inks.peak,
     }
-    // The label of a failure comes first: nothing takes its place.
+    // The label of a failure is placed first, before others can take its room.
     return [...failures.slice(0, 1), worst, ...failures.slice(1)]
   }
 

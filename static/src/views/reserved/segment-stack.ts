@@ -34,7 +34,7 @@ export class SegmentStack {
     this.ends = rows().sort((a, b) => to[a] - to[b])
   }
 
-  /** Back to before the first position. */
+  /** Rewinds to before the first position. */
   rewind(): void {
     this.live = []
     this.nextBegin = 0
@@ -42,7 +42,7 @@ export class SegmentStack {
     this.pile = { rows: new Int32Array(0), tops: new Float64Array(0) }
   }
 
-  /** The pile at a position at or after the last one asked for; the same object where it did not change. */
+  /** The pile at a position at or after the last requested one; the same object where it did not change. */
   at(position: number): Pile {
     const { segments, begins, ends, live, rankOf } = this
     let changed = false

@@ -13,14 +13,14 @@ import type { ReplayRequest } from '../../worker/data-client'
 import type { ViewParts } from '../view'
 import { errorBarText, HEADS, leastParts, nameOf, recordedRow, runRow } from './what-if-table'
 
-/** The least memory takes some 50 replays: of traces with so many events it is searched only on demand. */
+/** Finding the minimum memory takes some 50 replays: for traces with this many events it is searched only on demand. */
 const MANY_EVENTS = 200_000
 
 export class WhatIfPanel {
   readonly element: HTMLElement
-  /** Reserved bytes by position (length P) of the run that is chosen; null: none. */
+  /** Reserved bytes by position (length P) of the chosen run; null: none. */
   curve: Float64Array | null = null
-  /** The curve is another one: draw again. */
+  /** Called when the curve has changed and has to be drawn again. */
   onChange: () => void = () => {}
   private readonly settings = h('input', {
     type: 'text',
@@ -58,7 +58,7 @@ export class WhatIfPanel {
   private readonly minimum = h('div', { class: 'what-if-least' })
   private device: { data: DeviceData; info: DeviceInfo } | null = null
   private request: ReplayRequest<unknown> | null = null
-  /** Counts what was begun: what ends later than its successor began is dropped. */
+  /** Counts requests: a result that arrives after a later request is dropped. */
   private turn = 0
   private answer: WhatIfAnswer | null = null
   private minimums: readonly Minimum[] = []
@@ -185,7 +185,7 @@ export class WhatIfPanel {
     return h('button', { type: 'button', onclick: search }, 'Search the least memory')
   }
 
-  /** The least memory for the settings in the field, on devices of any size. */
+  /** The minimum memory for the settings in the field, on devices of any size. */
   private async searchLeast(): Promise<void> {
     const { device, parts, turn } = this
     if (!device) return

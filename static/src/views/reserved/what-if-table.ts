@@ -1,4 +1,4 @@
-// The runs of a what-if as rows, and the least memory with the cards that have it, in words. The twin of
+// The runs of a what-if as rows, and the minimum memory with the cards that have it, in words. The twin of
 // snapreport/report/whatif_text.py.
 
 import { formatBytes, formatCount, formatShare } from '../../layout/format'
@@ -41,7 +41,7 @@ function breakable(name: string): (string | Node)[] {
   return name.split(/(?<=[_:,])/).flatMap((part) => [part, h('wbr')])
 }
 
-/** The event of the request that fails; -1 is what was live at the start. */
+/** The event of the request that fails; -1: restoring what was live at the start. */
 function failureText(event: number | null): string {
   return event === null ? 'no' : event < 0 ? 'at the start' : `event ${formatCount(event)}`
 }
@@ -80,7 +80,7 @@ function leastText({ settings, memory, retries, monotone }: Minimum): string {
   return `Least memory under ${under}: ${exact(memory)} for the allocator, with ${cost}.${tail}`
 }
 
-/** A multiple of 2 MiB, which three digits of GiB would hide. */
+/** In MiB, since it is a multiple of 2 MiB, which three digits of GiB would hide. */
 function exact(memory: number): string {
   const mib = `${formatCount(memory / 2 ** 20)} MiB`
   return memory < 2 ** 30 ? mib : `${formatBytes(memory)} (${mib})`

@@ -1,4 +1,4 @@
-// The addresses that were ever in use as one axis without holes: stretches one after the other, small gaps between them.
+// The addresses that were ever in use as one compact axis: stretches one after the other, small gaps between them.
 
 import type { Replay } from '../../allocator/replay'
 import { lowerBound } from '../../layout/binary-search'
@@ -55,7 +55,7 @@ export function placeOf({ start, end, place, length }: AddressAxis, address: num
 
 /** The address at a place; -1 in a gap. */
 export function addressAt({ start, end, place }: AddressAxis, at: number): number {
-  // A place worked out from pixels may be a little off: by a 2^50th, which is more than the last bit of a double.
+  // A place computed from pixels may be slightly off: by a 2^50th, which is more than the last bit of a double.
   const i = lowerBound(place, at + Math.max(1e-6, at * 2 ** -50)) - 1
   if (i < 0) return -1
   const address = start[i] + Math.max(0, at - place[i])
@@ -67,7 +67,7 @@ export interface Tick {
   address: number
 }
 
-/** What to name in a window: beginnings of stretches at least `room` apart; within one stretch round addresses. */
+/** The labels of a window: beginnings of stretches at least `room` apart; within one stretch round addresses. */
 export function ticksOf(
   { start, end, place }: AddressAxis,
   [from, to]: readonly [number, number],

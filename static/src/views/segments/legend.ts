@@ -1,4 +1,4 @@
-// What the fills of the allocator's views stand for.
+// The legend of the fills of the segments view.
 
 import { scrollsWhenSmall } from '../../ui/compact'
 import { fill, h } from '../../ui/dom'

@@ -1,4 +1,4 @@
-// Where segments lie in the map: group by group, side by side on lines, the large ones wrapped over many.
+// The layout of segments in the map: group by group, side by side on lines, the large ones wrapped over many.
 
 import { upperBound } from '../../layout/binary-search'
 import type { AllocatorState } from '../../allocator/state'
@@ -9,7 +9,7 @@ export const LINE_STEP = 23
 export const HEADER = 30
 const GAP = 6
 const MIN_WIDTH = 3
-/** Beyond this many lines browsers lose count of pixels. */
+/** Beyond this many lines an element would exceed the browsers' largest height. */
 const MOST_LINES = 40_000
 
 export type Sort = 'address' | 'size' | 'free'
@@ -110,7 +110,7 @@ export function layOutMap(state: AllocatorState, groups: Groups, wish: MapWish):
       do {
         if (x >= width) newLine()
         const to = Math.min(state.end[segment], from + (width - x) * perPixel)
-        // What rounding leaves over is no line of its own.
+        // A remainder from rounding gets no line of its own.
         const last = state.end[segment] - to < perPixel / 2 ? state.end[segment] : to
         const length = Math.min(width - x, Math.max(MIN_WIDTH, (last - from) / perPixel))
         out.pieces.push({ segment, line: lineY.length - 1, x, width: length, from, to: last })
@@ -170,7 +170,7 @@ function gapsOf(state: AllocatorState, segments: number[], lineBytes: number, wi
 
 /**
  * Bytes per line of small and of large groups, powers of two: as coarse as it takes to show everything at once. Small
- * blocks get a scale of their own: next to segments a thousand times as large nothing would be seen of them.
+ * blocks get a scale of their own: next to segments a thousand times as large they would be invisible.
  */
 function scaleOf(state: AllocatorState, groups: Groups, shown: Shown[], { height, zoom }: MapWish): [number, number] {
   const bytes = [0, 0]

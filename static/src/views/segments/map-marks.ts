@@ -1,5 +1,5 @@
-// Draws on the painted map of one moment: sizes of segments beside the lines, what the event changed, the selection and what
-// is pointed at.
+// Draws on the painted map of one moment: sizes of segments beside the lines, the event's changes, the selection and the block
+// under the pointer.
 
 import { formatBytes } from '../../layout/format'
 import type { ViewContext } from '../view'

@@ -1,4 +1,4 @@
-// What of the allocator's state lies where in the map of one moment, in CSS pixels of the plot, and the other way round. No DOM.
+// Maps between the allocator's state and places in the map of one moment, in CSS pixels of the plot. No DOM.
 
 import type { AllocatorState } from '../../allocator/state'
 import { firstWhere } from '../../layout/binary-search'
@@ -50,7 +50,7 @@ export function isLive({ replay, state }: MapScene, id: number): boolean {
   return id < N && start[id] <= state.position && end[id] > state.position
 }
 
-/** The block that holds an address, or of its segment the last; -1 where no segment does. */
+/** The block that contains an address, or the last of its segment; -1 where no segment contains it. */
 export function blockAt(state: AllocatorState, address: number): number {
   const segment = segmentAt(state, address)
   return segment < 0 ? -1 : Math.min(state.first[segment + 1] - 1, blockFrom(state, segment, address))
@@ -72,14 +72,14 @@ function widest(state: AllocatorState, segment: number, address: number, perPixe
     block <= last && state.blockStart[block] < pixelEnd;
     block++
   ) {
-    // What is allocated is worth more than the gap beside it.
+    // An allocated block takes precedence over the gap beside it.
     const better = Number(state.blockId[block] >= 0) - Number(state.blockId[best] >= 0) || size(block) - size(best)
     if (better > 0) best = block
   }
   return best
 }
 
-/** The segment that holds an address; -1 where none does. */
+/** The segment that contains an address; -1 where none does. */
 export function segmentAt({ start, end, segments }: AllocatorState, address: number): number {
   for (let segment = 0; segment < segments; segment++)
     if (start[segment] <= address && address < end[segment]) return segment

@@ -15,7 +15,7 @@ import { describeBlock, groupTotals, headlineOf } from './state-text'
 /** Room for the sizes of segments beside the lines; none on phones. */
 const GUTTER = 84
 const MARGIN = 10
-/** What a block that is brought into view keeps from the edge. */
+/** Distance from the edge of a block that is brought into view, in CSS pixels. */
 const REVEAL_MARGIN = 40
 
 export interface MapChoice {
@@ -38,7 +38,7 @@ export class MomentMap extends CanvasView {
   private choice: MapChoice | null = null
   private choiceKey = ''
   private hover: Hit | null = null
-  /** Start of the block that the keyboard is on, also where that is free. */
+  /** Start of the keyboard's block, which may be free. */
   private cursor: number | null = null
 
   constructor(private readonly parts: ViewParts) {
@@ -78,7 +78,7 @@ export class MomentMap extends CanvasView {
     this.tooltip.hide()
     this.showHeaders(this.scene)
     this.headers.style.height = `${layout.height}px`
-    // Where another place is asked for, the view goes there; a step in time leaves it where it is.
+    // A new place scrolls the view there; another moment leaves it where it is.
     const choiceKey = JSON.stringify([choice, width])
     if (choiceKey !== this.choiceKey && choice.focus !== null) this.plot.scrollTop = 0
     this.choice = choice
@@ -211,7 +211,7 @@ export class MomentMap extends CanvasView {
     this.reveal(block)
   }
 
-  /** The block that the keyboard is on: the selection, or where it was last. */
+  /** The keyboard's block: the selection, or the last one. */
   private here(scene: Scene): number {
     const { select } = scene.context.state
     if (select !== null && isLive(scene, select)) return blockAt(scene.state, scene.replay.address[select])

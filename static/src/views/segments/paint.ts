@@ -89,7 +89,7 @@ export class MapPainter {
     const { segment } = piece
     const perPixel = (piece.to - piece.from) / piece.width
     const end = state.first[segment + 1]
-    // Where all blocks are thinner than this there is nothing to dress, and there may be thousands.
+    // Where all blocks are thinner than this nothing is decorated, and there may be thousands.
     const minWidth = 3 * perPixel
     for (
       let block = blockFrom(state, segment, piece.from);

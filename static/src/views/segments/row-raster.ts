@@ -1,5 +1,5 @@
-// A stretch of addresses as a row of pixels. What is thinner than a pixel is mixed by its share of it, but for one thing:
-// where anything is allocated it can be seen.
+// A stretch of addresses as a row of pixels. Blocks thinner than a pixel are mixed by their shares of it, with one exception:
+// anything allocated stays visible.
 
 import type { Rgb } from '../shared/inks'
 

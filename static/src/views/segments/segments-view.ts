@@ -1,4 +1,4 @@
-// The allocator's state: segments and their blocks at one moment, or over time.
+// The segments view: segments and their blocks at one moment, or over time.
 
 import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
@@ -166,7 +166,7 @@ export class SegmentsView implements View {
     return this.moment.key(event)
   }
 
-  /** Over time every address has a place of its own: there is nothing to agree on. */
+  /** Over time every address has a place of its own: panes need no common extent. */
   extent(): readonly number[] | null {
     const byTime = this.shown?.context.state.options['segments.mode'] === 'time'
     return byTime ? null : (this.map.layout?.scale ?? null)

@@ -10,7 +10,7 @@ import { contradictionOf, type Figure } from '../shared/figures'
 import type { Groups } from '../shared/groups'
 import type { MapGroup } from './map-layout'
 
-/** What the map shows in numbers; `reserved` less `allocated` is rounding, inactive split and wholly free. */
+/** The figures of the map; `reserved` less `allocated` is rounding, inactive split and wholly free. */
 export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
   const { totals } = state
   const share = (bytes: number): string => `${formatBytes(bytes)} (${formatShare(bytes, totals.reserved)})`
@@ -46,7 +46,7 @@ export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
   return figures
 }
 
-/** What the picture cannot show or the file contradicts; empty when all is well. */
+/** What the picture cannot show and where the file contradicts itself; empty where nothing is. */
 export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo): string[] {
   const { totals } = state
   const doubts: string[] = []
@@ -80,7 +80,7 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
   return doubts
 }
 
-/** What the event of this moment did. */
+/** The effect of the event of this moment. */
 export function changeOf(state: AllocatorState, replay: Replay): string {
   const { size } = replay.data
   const parts: string[] = []

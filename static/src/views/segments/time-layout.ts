@@ -1,4 +1,4 @@
-// Where allocations lie in the map over time, in CSS pixels of its plot, and what lies at a place. No DOM.
+// The layout of the map over time and hit testing on it, in CSS pixels of its plot. No DOM.
 
 import type { Replay } from '../../allocator/replay'
 import { clamp } from '../../layout/viewport'
@@ -18,7 +18,7 @@ export const GUTTER = 114
 /** The narrowest window of the address axis, in bytes. */
 const LEAST_BYTES = 4096
 
-/** The address axis of a replay, and where on it everything lies. */
+/** The address axis of a replay, and the place of everything on it. */
 export interface Addresses {
   replay: Replay
   axis: AddressAxis

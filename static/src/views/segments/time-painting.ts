@@ -1,4 +1,4 @@
-// Paints the map over time: axes around the picture, and over it the moment, the selection and what is pointed at.
+// Paints the map over time: axes around the picture, and over it the moment, the selection and the allocation under the pointer.
 
 import { formatCount } from '../../layout/format'
 import type { Point } from '../shared/event-plot'

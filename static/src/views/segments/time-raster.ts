@@ -1,6 +1,6 @@
-// Every allocation as a rectangle of events by addresses, as pixels. Draws straight from the columns: what is out of sight
-// costs a comparison, and rectangles do not overlap, so that no more pixels are painted than there are, but for what is
-// thinner than a pixel. That is painted last, on what is still free: something is there, and it can be seen.
+// Every allocation as a rectangle of events by addresses, as pixels. Draws straight from the columns: rectangles out of sight
+// cost a comparison, and rectangles do not overlap, so that each pixel is painted once, except by those
+// thinner than a pixel. They are painted last, on pixels that are still empty, so that they stay visible.
 
 import type { Replay } from '../../allocator/replay'
 import type { AxisScale } from '../shared/scale'

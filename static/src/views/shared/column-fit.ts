@@ -1,13 +1,13 @@
-// Which columns of a table fit its width, and the template that head, rows and foot share.
+// The columns of a table that fit its width, and the template that head, rows and foot share.
 
-/** How much room a column wants. */
+/** The room that a column needs. */
 interface Wide {
   width: number
   grow: number
   level: number
 }
 
-/** Columns that have room: the least telling go first, and of these the last. Those of level 1 stay. */
+/** Columns that fit: the least important are dropped first, of these the last. Those of level 1 stay. */
 export function fitting<C extends Wide>(columns: readonly C[], width: number): C[] {
   const shown = [...columns]
   for (let room = width - widthOf(shown), level = 3; level > 1 && room < 0; ) {

@@ -1,4 +1,4 @@
-// The column of a level at a place: which positions it stands for and which one of them it shows.
+// The column of a level at a place: the positions in it, and the one of them that it shows.
 
 import type { Axis } from '../../data/model'
 import { columnWidth } from '../../layout/grid'
@@ -8,7 +8,7 @@ export interface Column {
   /** Extent in axis units. */
   x0: number
   x1: number
-  /** Positions [from, to) that it stands for. */
+  /** Positions [from, to) in it. */
   from: number
   to: number
   /** The one it shows: the first at which allocated is greatest. */

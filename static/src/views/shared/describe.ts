@@ -1,4 +1,4 @@
-// What is at a place of the timeline, in words: for the tooltip, the live text and the axes.
+// Descriptions of what is at a place of the timeline: for the tooltip, the live text and the axes.
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { telling } from '../../data/own-frames'
@@ -7,7 +7,7 @@ import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
 import type { Column } from './column'
 import type { Scene } from './scene'
 
-/** What the pointer is on. */
+/** What is under the pointer. */
 export interface Hit {
   column: Column
   /** Allocation id; -1 above the stack. */
@@ -64,7 +64,7 @@ export function framesLine(stacks: Stacks, stack: number): string | null {
   return frames.length ? frames.map(describeFrame).join('  ←  ') : null
 }
 
-/** What a stack is named by, and the program's line that launched it; null for an empty one. */
+/** The name of a stack, and the program's line that launched it; null for an empty one. */
 export function describeStack(stacks: Stacks | null, stack: number): string | null {
   const top = stacks?.top(stack)
   if (!top) return null
@@ -151,7 +151,7 @@ export function describeHeadline(scene: Scene, id: number): string {
   return `${formatBytes(data.size[id])}, ${name ?? 'no stack'}, ${describeLifetime(data, id)}`
 }
 
-/** What the window shows: its events and the most that is allocated in it. `x` in events, null for all. */
+/** The window in words: its events and the greatest allocated bytes in it. `x` in events, null for all. */
 export function describeWindow(scene: Scene, x: readonly [number, number] | null): string {
   const [from, to] = x ?? [-1, scene.info.events]
   const text = x

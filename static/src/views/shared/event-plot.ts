@@ -1,5 +1,5 @@
-// The base of the pictures over events or time whose window lives in the state: a picture, painted again when something it
-// shows has changed; over it the moment and what is pointed at; pointer and keys that move the window.
+// The base of the pictures over events or time whose window is in the state: a picture, painted again when something it
+// shows has changed; over it the moment and the place under the pointer; pointer and keys that move the window.
 
 import { h } from '../../ui/dom'
 import { navigationOf } from '../../ui/navigation-keys'
@@ -80,7 +80,7 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
     return true
   }
 
-  /** The part of the plot that the window fills. */
+  /** The part of the plot that shows the window. */
   protected abstract boxOf(scene: Scene): Box
   /** All that the picture depends on beyond device, window and theme, as plain values. */
   protected abstract keyOf(scene: Scene): readonly unknown[]

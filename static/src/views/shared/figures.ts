@@ -1,4 +1,4 @@
-// The figures over a picture of the allocator, and the doubt that segments and reserved share.
+// The figures above the segments and reserved views, and the doubt that both views show.
 
 import type { DeviceInfo } from '../../data/model'
 import { formatBytes } from '../../layout/format'
@@ -9,7 +9,7 @@ export interface Figure {
   title: string
 }
 
-/** What the end of the trace and the final state disagree on, in a sentence; null where they agree. */
+/** Where the end of the trace and the final state disagree, in a sentence; null where they agree. */
 export function contradictionOf({ stats }: DeviceInfo): string | null {
   const bytes = stats.reconciliation_bytes
   if (!bytes) return null

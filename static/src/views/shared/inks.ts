@@ -13,18 +13,18 @@ export interface Inks {
   peak: Rgb
   oom: Rgb
   reserved: Rgb
-  /** Free bytes in a segment that holds something. */
+  /** Free bytes in a segment with a live block. */
   split: Rgb
-  /** The same as an area of a chart, where it has to stand out from what is wholly free. */
+  /** The same as an area of a chart, where it has to differ from unused segments. */
   splitArea: Rgb
   wholeArea: Rgb
-  /** A wholly free segment. */
+  /** An unused segment. */
   whole: Rgb
-  /** Bytes of a block that nobody asked for. */
+  /** Bytes of a block beyond the request. */
   rounding: Rgb
   pending: Rgb
   allocated: Rgb
-  /** The line of the largest free range, which lies on the areas of free bytes. */
+  /** The line of the largest free range, drawn over the areas of free bytes. */
   largest: Rgb
 }
 

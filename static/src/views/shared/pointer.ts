@@ -1,11 +1,11 @@
-// Mouse, pen, touch and wheel on the plot, turned into intentions. Knows pixels of its element and nothing of memory.
+// Mouse, pen, touch and wheel on the plot, as actions. Knows pixels of its element and nothing of memory.
 
 export interface PointerActions {
   /** Pixels the picture should follow. */
   pan(dx: number, dy: number): void
   /** Factors below 1 zoom in; the point keeps its place. */
   zoom(x: number, y: number, factorX: number, factorY: number): void
-  /** The box while it is drawn; null when it is given up or done. */
+  /** The box while it is drawn; null once it is cancelled or complete. */
   box(box: Box | null): void
   zoomToBox(box: Box): void
   hover(x: number, y: number): void
@@ -30,7 +30,7 @@ const CLICK_PIXELS = 4
 /** Wheel events closer than this belong to one gesture, inertia included. */
 const GESTURE_MS = 180
 const ZOOM_PER_PIXEL = 0.0022
-/** A finger that rests so long asks what is under it. */
+/** A touch that rests so long shows what is under it, in ms. */
 const REST_MS = 450
 
 /** Safari's own events for two fingers on a trackpad; other browsers send a wheel with ctrl. */
@@ -58,7 +58,7 @@ export class PointerInput {
     element.addEventListener('pointerup', this.up)
     element.addEventListener('pointercancel', this.cancel)
     element.addEventListener('pointerleave', ({ pointerType }) => {
-      // What a long press shows stays when the finger leaves.
+      // The tooltip of a long press stays when the finger leaves.
       if (this.mode === 'none' && pointerType !== 'touch') actions.leave()
     })
     element.addEventListener('dblclick', () => actions.fit())
@@ -73,7 +73,7 @@ export class PointerInput {
     element.addEventListener('contextmenu', (event) => this.mode === 'rest' && event.preventDefault())
   }
 
-  /** Gives up a drag; true when there was one. */
+  /** Cancels a drag; true when there was one. */
   cancelDrag(): boolean {
     clearTimeout(this.resting)
     const dragging = this.mode === 'box' || this.mode === 'pan'
@@ -187,8 +187,8 @@ export class PointerInput {
     const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1
     const dx = event.deltaX * unit
     const dy = event.deltaY * unit
-    // A trackpad sends a tail of events after the fingers have left. What a gesture does is decided by its first event,
-    // so that a zoom does not turn into a pan when the hand wanders, nor y into x when shift is let go early.
+    // A trackpad sends events for a while after the fingers have left. The first event decides what a gesture does,
+    // so that a zoom does not turn into a pan when the hand moves, nor y into x when shift is released early.
     if (!this.gesture || event.timeStamp - this.gesture.at > GESTURE_MS) {
       const sideways = Math.abs(dx) > Math.abs(dy)
       this.gesture = {

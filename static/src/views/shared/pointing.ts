@@ -1,4 +1,4 @@
-// Pointing on a picture: a mouse that hovers, or a finger that rests on it.
+// Pointing at a picture: a mouse that hovers, or a finger that rests on it.
 
 /** Browsers scroll or click before, and open a menu of their own soon after. */
 const REST_MS = 450
@@ -7,7 +7,7 @@ const MOVES_PIXELS = 8
 /** On a picture that scrolls by touch. `point`: a mouse is here, or a finger rests here; `leave`: nothing points any more. */
 export function onPointing(element: HTMLElement, point: (event: PointerEvent) => void, leave: () => void): void {
   element.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && point(event))
-  // What a long press shows stays when the finger leaves.
+  // The tooltip of a long press stays when the finger leaves.
   element.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && leave())
   element.addEventListener('pointerdown', (event) => event.pointerType === 'touch' && leave())
   onLongPress(element, point)

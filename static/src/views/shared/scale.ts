@@ -1,4 +1,4 @@
-// The x axis: events are what is kept, an axis is how they are shown. Time is a monotone map of the event index.
+// The x axis: the state stores events, an axis is how they are shown. Time is a monotone map of the event index.
 
 import type { Axis, DeviceData, DeviceInfo } from '../../data/model'
 import { eventGrid, type Grid, gridOf } from '../../layout/grid'
@@ -33,7 +33,7 @@ export function timeScale(data: DeviceData): AxisScale | null {
   }
 }
 
-/** A scale whose axis goes on after the last event, by a share of its length: what happens there is not drawn on the edge. */
+/** A scale whose axis continues after the last event, by a share of its length, so that the end is not drawn on the edge. */
 export function withRoom(scale: AxisScale, events: number, share: number): AxisScale {
   const end = scale.x1
   const room = share * (end - scale.x0)

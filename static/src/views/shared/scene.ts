@@ -5,12 +5,12 @@ import { lowerBound } from '../../layout/binary-search'
 import { RangeMax } from './range-max'
 import { type AxisScale, eventScale, timeScale, withRoom } from './scale'
 
-/** Where memory ran out in the last tenth of the trace, the axis goes on after it by this share of its length. */
+/** Where memory ran out in the last tenth of the trace, the axis continues after it by this share of its length. */
 const ROOM = 0.07
 /** A failed request is shown whole unless that would press the stack under it flatter than this share of the height. */
 const FLATTEST = 1 / 2.5
 
-/** A moment worth a mark. */
+/** A marked moment. */
 export interface Mark {
   kind: 'peak' | 'oom' | 'snapshot'
   /** Event of the mark; -1 for a peak before the first event. */
@@ -62,7 +62,7 @@ export class Scene {
     return this.info.time0 !== null && this.info.events > 0
   }
 
-  /** Null while the time axis waits for the columns or the times. */
+  /** Null until the time axis has the columns and the times. */
   scale(axis: Axis): AxisScale | null {
     if (axis === 'event' || !this.hasTimes) return this.events
     if (!this.times) {
@@ -92,7 +92,7 @@ export class Scene {
     return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
   }
 
-  /** Positions [from, to) that a stretch of the axis stands for: what is in force at its start up to its last event. */
+  /** Positions [from, to) of a stretch of the axis: from the state in force at its start to its last event. */
   positions(axis: Axis, x0: number, x1: number): [number, number] {
     const scale = this.scale(axis)
     const P = this.info.events + 1

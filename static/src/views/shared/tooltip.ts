@@ -5,7 +5,7 @@ import type { Line } from './describe'
 
 const GAP = 14
 
-/** How often the window has changed its size. (To ask for its size has the whole page laid out.) */
+/** Counts changes of the window's size. (Reading the size would force a layout of the whole page.) */
 let resizes = 0
 addEventListener('resize', () => resizes++)
 
@@ -18,7 +18,7 @@ export class Tooltip {
   show(lines: readonly Line[], x: number, y: number, swatch: string | null): void {
     const { element } = this
     const key = JSON.stringify([lines, swatch, resizes])
-    // Mostly it only moves: its text is laid out and painted again when it says something else.
+    // Usually it only moves: its text is laid out and painted again only when it changes.
     if (element.hidden || key !== this.shown) this.write(lines, swatch)
     this.shown = key
     this.place(x, y)

@@ -1,4 +1,4 @@
-// The button that replays the trace without some allocations, and beside it what their absence does to the peak at once.
+// The button that replays the trace without some allocations, and beside it the peak without them.
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { peakWithout } from '../../data/peak-without'

@@ -1,4 +1,4 @@
-// The window on the x axis that views over events share: it lives in the state, so all of them show the same stretch.
+// The window on the x axis that views over events share: it is in the state, so all of them show the same stretch.
 
 import type { DeviceData } from '../../data/model'
 import { lowerBound } from '../../layout/binary-search'
@@ -22,14 +22,14 @@ export function xWindowOf(data: DeviceData, state: State): XWindow {
   return kept({ scale, x0: from, x1: to })
 }
 
-/** What the state has to say to show a window. */
+/** The part of the state that shows a window. */
 export function xPatch(window: XWindow): { x: Range | null } {
   const { scale, x0, x1 } = kept(window)
   const slack = (scale.x1 - scale.x0) * 1e-9
   return { x: x0 <= scale.x0 + slack && x1 >= scale.x1 - slack ? null : [scale.toEvent(x0), scale.toEvent(x1)] }
 }
 
-/** Around an axis place that stays where it is; factors below 1 go nearer. */
+/** Zooms about an axis coordinate, which keeps its place; factors below 1 zoom in. */
 export function zoomed(window: XWindow, at: number, factor: number): XWindow {
   const span = window.x1 - window.x0
   const most = Math.max(Math.min(1, window.scale.x1 - window.scale.x0) / span, factor)
@@ -46,7 +46,7 @@ function kept({ scale, x0, x1 }: XWindow): XWindow {
   return { scale, x0: window.x0, x1: window.x1 }
 }
 
-/** Positions [from, to) that a stretch of the axis stands for: what is in force at its start up to its last event. */
+/** Positions [from, to) of a stretch of the axis: from the state in force at its start to its last event. */
 export function positionsIn(data: DeviceData, scale: AxisScale, x0: number, x1: number): [number, number] {
   const { P } = data
   if (scale.axis === 'event' || !data.clockUs) {

@@ -19,7 +19,7 @@ export interface AllocationParts {
   position: number
 }
 
-/** `mask`: 1 for what counts; null: everything. */
+/** `mask`: 1 for allocations that count; null: all. */
 export function allocationRows({ N }: DeviceData, mask: Uint8Array | null): Int32Array {
   const rows = new Int32Array(N)
   let count = 0

@@ -1,4 +1,4 @@
-// What a table is made of: columns that say of a row what stands on screen, in a file, and what it sorts by.
+// The parts of a table: columns that give a row's text on screen, its value in a file, and its sort key.
 
 import { formatBytes, formatCount, formatDuration } from '../../layout/format'
 import { formatShare } from '../../ui/format'
@@ -10,20 +10,20 @@ export interface Column {
   /** In options and files. */
   name: string
   title: string
-  /** What the numbers mean, in a sentence. */
+  /** The meaning of the numbers, in a sentence. */
   hint: string
   /** Least width in pixels. */
   width: number
-  /** Share of the room that is left over. */
+  /** Share of the remaining room. */
   grow: number
-  /** 1: always there; 2, 3: gone where the window is narrow. */
+  /** 1: always shown; 2, 3: dropped where the window is narrow. */
   level: 1 | 2 | 3
   isNumber: boolean
   text(row: number): string
-  /** Said when the pointer rests on it; null: the text. */
+  /** The tooltip of a cell; null: its text. */
   tip: ((row: number) => string) | null
   keys(rows: Int32Array): SortKeys
-  /** Of all rows together; null: nothing to add up. */
+  /** Of all rows together; null: there is no total. */
   total: string | null
 }
 
@@ -47,7 +47,7 @@ export interface Table {
 
 type Shape = Pick<Column, 'name' | 'title' | 'hint' | 'level'> & Partial<Column>
 
-/** A column of numbers; NaN: nothing to say. */
+/** A column of numbers; NaN: an empty cell. */
 export function numbers(
   shape: Shape,
   of: (row: number) => number,

@@ -20,7 +20,7 @@ export interface GroupParts {
   live: LiveSums
 }
 
-/** Groups in which nothing counts are no rows. */
+/** Groups without a counted allocation have no rows. */
 export function groupRows({ count }: Sums): Int32Array {
   return Int32Array.from(count.keys()).filter((group) => count[group] > 0)
 }
@@ -147,7 +147,7 @@ function fieldsOf({ info, data, stacks, grouping, word, groups, sums, live }: Gr
   ]
 }
 
-/** function, file and line of the frame that says most. */
+/** function, file and line of the most informative frame. */
 export function frameFields(stacks: Stacks, stackOf: (row: number) => number): Field[] {
   return [
     field('function', (row) => stacks.top(stackOf(row))?.name ?? null),

@@ -1,4 +1,4 @@
-// What allocations are grouped by: a group for each, the group's name, and the query that names it.
+// The groupings of allocations: a group for each, the group's name, and the query that finds it.
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { formatBytesExact } from '../../layout/format'
@@ -50,7 +50,7 @@ export interface Groups {
   numberOf: ((group: number) => number) | null
 }
 
-/** Why a grouping cannot be had for this device; null when it can. */
+/** Why this device cannot be grouped this way; null when it can. */
 export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
   if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
   if (grouping === 'stream' || grouping === 'pool')
@@ -137,7 +137,7 @@ function callersOf(stacks: Stacks, stack: number): string[] {
     .map(describeFrame)
 }
 
-/** Stacks whose telling frames say the same are one group; "" is the group of those without. */
+/** Stacks whose naming frames have the same text are one group; "" is the group of those without. */
 function byFrame(
   data: DeviceData,
   stacks: Stacks,
@@ -168,7 +168,7 @@ function byFrame(
   }
 }
 
-/** "file:line" of the telling frame; its name where it has no file. */
+/** "file:line" of the naming frame; its name where it has no file. */
 function lineOf(stacks: Stacks): (stack: number) => string {
   return (stack) => {
     const top = stacks.top(stack)

@@ -1,6 +1,6 @@
-// Sorting of rows that is stable and as good for a million of them: by digits, without a comparison.
+// A stable sort of rows that is fast for a million of them: by digits, without comparisons.
 
-/** What each row is sorted by, as a 64-bit number in two words. All bits set: there is nothing to sort by, last either way. */
+/** What each row is sorted by, as a 64-bit number in two words. All bits set: no key, last in either direction. */
 export interface SortKeys {
   hi: Uint32Array
   lo: Uint32Array
@@ -48,7 +48,7 @@ function keysOfFractions(values: Float64Array, hi: Uint32Array, lo: Uint32Array)
   return { hi, lo }
 }
 
-/** How many of the keys are those of 0, whole or as a fraction, or of nothing: in descending order they come last. */
+/** How many of the keys are those of 0, whole or as a fraction, or missing: in descending order they come last. */
 export function countEmpty({ hi, lo }: SortKeys): number {
   let empty = 0
   for (let i = 0; i < hi.length; i++) {

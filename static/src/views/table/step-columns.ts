@@ -1,4 +1,4 @@
-// What a step did to the whole device: how high it went, and what it left behind.
+// The effect of a step on the whole device: its peak, and the bytes it left allocated.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
 import { stepsOf } from '../../steps/steps'
@@ -12,7 +12,7 @@ interface StepNumbers {
   events: Float64Array
 }
 
-/** Group 0 is what lies outside all steps. O(events). */
+/** Group 0 is everything outside all steps. O(events). */
 export function stepNumbers(info: DeviceInfo, data: DeviceData): StepNumbers | null {
   const steps = stepsOf(info, data)
   if (!steps) return null

@@ -14,9 +14,9 @@ export interface Sums {
   events: Float64Array
   /** The same in µs; null without times. */
   us: Float64Array | null
-  /** Those of which an end lies outside the trace: their lifetimes are at least what was counted. */
+  /** Those with an end outside the trace: their lifetimes are at least the counted ones. */
   open: Float64Array
-  /** Those that match the query, whether or not only these count. */
+  /** Those that match the query, whether or not only they count. */
   matching: Float64Array
   /** The oldest allocation; -1 where there is none. */
   first: Int32Array
@@ -27,7 +27,7 @@ export interface LiveSums {
   bytes: Float64Array
 }
 
-/** `mask`: 1 for what counts; null: everything. `matched`: 1 for what matches the query. O(N). */
+/** `mask`: 1 for allocations that count; null: all. `matched`: 1 for what matches the query. O(N). */
 export function sumsOf(
   data: DeviceData,
   { count: groups, of }: Groups,

@@ -76,7 +76,7 @@ function fillMain(element: HTMLElement, { context, model, columns }: TableRow, r
   )
 }
 
-/** What the folded rows have none of: "0 B live". */
+/** The common value of the folded rows: "0 B live". */
 function zeroWords({ sorting, table, plan }: Model): string {
   const { title, text } = table.columns.find(({ name }) => name === sorting.column)!
   return `${text(plan.order.at(-1)!)} ${title.toLowerCase()}`

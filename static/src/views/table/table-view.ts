@@ -1,4 +1,4 @@
-// The view "table": allocations, or groups of them, sorted, filtered, opened, and taken away as files.
+// The view "table": allocations, or groups of them, sorted, filtered, opened, and saved as files.
 
 import { dominantStack, stackShares } from '../../data/stack-shares'
 import { formatBytes, formatCount } from '../../layout/format'
@@ -116,7 +116,7 @@ export class TableView implements View {
       model.sorting.descending !== before.sorting.descending ||
       columns.length !== this.columns.length
     if (isOther) this.showHead(model, columns)
-    // A row that the cursor was on keeps it, wherever it has moved to.
+    // The cursor stays on its row, wherever that has moved to.
     const cursor =
       model.plan === before?.plan
         ? this.list.cursor
@@ -283,13 +283,13 @@ export class TableView implements View {
       store.set({ query, options: { ...rest, 'table.group': 'allocation' } })
     } else if (query === store.state.query) store.set({ query: '', stack: null })
     else {
-      // It is not only searched for: the stack that holds most of it is shown beside the table.
+      // Besides the query, the stack with the most bytes of it is shown beside the table.
       store.set({ query, stack: this.stackOf(line.row), options: { ...options, 'table.matches': 'all' } })
       announce(`Query: ${query}`)
     }
   }
 
-  /** The stack that holds most of a group at the moment; 0 where none of it has a trace. */
+  /** The stack with the most bytes of a group at the moment; 0 where none of it has a trace. */
   private stackOf(row: number): number {
     const { data, position } = this.context!
     const { of } = this.now!.groups!

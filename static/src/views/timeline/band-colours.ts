@@ -1,5 +1,5 @@
-// What the bands of the timeline are named by, and the colour of every such name: the chosen colouring, and with a query
-// one colour for what matches and a faint one for what does not.
+// The keys of the timeline's bands, and the colour of every key: the chosen colouring, and with a query
+// one colour for matches and a faint one for the rest.
 
 import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
@@ -9,7 +9,7 @@ import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 
 type Rgb = readonly [number, number, number, ...number[]]
 
-/** So much of its colour is left of what does not match; the panel's takes the place of the rest. */
+/** The share of its colour that a band without a match keeps; the rest is the panel's. */
 const FAINT = 0.24
 
 /** Colours of the names that tiles of a version have. */
@@ -23,20 +23,20 @@ export interface BandPalette {
 export class BandColours {
   private colouring: Colouring | null = null
   private matches: Matches | null = null
-  /** What the worker was last sent, by device; none: bands are named by their stacks, as version 0 says. */
+  /** The keys last sent to the worker, by device; none: bands are named by their stacks, which is version 0. */
   private readonly cache = new Map<number, { version: number; keys: Uint32Array | null; mask: Uint8Array | null }>()
   private versions = 0
   private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
 
   constructor(private readonly client: DataClient) {}
 
-  /** What the state asks for; both null before the columns have arrived. */
+  /** As the state requires; both null before the columns have arrived. */
   set(colouring: Colouring | null, matches: Matches | null): void {
     this.colouring = colouring
     this.matches = matches
   }
 
-  /** Tells the worker if names have changed, so that tiles asked for from now on have these. */
+  /** Sends changed keys to the worker, so that tiles requested from now on have these. */
   update(device: number, state: State, dark: boolean, panel: Rgb): BandPalette {
     const { colouring, matches } = this
     if (!colouring) return { version: this.cache.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
@@ -80,7 +80,7 @@ export class BandColours {
     )
   }
 
-  /** The file's own tiles are named by stacks: where something else is asked for, they show the shape alone. */
+  /** The file's own tiles are named by stacks: under other colourings they show the shape alone. */
   private provisional(state: State, dark: boolean): Uint8Array {
     if (state.colour === 'stack' && state.query === '') return stackColours(STACKS_AT_LEAST, dark)
     return this.keep(`grey ${dark}`, null, () => greyColours(STACKS_AT_LEAST, dark))
@@ -101,7 +101,7 @@ export class BandColours {
     })
   }
 
-  /** The table of last time where it would be the same: whoever draws can tell by the object. */
+  /** The last table where it would be the same, so that callers can compare objects. */
   private keep(key: string, from: Uint8Array | null, make: () => Uint8Array): Uint8Array {
     if (this.made?.key !== key || this.made.from !== from) this.made = { key, from, rgba: make() }
     return this.made.rgba

@@ -1,7 +1,7 @@
-// What every drawing routine of the timeline gets: where the plot lies, what it shows, and what to draw with.
+// The input of every drawing routine of the timeline: the plot's place, what it shows, and the colours.
 //
 // Inside the plot everything is a rectangle for the GL canvas, in CSS pixels from the plot's upper left corner, y down.
-// Text lies around it on three strips of 2D canvas, in the same coordinates.
+// Text is drawn around it on three strips of 2D canvas, in the same coordinates.
 
 import type { Axis, ViewWindow } from '../../data/model'
 import type { Colour, RectList } from '../../gl/rects'

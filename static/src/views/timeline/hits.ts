@@ -1,4 +1,4 @@
-// What lies under a place of the plot: a mark, the column that is shown there, an allocation in it.
+// Hit testing on the plot: a mark, the shown column, an allocation in it.
 
 import { pick } from '../../layout/pick'
 import { type Column, columnAt } from '../shared/column'
@@ -24,7 +24,7 @@ export class Hits {
       : markAt(frame, x, y)
   }
 
-  /** The column that is shown at a place; null before the columns of the device have arrived, and outside the trace. */
+  /** The shown column at a place; null before the columns of the device have arrived, and outside the trace. */
   columnAt(frame: Frame, x: number): Column | null {
     if (!frame.scene.data) return null
     const axisX = pixelToX(frame, x)
@@ -32,7 +32,7 @@ export class Hits {
     return columnAt(frame.scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
   }
 
-  /** What lies under a place, from the exact columns; null outside the plot and before they have arrived. */
+  /** The allocation at a place, from the exact columns; null outside the plot and before they have arrived. */
   allocationAt(frame: Frame, x: number, y: number): Hit | null {
     const { plot, scene } = frame
     if (!scene.data || x < 0 || x > plot.width || y < 0 || y > plot.height) return null

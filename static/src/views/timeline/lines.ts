@@ -12,10 +12,10 @@ export class Lines {
     const { scene, scale, window, plot, inks, rects } = frame
     const { data, allocatedMax, reservedMax } = scene
     if (!data || !allocatedMax || !reservedMax) return
-    // While only the pointer moves the steps stay: a thousand searches on a million positions take 2 ms.
+    // Steps are cached while only the pointer moves: a thousand searches on a million positions take 2 ms.
     const seen = [scale, window.x0, window.x1, window.y0, window.y1, plot.width, plot.height]
     const edge = this.edge.get([data, ...seen], () => stepsOf(frame, allocatedMax, data.allocated))
-    // Uprights of narrow spikes stand close together: as dark as the treads they would hide what the spikes are made of.
+    // Uprights of narrow spikes are close together: as dark as the level parts they would hide the spikes' bands.
     rects.ink(inks.ink.rgba, 0.25)
     addUprights(frame, edge, 1)
     rects.ink(inks.ink.rgba, 0.8)
@@ -58,7 +58,7 @@ function stepsOf(frame: Frame, greatest: RangeMax, values: Float64Array): number
       push(xToPixel(frame, scale.toAxis(s - 1)), xToPixel(frame, scale.toAxis(s)), yToPixel(frame, values[s]))
     }
   } else {
-    // After the last event there may be room, in which nothing is known.
+    // There may be room after the last event, where nothing is known.
     const end = Math.min(plot.width, xToPixel(frame, scene.end(scale)))
     for (let x = 0; x < end; x++) {
       const [low, high] = scene.positions(scale.axis, pixelToX(frame, x), pixelToX(frame, x + 1))

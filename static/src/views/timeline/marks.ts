@@ -10,13 +10,13 @@ import type { Mark as SceneMark, Scene } from '../shared/scene'
 /** Also the moment of the state, with what is allocated then. */
 export type Mark = Omit<SceneMark, 'kind'> & { kind: SceneMark['kind'] | 'moment' }
 
-/** Whose labels are placed first; the label of a failure gives way to none. */
+/** The order in which labels are placed; the label of a failure always is. */
 const RANK: Record<Mark['kind'], number> = { oom: 0, moment: 1, peak: 2, snapshot: 3 }
 const INK = { moment: 'accent', peak: 'peak', oom: 'oom', snapshot: 'snapshot' } as const
 const DASH = 4
 const LABEL_Y = -14
 
-/** The state after an event begins at its left edge: there a mark stands. */
+/** The state after an event begins at its left edge, where its mark is. */
 function markX(frame: Frame, mark: Mark): number {
   return xToPixel(frame, frame.scale.toAxis(mark.event))
 }
@@ -74,7 +74,7 @@ function rankOf({ moment }: Frame, { kind, event }: Mark): number {
 
 /**
  * Left edge of a label beside its mark: to the right, or to the left where that is crowded; null when neither is free. One
- * that `must` be there lies where it fits.
+ * that `must` be shown is put where it fits.
  */
 function placeLabel(
   x: number,
@@ -105,7 +105,7 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
   rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
   if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
   else for (let y = 0; y < plot.height; y += 2 * DASH) rects.add(x - 0.5, y, x + 0.5, y + DASH)
-  // Shapes tell them apart where colours do not: a cross is a failure, an arrow any other moment.
+  // Shapes distinguish them where colours do not: a cross is a failure, an arrow any other moment.
   if (mark.kind === 'oom') {
     top.strokeStyle = ink.css
     top.lineWidth = 2.5

@@ -1,4 +1,4 @@
-// The whole trace in a strip, with the window as a brush: drag it, pull its edges, or draw a new one.
+// The whole trace in a strip, with the window as a brush: drag it, drag its edges, or draw a new one.
 
 import { h } from '../../ui/dom'
 import type { Inks } from './frame'
@@ -67,7 +67,7 @@ export class Minimap {
     ctx.clearRect(0, 0, width, height)
     ctx.drawImage(picture, 0, 0)
     const left = this.toPixel(window.x0) * ratio
-    // A window of one event in a million is thinner than a pixel; the brush stays visible and can be held.
+    // A window of one event in a million is thinner than a pixel; the brush stays wide enough to see and drag.
     const right = Math.max(left + 3 * ratio, this.toPixel(window.x1) * ratio)
     ctx.fillStyle = inks.panel.css
     ctx.globalAlpha = 0.62

@@ -18,7 +18,7 @@ export class Navigator {
     this.plot = plot
   }
 
-  /** The window in axis units and bytes; null while the axis waits for data. */
+  /** The window in axis units and bytes; null until the axis has its data. */
   window(): ViewWindow | null {
     const limits = this.limits()
     return limits && resolveWindow(this.store.state, limits)

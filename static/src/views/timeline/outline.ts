@@ -19,7 +19,7 @@ export interface OutlineStyle {
   thickness: number
 }
 
-/** Works out the shape of an allocation again only when the window or the level changes. */
+/** Computes the shape of an allocation again only when the window or the level changes. */
 export class Outline {
   private shape: Shape | null = null
 

@@ -1,5 +1,5 @@
-// The canvas of the timeline. It begins as plain pixels, which are there at once; WebGL is asked for after the first
-// picture is on the screen, and takes over unseen when it shows the same. Without WebGL2 the plain pixels stay.
+// The canvas of the timeline. It begins as plain pixels, which are drawn at once; WebGL is set up after the first
+// picture is on the screen, and takes over invisibly when it shows the same. Without WebGL2 the plain pixels stay.
 //
 // Where graphics are emulated, getting a WebGL context keeps the page busy for about half a second (Chromium 156 on two
 // cores, cold: 400 to 570 ms), all of which the reader would wait for a picture.
@@ -21,10 +21,10 @@ import { whenPresented } from './presented'
 
 export const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
 
-/** From here on, half the resolution is drawn while the view moves, where the processor works out every pixel. */
+/** From so many pixels on, half the resolution is drawn while the view moves, where the processor computes every pixel. */
 const LARGE_PIXELS = 3_000_000
 
-/** Has the browser make ready what the first picture needs anyway: a first 2D context and the colours take 20 ms each. */
+/** Prepares what the first picture needs anyway: a first 2D context and the colours take 20 ms each. */
 export function warmPicture(dark: boolean): void {
   stackColours(STACKS_AT_LEAST, dark)
   flatContext(document.createElement('canvas'))
@@ -32,11 +32,11 @@ export function warmPicture(dark: boolean): void {
 
 export class Picture {
   drawn: Drawn = NOTHING_DRAWN
-  /** Both lie at the same place; one of them shows. */
+  /** Both are at the same place; one of them is visible. */
   readonly canvases: readonly HTMLCanvasElement[]
-  /** What the page learns about WebGL: not asked for yet, being set up, in use, or not to be had. */
+  /** The state of WebGL: not requested yet, being set up, in use, or not available. */
   state: 'flat' | 'rising' | 'gl' | 'none' = 'flat'
-  /** The state has changed. */
+  /** Called when the state has changed. */
   onState: () => void = () => {}
   private readonly flatCanvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
   private readonly glCanvas = h('canvas', { class: 'picture waiting', 'aria-hidden': 'true' })
@@ -51,7 +51,7 @@ export class Picture {
   private sharpness = 1
   private readonly frame: FrameRequest
 
-  /** onFrame draws; onError hears of tiles that cannot be made. */
+  /** onFrame draws; onError is called for tiles that cannot be made. */
   constructor(onFrame: () => void, onError: (error: unknown) => void) {
     this.frame = new FrameRequest(onFrame)
     this.canvases = [this.flatCanvas, this.glCanvas]
@@ -61,7 +61,7 @@ export class Picture {
     this.layer.onPromoted = () => this.showGl()
   }
 
-  /** Only asks for a frame; however many ask, one is drawn. */
+  /** Requests a frame; any number of requests draw one. */
   requestFrame(): void {
     this.frame.request()
   }
@@ -71,7 +71,7 @@ export class Picture {
     this.frame.now()
   }
 
-  /** Everything is gone and not yet back. */
+  /** Whether the context is lost and not yet restored. */
   get isLost(): boolean {
     return this.state === 'gl' && this.gl!.isLost
   }
@@ -139,7 +139,7 @@ export class Picture {
     return this.layerFrame?.levelAt(x) ?? -1
   }
 
-  /** Forgets the tiles of other devices. */
+  /** Drops the tiles of other devices. */
   keepOnly(device: number): void {
     this.layerFrame = null
     this.layer.retain((id) => id.startsWith(`${device}/`))
@@ -183,7 +183,7 @@ export class Picture {
   private showGl(): void {
     this.glCanvas.classList.remove('waiting')
     this.setState('gl')
-    // The plain one lies under it until WebGL's first frame is on the screen.
+    // The plain one stays below it until WebGL's first frame is on the screen.
     requestAnimationFrame(() =>
       requestAnimationFrame(() => {
         this.flatCanvas.classList.add('waiting')

@@ -1,6 +1,6 @@
-// When what was drawn has reached the screen, as near as a page can know.
+// When a drawn frame has reached the screen, as closely as a page can know.
 
-/** Where a browser does not tell of its first paint. */
+/** Where a browser does not report its first paint, in ms. */
 const PATIENCE_MS = 1000
 
 /**
@@ -10,7 +10,7 @@ const PATIENCE_MS = 1000
 export function whenPresented(then: () => void): void {
   const deadline = performance.now() + PATIENCE_MS
   const look = (now: number): void => {
-    // Asked for rather than observed: the observer is told up to 300 ms late while a browser starts.
+    // Polled rather than observed: the observer is called up to 300 ms late while a browser starts.
     if (now > deadline || performance.getEntriesByType('paint').length > 0)
       setTimeout(then) // not within this frame
     else requestAnimationFrame(look)

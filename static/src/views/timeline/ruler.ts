@@ -1,4 +1,4 @@
-// The ruler: bytes, events and time between two points of the timeline. It is kept in the link, as
+// The ruler: bytes, events and time between two points of the timeline. The link stores it as
 // timeline.ruler=event..event,byte..byte (from the first point to the second).
 
 import { formatBytes, formatDuration } from '../../layout/format'
@@ -20,7 +20,7 @@ export interface RulerPoints {
   b1: number
 }
 
-/** What lies between the points. Differences are second minus first. */
+/** The measures between the points. Differences are second minus first. */
 export interface Measure {
   events: number
   /** null without times */
@@ -70,7 +70,7 @@ export function measureLines(m: Measure): string[] {
 }
 
 export class Ruler {
-  /** Lies in the plot, beside the ruler. */
+  /** The box of figures in the plot, beside the ruler. */
   readonly element = h('output', { class: 'ruler', 'aria-live': 'polite', hidden: true })
   /** Plain drags measure. */
   isOn = false
@@ -81,7 +81,7 @@ export class Ruler {
     this.store = store
   }
 
-  /** Turns it on, or off and away. */
+  /** Turns it on, or off and clears it. */
   toggle(): void {
     this.isOn = !this.isOn
     if (!this.isOn) this.clear()
@@ -108,7 +108,7 @@ export class Ruler {
     )
   }
 
-  /** Draws what is being dragged, else what the link holds. */
+  /** Draws the ruler being dragged, else the one in the link. */
   draw(frame: Frame, box: Box | null): void {
     const points = box && this.isOn ? pointsOf(frame, box) : readRuler(this.store.state.options[RULER])
     const { element } = this

@@ -21,7 +21,7 @@ export function nameOf(track: Track, i: number): string {
   return track.names[track.name[i]] || '(no name)'
 }
 
-/** What happened to memory in a span. Positions first … last + 1: what is in force as it begins counts. */
+/** Memory during a span. Positions first … last + 1: the state in force as it begins counts. */
 export interface SpanFacts {
   events: number
   /** µs; null where a time is not known. */
@@ -84,7 +84,7 @@ export function describePiece(scene: Scene, track: Track, { from, to }: Piece): 
   return lines
 }
 
-/** Several spans too close to be told apart: how many, and the names that most of them have. */
+/** Several spans too close to be distinguished: how many, and the most frequent names. */
 function describeMany(track: Track, from: number, to: number): Line[] {
   const counts = new Map<string, number>()
   for (let i = from; i <= to; i++) counts.set(nameOf(track, i), (counts.get(nameOf(track, i)) ?? 0) + 1)
@@ -101,7 +101,7 @@ function describeMany(track: Track, from: number, to: number): Line[] {
   return lines
 }
 
-/** What is broken about a device's annotations, in a sentence; "" where nothing is. */
+/** The problems of a device's annotations, in a sentence; "" where there are none. */
 export function describeBroken(scene: Scene): string {
   const { broken } = scene.info
   if (!broken) return ''

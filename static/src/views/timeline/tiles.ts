@@ -1,4 +1,4 @@
-// Meshes of a device as tiles of the GL layer: the one place where what a band is named by becomes a colour key.
+// Meshes of a device as tiles of the GL layer: the one place where the key of a band becomes a colour key.
 
 import type { DataClient } from '../../worker/data-client'
 import type { Axis, TileKey } from '../../data/model'
@@ -7,7 +7,7 @@ import type { TileProvider, TileSource } from '../../gl/tile-layer'
 import { COLUMNS, columnWidth, type Grid, maxYLevel, ROWS, rowHeight, tileName } from '../../layout/grid'
 import { shadeOf } from '../shared/colours'
 
-/** Tiles of one device on one axis. `peakBytes` is where the stack ends at most. */
+/** Tiles of one device on one axis. `peakBytes`: the greatest height of the stack. */
 export function tileProvider(
   client: DataClient,
   device: number,

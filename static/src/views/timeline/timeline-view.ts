@@ -32,7 +32,7 @@ export class TimelineView {
   boxMode = false
   onDrawn: () => void = () => {}
   onError: (error: unknown) => void = () => {}
-  /** Whether there is WebGL is now known. */
+  /** Called once it is known whether there is WebGL. */
   onPictureState: () => void = () => {}
 
   readonly navigator: Navigator
@@ -123,7 +123,7 @@ export class TimelineView {
       this.provider = null
       this.bands.set(null, null)
       this.picture.keepOnly(index)
-      // The worker starts on the coarsest tile while this thread is still busy with the first frame, which asks for it again.
+      // The worker starts on the coarsest tile while this thread is still busy with the first frame, which requests it again.
       if (this.scene.info.allocations > 0 && this.store.state.axis === 'event') {
         this.client.tile({ device: index, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }).catch(() => {})
       }
@@ -186,7 +186,7 @@ export class TimelineView {
     this.picture.drawNow()
   }
 
-  /** Gives up a drag; true when there was one. */
+  /** Cancels a drag; true when there was one. */
   cancelDrag(): boolean {
     return this.pointer.cancelDrag()
   }
@@ -209,7 +209,7 @@ export class TimelineView {
     }
   }
 
-  /** Bytes that the whole height stands for where everything is shown. */
+  /** Bytes of the whole height where everything is shown. */
   extent(): number | null {
     return this.scene?.yTop ?? null
   }
@@ -269,13 +269,13 @@ export class TimelineView {
     else this.store.close()
   }
 
-  /** Makes what the column under the pointer shows, or in the middle of the window, the moment of the other views; that again: the peak. */
+  /** Sets the moment to that of the column under the pointer, or in the middle of the window; on a second call back to the peak. */
   markMoment(): void {
     const frame = this.overlay.frame
     if (frame) this.setMoment(frame, this.at?.x ?? frame.plot.width / 2)
   }
 
-  /** Position of the column under the pointer; null where nothing is pointed at. */
+  /** Position of the column under the pointer; null where there is none. */
   get hoveredPosition(): number | null {
     return this.hoverColumn?.s ?? null
   }
@@ -334,7 +334,7 @@ export class TimelineView {
       this.themeKey,
     )
     this.onDrawn()
-    // Last, since its text has to be laid out to be placed: what else was written is laid out with it.
+    // Last, since placing it forces a layout, which then covers everything else that was written.
     this.showTooltip(frame, hit)
   }
 

@@ -19,7 +19,7 @@ export interface Row {
   label: string
   inks: Inks
   dark: boolean
-  /** Whether a piece holds the span that is chosen. */
+  /** Whether a piece contains the selected span. */
   mark(piece: Piece): boolean
   hover: Piece | null
 }
@@ -66,7 +66,7 @@ function fillPiece(ctx: CanvasRenderingContext2D, { track, plot, y, height }: Ro
   const left = plot.left + piece.x0
   const right = plot.left + piece.x1
   const ragged = piece.from === piece.to ? (track.ragged?.[piece.from] ?? 0) : 0
-  // A gap of a pixel between neighbours, unless there is nothing to give.
+  // A gap of a pixel between neighbours, unless the piece is too narrow.
   const gap = right - left > 3 ? 1 : 0
   if (!ragged || right - left < 4 * TOOTH) {
     ctx.fillRect(left, y, right - left - gap, height)

@@ -1,4 +1,4 @@
-// What a row of spans shows in a window: pieces in pixels. Spans too thin to be told apart become one piece, so that none
+// What a row of spans shows in a window: pieces in pixels. Spans too thin to be distinguished become one piece, so that none
 // of them vanishes and no row draws more pieces than it has pixels.
 
 import { firstWhere } from '../../layout/binary-search'
@@ -49,7 +49,7 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
       merging = true
       continue
     }
-    // A span that was widened to be seen gives way to what really begins there.
+    // A span that was widened to be visible gives way to one that really begins there.
     if (before && before.x1 > x0) before.x1 = Math.max(x0, before.x0 + LEAST)
     pieces.push({ x0, x1, from: i, to: i })
     merging = false

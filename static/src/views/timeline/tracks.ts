@@ -15,7 +15,7 @@ import { edgesOf, type Piece, piecesOf } from './track-layout'
 import { describeBroken, describePiece, nameOf } from './span-text'
 
 export const ROW = 15
-/** Rows that are shown without being asked for, and where the window is low. */
+/** Rows that are shown by default, and where the window is low. */
 const ROWS = 6
 const ROWS_WHEN_LOW = 3
 const LOW_PIXELS = 420
@@ -34,7 +34,7 @@ interface Shown {
 
 export class Tracks {
   readonly element: HTMLElement
-  /** Over everything: belongs beside the element, not into it. */
+  /** Above everything: to be placed beside the element, not inside it. */
   readonly tooltip = new Tooltip()
   readonly canvas = h('canvas', {
     tabindex: 0,
@@ -48,12 +48,12 @@ export class Tracks {
   private readonly navigator: Navigator
   private tracks: Track[] = []
   private tracksFor = ''
-  /** Rows that there is room for, of those that are wanted. */
+  /** The rows that fit, of those to be shown. */
   private rowCount = 0
   private shown: Shown | null = null
   private pointer: { x: number; y: number } | null = null
 
-  /** onHover asks for a frame. */
+  /** onHover requests a frame. */
   constructor(store: Store, navigator: Navigator, onHover: () => void) {
     this.store = store
     this.navigator = navigator
@@ -74,7 +74,7 @@ export class Tracks {
     })
   }
 
-  /** Keeps room for the rows of a device. True when the room has changed, and with it the height of the plot. */
+  /** Reserves room for the rows of a device. True when the room has changed, and with it the height of the plot. */
   place(scene: Scene, height: number): boolean {
     const key = `${scene.info.index}/${scene.data !== null}`
     if (key !== this.tracksFor) {
@@ -89,7 +89,7 @@ export class Tracks {
     element.classList.toggle('closed', rows === 0)
     canvas.hidden = rows === 0
     canvas.style.height = `${rows * ROW}px`
-    // Frames follow each other fast, and text that is set again is laid out again.
+    // Set only when it changes: text that is set again is laid out again on every frame.
     const text = rows === 0 ? `${all} ▸` : rows < all ? `${rows} of ${all}` : '▾'
     if (button.textContent !== text) button.textContent = text
     const title =
@@ -165,7 +165,7 @@ export class Tracks {
     } else this.tooltip.hide()
   }
 
-  /** To the next span of the row of the chosen one (the first row without one), or to the one before. False without rows. */
+  /** To the next span in the row of the selected one (the first row without one), or to the previous. False without rows. */
   step(by: number): boolean {
     const rows = this.shown?.rows
     if (!rows?.length) return false
@@ -259,7 +259,7 @@ export class Tracks {
     if (key !== 'ArrowUp' && key !== 'ArrowDown') return false
     const row = Math.max(0, Math.min(rows.length - 1, (this.chosen?.row ?? 0) + (key === 'ArrowUp' ? -1 : 1)))
     if (!rows[row]?.track.first.length) return true
-    // The span of that row that lies where the chosen one does.
+    // The span of that row at the place of the selected one.
     const here = this.chosen
       ? (rows[Math.min(this.chosen.row, rows.length - 1)].track.first[this.chosen.index] ?? 0)
       : 0

@@ -1,4 +1,4 @@
-// Between the state (events and bytes, null for everything) and the rectangle that is looked at (axis units and bytes).
+// Between the state (events and bytes, null for everything) and the shown rectangle (axis units and bytes).
 
 import type { ViewWindow } from '../../data/model'
 import { clamp, type Limits as ViewLimits } from '../../layout/viewport'
@@ -23,7 +23,7 @@ export function resolveWindow(state: State, limits: Limits): ViewWindow {
   return clamp({ x0: x[0], x1: x[1], y0: y[0], y1: y[1] }, limits)
 }
 
-/** The part of the state that shows a window. What equals everything is null, so it stays everything on the other axis too. */
+/** The part of the state that shows a window. The full range is null, so that it stays full on the other axis too. */
 export function windowPatch(window: ViewWindow, limits: Limits): { x: Range | null; y: Range | null } {
   const { scale, bounds } = limits
   const { x0, x1, y0, y1 } = clamp(window, limits)

@@ -30,8 +30,8 @@ def run() -> NoReturn:
 def _work() -> NoReturn:
     """Run the command line and leave.
 
-    The process ends where its work does: the interpreter's own end looks for cycles and lets go of every object one by
-    one, 0.07 s after a million events, and the system takes all of it back anyway.
+    Exits without the interpreter's shutdown, which looks for cycles and frees every object one by
+    one: 0.07 s after a million events, for memory that the system takes back anyway.
     """
     from snapreport.cli import main
 
@@ -41,7 +41,7 @@ def _work() -> NoReturn:
         main(prog_name="snapreport")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    with contextlib.suppress(OSError, ValueError):  # nobody reads on, or it was closed
+    with contextlib.suppress(OSError, ValueError):  # its reader has closed the pipe, or it was closed itself
         sys.stdout.flush()
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()

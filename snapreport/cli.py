@@ -81,7 +81,7 @@ class _Commands(click.Group):
         formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix="       ")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The report's own options first, since a report is what no command makes."""
+        """The report's own options first, since a report is written without a command."""
         made = self.commands["report"]
         records = [record for param in made.get_params(ctx) if (record := param.get_help_record(ctx))]
         with formatter.section("Options of a report"):

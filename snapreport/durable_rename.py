@@ -1,4 +1,4 @@
-"""Renames that outlive a crash of the machine."""
+"""Renames that survive a crash of the machine."""
 
 from __future__ import annotations
 

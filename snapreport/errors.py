@@ -19,7 +19,7 @@ class SnapshotError(ValueError):
 
 
 class QueryError(SnapshotError):
-    """A query that cannot be read. ``position``, ``length``: the bad part of it, in characters; ``reason``: without the
+    """A malformed query. ``position``, ``length``: the bad part of it, in characters; ``reason``: without the
     place.
     """
 

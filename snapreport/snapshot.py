@@ -129,7 +129,7 @@ class Snapshot:
 
         settings: PYTORCH_CUDA_ALLOC_CONF's syntax; without: queries whose allocations never happen; scale: (query,
         factor) of sizes; memory: bytes for the allocator; start: ``fresh`` or ``recorded``; cards: whether to search
-        the least memory on which the trace runs. Raises :class:`SettingsError` and :class:`QueryError`.
+        the minimum memory on which the trace runs. Raises :class:`SettingsError` and :class:`QueryError`.
         """
         from snapreport.allocator.document import SCHEMA
 

@@ -24,7 +24,7 @@ SETTINGS = [
 ]  # fmt: skip
 GENERATED = ["fragmentation", "oom", "expandable", "pools", "multi-gpu", "layout-2.1"]
 SEARCHED = 6_000
-"""Events up to which the least memory is searched in both: some 70 replays."""
+"""Events up to which the minimum memory is searched in both: some 70 replays."""
 # Pairs of runs under several settings, and what is hardest to replay.
 PAIRS = [
     name for name in recorded.names()
@@ -55,7 +55,7 @@ def expected(run: Run) -> dict[str, Any]:
 
 
 def agree(opened: Any, path: Path) -> None:
-    """Self-check, every run with its curve and error bar, least memory and cards: the page's and the library's."""
+    """Self-check, every run with its curve and error bar, minimum memory and cards: the page's and the library's."""
     snapshot = snapreport.load(path)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)

@@ -72,7 +72,7 @@ def test_planted_fragmentation_is_cured_by_expandable_segments(fragmented: Path)
 def test_the_text(fragmented: Path) -> None:
     run = in_process("whatif", fragmented)
     assert run.code == 0
-    assert "is exact" in run.out and "expandable_segments:True" in run.out and "Least memory under" in run.out
+    assert "is exact" in run.out and "expandable_segments:True" in run.out and "Minimum memory under" in run.out
     two = in_process("whatif", fragmented, "--set", "max_split_size_mb:64", "--memory", "80GiB", "--no-cards")
     assert "max_split_size_mb:64" in two.out and "80.0 GiB for the allocator" in two.out and "card" not in two.out
 
@@ -399,7 +399,7 @@ def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tup
 @pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize("program", ["varlen", "conv", "inference", "streams"])
 def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp_path: Path) -> None:
-    """Under other settings, on the least memory and 2 MiB less, with garbage collection, and without a function."""
+    """Under other settings, on the minimum memory and 2 MiB less, with garbage collection, and without a function."""
     own = shapes(tmp_path / "own.pickle", program)
     snapshot = snapreport.load(tmp_path / "own.pickle")
     whatif = WhatIf(snapshot.timeline(0))

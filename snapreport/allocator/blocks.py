@@ -131,7 +131,7 @@ class BlockPool:
         block.age = self.requests
 
     def remove(self, block: Block) -> None:
-        """Take a free block out."""
+        """Remove a free block."""
         keys = self.free[block.stream]
         address = block.address
         del keys[bisect_left(keys, block.size << SIZE_SHIFT | block.rank | address)]
@@ -143,7 +143,7 @@ class BlockPool:
         self.blocks[block.address] = block
 
     def remove_unmapped(self, block: Block) -> None:
-        """Take address space out."""
+        """Remove address space."""
         addresses = self.unmapped[block.stream]
         del addresses[bisect_left(addresses, block.address)]
         del self.blocks[block.address]

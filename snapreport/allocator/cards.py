@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 GIB = 1 << 30
 CONTEXT = GIB // 2
-"""What the driver, the CUDA context and its kernels take of a card beside the allocator. In PyTorch's out-of-memory
+"""What the driver, the CUDA context and its kernels use of a card beside the allocator. In PyTorch's out-of-memory
 messages, "this process has … in use" less allocated and reserved memory is 0.44 GiB (the source of the 24 GB row) to
 0.50 GiB (48 GB). With four ranks and NCCL it is 0.74 GiB (40 GB).
 """
@@ -14,7 +14,7 @@ messages, "this process has … in use" less allocated and reserved memory is 0.
 
 @dataclass(frozen=True)
 class Card:
-    """name: as it is sold. total: bytes that CUDA reports for the whole card. source: where that is on record, an
+    """name: its product name. total: bytes that CUDA reports for the whole card. source: where that is on record, an
     out-of-memory message or a device query with the card's name beside it.
     """
 

@@ -49,8 +49,9 @@ def self_check(trace: Trace, start: State) -> Check:
     refused = _not_replayable(trace)
     if refused:
         return Check(False, trace.settings, int(trace.born.sum()), 0, 0, 0, 1.0, refused)
-    # Retries are taken from the recording first: it need not say how much memory the device had. Which of two equal
-    # free blocks is used depends on the version of PyTorch, which no snapshot names; newer ones have more settings.
+    # The first attempt takes retries from the recording, which may not say how much memory the device had. Which of two
+    # equal free blocks is used depends on the version of PyTorch, which no snapshot names; newer ones have more
+    # settings.
     is_new = not NEW_SETTINGS.isdisjoint(trace.timeline.recording.settings)
     best: Check | None = None
     for recorded_retries in (True, False):

@@ -21,11 +21,11 @@ Masks = Callable[[int, str], np.ndarray]
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be different.
+    """What to change.
 
-    settings: in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones; empty: those that everybody tries.
+    settings: in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones; empty: the usual ones.
     without: queries whose allocations never happen. scale: (query, factor) of sizes. memory: bytes for the allocator,
-    None for what the trace says. start: ``fresh`` or ``recorded``. cards: whether to search the least memory.
+    None for the trace's own. start: ``fresh`` or ``recorded``. cards: whether to search the minimum memory.
     """
 
     settings: Sequence[str] = ()
@@ -141,7 +141,7 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
 
 
 def _fits(whatif: WhatIf, least: Minimum, usable: int, change: Change) -> bool:
-    """Behind the least memory all sizes run where the search found it so; else each is replayed."""
+    """All sizes above the minimum run where the search found no exception; else each is replayed."""
     if least.memory is None or usable < least.memory:
         return False
     return usable >= least.unlimited or fits(whatif, least.settings, usable, change) is not None
@@ -163,7 +163,7 @@ def _change(whatif: WhatIf, question: Question, masks: Masks) -> Change:
 
 
 def start_text(whatif: WhatIf) -> str:
-    """How the replay starts; empty where the trace starts with nothing reserved."""
+    """How the replay starts; empty where the trace starts with no reserved memory."""
     if whatif.trace.starts_empty:
         return ""
     if whatif.start == FRESH:
@@ -178,7 +178,7 @@ def start_text(whatif: WhatIf) -> str:
 
 
 def limits(whatif: WhatIf) -> list[str]:
-    """What the replay of this trace does not know, a sentence each."""
+    """The limits of this trace's replay, a sentence each."""
     trace, found = whatif.trace, []
     if start := start_text(whatif):
         found.append(start)

@@ -1,4 +1,4 @@
-"""The least memory on which a trace still runs, and what that costs in retries."""
+"""The minimum memory on which a trace still runs, and what that costs in retries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ AROUND = 8
 @dataclass(frozen=True)
 class Minimum:
     """memory: bytes, None where the trace does not even run on unlimited memory. retries: at that size. monotone:
-    whether the steps around the result behaved: all below fail, all above run. unlimited: bytes that it reserves where
-    nothing limits it.
+    whether the steps around the result agree with it: all below fail, all above run. unlimited: bytes that it reserves
+    where nothing limits it.
     """
 
     settings: AllocatorSettings
@@ -36,7 +36,7 @@ def minimum_memory(
     progress: Callable[[], None] | None = None,
     around: int = AROUND,
 ) -> Minimum:
-    """Searches the least memory by bisection and tries ``around`` steps on either side.
+    """Searches the minimum memory by bisection and tries ``around`` steps on either side.
 
     The start is fresh: on another card the program would run from its beginning. Requests that failed in the recording
     have to succeed.

@@ -1,7 +1,7 @@
 """Device memory for a replay: a budget of bytes, and where the driver places new segments.
 
-Where cudaMalloc places a segment is not known, and PyTorch breaks ties between free blocks of one size by address. So a
-replay under other settings is repeated with several placements, and their spread is part of the error bar.
+Where cudaMalloc would place a segment is unknown, and PyTorch breaks ties between free blocks of one size by address.
+So a replay under other settings is repeated with several placements, and their spread is part of the error bar.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNLIMITED = 1 << 62
 TOTAL = 1 << 40
 """Bytes of the device where its size is not known; expandable segments reserve 9/8 of it as address space."""
 SHIFT = 1 << 51
-"""Recorded addresses are moved up by this much, so that there is room for new segments below and above them."""
+"""Recorded addresses are shifted up by this much, to leave room for new segments below and above them."""
 _ABOVE = SHIFT + (1 << 48)
 _SLOT_BITS, _WIDE_SLOT_BITS = 36, 41
 

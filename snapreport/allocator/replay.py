@@ -22,10 +22,10 @@ _BATCH = 50_000
 
 @dataclass
 class Replayed:
-    """What a replay did.
+    """The result of a replay.
 
     events Int64, reserved Int64 bytes: the curve, a row for each change; the first row is the start (event -1).
-    oom_event: the event whose request failed although it succeeded in the recording; nothing is known behind it.
+    oom_event: the event whose request failed although it succeeded in the recording; nothing is known after it.
     avoided: ``oom`` events whose request would have succeeded; failed: those whose request fails here as well.
     addresses: Int64 by allocation id (-1: none), where they were collected. segment_events: (event, action, bytes).
     """
@@ -180,8 +180,8 @@ class _Run:
         return None
 
     def _request_that_failed(self, event: int) -> None:
-        """An ``oom`` of the recording. Where the request succeeds here, it is freed at once: the recording says nothing
-        of what the program would have done with it.
+        """An ``oom`` of the recording. Where the request succeeds here, it is freed at once: the recording does not say
+        what the program would have done with it.
         """
         if self.recorded_retries:
             return  # its retry is an operation of its own

@@ -33,7 +33,7 @@ KEYS = (
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """What decides placement.
+    """The settings that decide placement.
 
     max_split_size: bytes; blocks of at least this size are never split (None: no limit). max_non_split_rounding: bytes
     by which such a block may exceed a request. divisions: by interval of ``INTERVALS``, into how many steps a power of

@@ -94,7 +94,7 @@ class _Restoring:
             self._close(block)
 
     def _reserve(self, address: int, small: bool) -> ExpandableSegment:
-        """Address space whose first mapped memory is at `address`; what is reserved before it is not known."""
+        """Address space whose first mapped memory is at `address`; how much is reserved before it is unknown."""
         granule = SMALL_BUFFER if small else self.allocator.large_segment
         total = self.allocator.memory.total
         return ExpandableSegment(address, -(-(total + total // 8) // granule) * granule, granule)
@@ -109,7 +109,7 @@ class _Restoring:
         return gap
 
     def _close(self, block: Block) -> None:
-        """The rest of an expandable segment's address space, behind its last block."""
+        """The rest of an expandable segment's address space, after its last block."""
         segment = block.expandable
         assert segment is not None
         if block.address + block.size < segment.address + segment.size:

@@ -1,4 +1,6 @@
-"""What a replay needs of a recorded trace: requests, completed frees and empty_cache() calls, in their order."""
+"""The part of a recorded trace that a replay needs: requests, completed frees and empty_cache() calls, in their
+order.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 
 FREE, ALLOC, EMPTY_CACHE, RETRY, OOM = range(5)
-"""What an operation is. OOM: a request that failed in the recording."""
+"""The kind of an operation. OOM: a request that failed in the recording."""
 
 CODE = {action: code for code, action in enumerate(ACTIONS)}
 RELEASES = [CODE["segment_free"], CODE["segment_unmap"]]
@@ -25,7 +27,7 @@ DEFAULT_POOLS = ("(0, 0)", "0, 0")
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the allocator could reserve, in bytes, as far as the trace says.
+    """How much the allocator could reserve, in bytes, as far as the trace shows.
 
     least: it reserved so much. most: a request for more failed; None where none did. bytes: what replays use, None for
     unlimited. exact: whether ``bytes`` is exact, because an ``oom`` event recorded the free memory of the device.

@@ -35,7 +35,7 @@ NEEDS_FRACTION = "does nothing without a memory fraction; give --memory to repla
 
 @dataclass(frozen=True)
 class Change:
-    """What is different from the recording: ``without`` Boolean by allocation id, ``sizes`` Int64 bytes by id (None: as
+    """The changes to the recording: ``without`` Boolean by allocation id, ``sizes`` Int64 bytes by id (None: as
     recorded), and the texts that named them.
     """
 
@@ -50,7 +50,7 @@ class Run:
     """One replay under one combination of settings.
 
     peak_reserved, low, high: bytes, None where a request failed that did not fail in the recording: nothing is known
-    behind it. low and high are the error bar. peak_allocated: requested bytes. oom_event: the first event whose request
+    after it. low and high are the error bar. peak_allocated: requested bytes. oom_event: the first event whose request
     fails. avoided: recorded ``oom`` events whose request succeeds. note: why there is no result, where there is none.
     """
 
@@ -69,7 +69,7 @@ class Run:
 
 
 class WhatIf:
-    """The replays of one device. ``capacity``: bytes for the allocator, None for what the trace says.
+    """The replays of one device. ``capacity``: bytes for the allocator, None for the trace's own.
 
     start: ``fresh`` allocates what was live at the start of the trace first, in order of address; ``recorded`` goes on
     from the recorded state, whose cached memory then stays cached. Where the trace starts empty both are the same.
@@ -104,7 +104,7 @@ class WhatIf:
 
     @property
     def capacity_given(self) -> bool:
-        """Whether the capacity was chosen; otherwise it is the trace's own."""
+        """Whether the capacity was set by the user; otherwise it is the trace's own."""
         return self._capacity is not None
 
     @property
@@ -121,7 +121,7 @@ class WhatIf:
         start: str | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> Replayed:
-        """One replay. ``memory``: in place of the device's."""
+        """One replay. ``memory``: bytes in place of the device's."""
         change = change or Change()
         state = self.state if (start or self.start) == RECORDED else None
         memory = memory or Ascending(self.capacity)
@@ -131,7 +131,7 @@ class WhatIf:
 
     @cached_property
     def baseline(self) -> Run:
-        """The recorded settings, replayed: what other runs are compared with."""
+        """The recorded settings, replayed: the baseline of the other runs."""
         return self._spread("recorded settings", self.own, Change(), residual=0)
 
     @cached_property
@@ -161,7 +161,7 @@ class WhatIf:
         return self._spread(name or settings.text(), settings, change, self.residual)
 
     def standard(self, change: Change | None = None) -> list[Run]:
-        """The settings that everybody tries, each on top of the recorded ones."""
+        """The usual settings, each on top of the recorded ones."""
         wanted = [parse_settings([text], self.own) for text in STANDARD]
         return [
             self.run(settings, change, text)
@@ -197,8 +197,8 @@ class WhatIf:
 
 
 def scaled(trace: Trace, parts: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:
-    """Int64 bytes by allocation id, with each part's allocations multiplied and rounded to whole bytes; 0: what is so
-    small that nothing is left of it, an empty tensor, for which PyTorch requests nothing.
+    """Int64 bytes by allocation id, with each part's allocations multiplied and rounded to whole bytes; 0: rounded to
+    nothing, an empty tensor, for which PyTorch requests no memory.
     """
     sizes = trace.size.astype(np.int64)
     for mask, factor in parts:

@@ -158,8 +158,8 @@ def check(
     redact_pattern: tuple[str, ...],
     force: bool,
 ) -> int:
-    """Hold snapshots to rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show whether
-    one holds, and for bad usage or input.
+    """Check snapshots against rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show
+    whether one holds, and for bad usage or input.
 
     Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
     --max-imbalance, and where folders or digests are given, they are the ranks of one job: limits hold for the worst.
@@ -202,7 +202,7 @@ def check(
         compared = load_all([baseline], rules, inference=infer, redaction=redaction)[0] if baseline else None
         snapshots = load_all(snaps, rules, inference=infer, redaction=redaction)
         checks = check_all(snapshots, limits, compared)
-    # Files first: a reader that closes the pipe must not cost the job its summary.
+    # Files first: a reader that closes the pipe must not prevent the job's summary.
     if summary_md:
         _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))
         if link:
@@ -224,7 +224,7 @@ def check(
 def _refuse_outputs(
     summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str], force: bool
 ) -> None:
-    """Refuse before the work what cannot be written, and what would write over a snapshot or over each other."""
+    """Refuse, before the work, outputs that cannot be written or would overwrite a snapshot or each other."""
     if [summary_md, junit, "-" if as_json else None].count("-") > 1:
         raise click.UsageError("standard output can be written once only")
     if summary_md and junit and summary_md != "-" and os.path.abspath(summary_md) == os.path.abspath(junit):

@@ -166,7 +166,7 @@ class JobPage:
 
 
 def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json: bool = False, **options: Any) -> None:
-    """Reduce, write, and say the answer on standard error. ``options``: of ``snapreport.job``."""
+    """Reduces, writes, and prints the answer on standard error. ``options``: of ``snapreport.job``."""
     redaction: Redaction | None = options.get("redaction")
     if redaction:
         page = replace(page, strip_prefix=())  # the names of files are relative already

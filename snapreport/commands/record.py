@@ -25,7 +25,7 @@ from snapreport.terminal import echo, lines
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "recorder" / "bootstrap"
 _SNAPSHOTS = tuple(f"rank_*{suffix}" for suffix in (*SUFFIXES.values(), *PROFILE_SUFFIXES.values()))
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells report it
 
 
 def _steps(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -134,7 +134,7 @@ def _run(command: Sequence[str], options: Options) -> int:
 
 @contextlib.contextmanager
 def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Passes on what ends a job. A terminal interrupts the command itself, so that is only outlived."""
+    """Passes on signals that end a job. A terminal interrupts the command itself, so that signal is only ignored."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
@@ -151,7 +151,7 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Removes what killed processes left: dumps that were being written, and locks."""
+    """Removes what killed processes left behind: unfinished dumps, and locks."""
     for path in (*folder.glob(".rank_*.part"), *folder.glob(".rank_*.lock")):
         process = path.name.split(".")[-2]
         if not (process.isdigit() and _is_alive(int(process))):
@@ -192,7 +192,7 @@ def _guarded(path: Path, action: Any) -> None:
 
 
 def _headline(path: Path) -> None:
-    """What a report of the snapshot would say first."""
+    """The first line of what a report of the snapshot would say."""
     from snapreport.commands.shared import load_all
     from snapreport.report.summary import summarise
 

@@ -1,5 +1,5 @@
-"""What several commands share: sizes and percents as arguments, reading snapshots, writing where a reader may go
-away.
+"""Shared by several commands: sizes and percentages as arguments, reading snapshots, writing where a reader may close
+the pipe.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer r
 
 
 class LimitType(SizeType):
-    """A number of bytes with its unit. A bare number is taken for bytes only where nobody can mean anything else."""
+    """A number of bytes with its unit. A bare number counts as bytes only where it cannot mean anything else."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = super().convert(value, param, ctx)
@@ -66,7 +66,7 @@ class LimitType(SizeType):
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for what is no size."""
+    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for anything that is no size."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmgt]i?)b?\s*", text, re.IGNORECASE | re.ASCII)
     return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
 
@@ -184,13 +184,13 @@ def load_all(
     snaps: Sequence[str], rules: str | None = None, *, inference: bool = True, redaction: Redaction | None = None
 ) -> list[Snapshot]:
     """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`; ``redaction``:
-    what to take out of them.
+    what to redact.
     """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # polars keeps freed memory for half a second, and some of it for good: 15 MB for 920,183 events.
+    # polars keeps freed memory for half a second, and some of it permanently: 15 MB for 920,183 events.
     os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
     # A command ends soon, and makes no cycles worth collecting: looking for them costs 0.1 s on a million events.
     gc.disable()
@@ -217,7 +217,7 @@ def is_job_path(path: str) -> bool:
 
 
 def check_inputs(snaps: Sequence[str]) -> None:
-    """Refuse snapshots that are not there before anything is said of the output, which may be named after one."""
+    """Refuse missing snapshots before any error about the output, which may be named after one."""
     for snap in snaps:
         if snap == "-" or is_remote(snap):
             continue
@@ -244,7 +244,7 @@ force_option = click.option("--force", is_flag=True, help="Replace a file that s
 
 
 def pipe_safe(write: Any) -> Any:
-    """``write()``, where a reader that has gone away is no error worth telling."""
+    """``write()``, where a reader that closed the pipe is not reported as an error."""
     try:
         result = write()
         sys.stdout.flush()
@@ -255,5 +255,5 @@ def pipe_safe(write: Any) -> Any:
 
 
 def quiet_stdout() -> None:
-    """Nobody reads on: let the interpreter's last flush go nowhere instead of failing."""
+    """The pipe is closed: discard the interpreter's last flush instead of failing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -23,7 +23,7 @@ from snapreport.commands.shared import (
 from snapreport.terminal import echo
 
 MANY_EVENTS = 200_000
-"""The least memory takes some 25 replays: from so many events on it is searched only with --cards."""
+"""Finding the minimum memory takes some 25 replays: from so many events on it is searched only with --cards."""
 
 
 class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -76,7 +76,7 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 @click.option(
     "--cards/--no-cards",
     default=None,
-    help="Search the least memory on which the trace runs. Default: for traces of up to 200,000 events.",
+    help="Search the minimum memory on which the trace runs. Default: for traces of up to 200,000 events.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-whatif/1).")
 @redact_options
@@ -97,7 +97,7 @@ def whatif(
 ) -> None:
     """Replay the same requests and frees, in the same order, with PyTorch's allocator under other settings.
 
-    Without options the settings that everybody tries are compared, and the least memory is searched on which the trace
+    Without options the usual settings are compared, and the minimum memory is searched on which the trace
     still runs. A trace whose replay under its own settings is not exact is not replayed under others.
     """
     _refuse_malformed(settings, without, scale)
@@ -131,7 +131,7 @@ def whatif(
 def _refuse_malformed(
     settings: tuple[str, ...], without: tuple[str, ...], scale: tuple[tuple[str, float], ...]
 ) -> None:
-    """Malformed settings and queries are refused before a file is read."""
+    """Malformed settings and queries are refused before any file is read."""
     from snapreport.allocator.settings import AllocatorSettings, parse_settings
     from snapreport.search.grammar import parse
 

@@ -1,7 +1,6 @@
-"""What could be done about the peak: advice that names what it saw, with what it saves, replayed.
+"""Remedies for the peak: advice that names its evidence, with the replayed saving.
 
-Every rule looks at one device, or at what another finding says, and is silent where it sees nothing. A saving is the
-old
+Every rule looks at one device, or at another finding, and gives nothing where it does not apply. A saving is the old
 peak less the peak of the allocated curve with exactly the named bytes taken out; nothing under ``MIN_SHARE`` is
 given.
 """
@@ -36,14 +35,14 @@ RULES: tuple[Rule, ...] = (
     *DEVICE_RULES,
     *ALLOCATOR_RULES,
 )
-# Of host memory: nothing to offload, no fused kernels, no other devices, no caching allocator.
+# Rules for host memory: nothing to offload, no fused kernels, no other devices, no caching allocator.
 CPU_RULES: tuple[Rule, ...] = (*INFERENCE_RULES, *ACTIVATION_RULES)
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
-    """Advice for one device: what avoids a failure, then the greatest saving. ``findings``: what was found before.
+    """Advice for one device: what avoids a failure first, then the greatest saving. ``findings``: earlier findings.
 
-    None without a trace: what is live when a snapshot is taken says little about what the peak was made of.
+    None without a trace: what is live when a snapshot is taken says little about the peak.
     """
     if not timeline.peak_bytes or not has_history(timeline):
         return []
@@ -80,7 +79,7 @@ def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Ad
 
 @dataclass(frozen=True)
 class Combined:
-    """What two pieces of advice do together, replayed, and as a sentence."""
+    """The replayed effect of two pieces of advice together, and its sentence."""
 
     row: CombinedRow
     sentence: str
@@ -147,7 +146,7 @@ def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
 
 
 def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
-    """What the two best pieces of advice give together; None where there are fewer, or the second adds nothing."""
+    """The saving of the two best pieces of advice together; None where there are fewer, or the second adds nothing."""
     best = [(advice, saving) for advice, saving in given if saving and not advice.spares_peak][:2]
     if len(best) < 2 or given[0][0] is not best[0][0]:
         return None
@@ -158,7 +157,7 @@ def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | N
 def _second_remedy(
     context: AdviceContext, limited: tuple[Advice, Saving | None], given: Sequence[tuple[Advice, Saving | None]]
 ) -> Combined | None:
-    """What helps at the second maximum that limits a piece of advice, and what both give together."""
+    """Advice for the second maximum that limits a piece of advice, and the saving of both together."""
     first, one = limited
     if one is None:
         return None

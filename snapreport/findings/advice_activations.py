@@ -1,4 +1,4 @@
-"""Advice about what forward and backward passes allocate: activations, the loss, the batch, number types."""
+"""Advice about the memory of forward and backward passes: activations, the loss, the batch, number types."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
-# Functions whose output is as large as their input and depends on it number by number; softmax and attention are not of
-# them.
+# Functions whose output is as large as their input and depends on it element by element; softmax and attention are not
+# among them.
 _ELEMENTWISE = (
     ""
     "relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|"
@@ -32,7 +32,7 @@ INPUT_SHARE = 1 / 16
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
-    """Activations of layers that repeat. One layer at a time is computed anew, and the inputs of all stay."""
+    """Activations of layers that repeat. One layer at a time is recomputed, and the inputs of all stay."""
     if not context.trains or context.occurs(
         context.frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint|checkpoint_wrapper")
     ):
@@ -143,7 +143,7 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
 
 
 def _elementwise(context: AdviceContext) -> Advice | None:
-    """Outputs of functions that work number by number, each beside its input."""
+    """Outputs of elementwise functions, each beside its input."""
     if context.occurs(context.frames(_COMPILED)):
         return None
     innermost = context.innermost()

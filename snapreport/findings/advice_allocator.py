@@ -1,4 +1,4 @@
-"""What settings of the allocator could help. They change what is reserved, or save time, and not what is allocated."""
+"""Advice about settings of the allocator, which change what is reserved, or save time, but not what is allocated."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from snapreport.number_format import arrow_text, bytes_text, plural, share_text
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
 
 SPLIT_SIZES = (128, 256, 512, 1024)
-"""MiB, limits that are tried."""
+"""Limits to try, in MiB."""
 PINNED_SHARE = 0.2
-"""Of what pinned blocks take: less rounding is not worth an advice."""
+"""Share of pinned blocks: less rounding is not worth advice."""
 
 
 def _expandable(context: AdviceContext) -> Advice | None:

@@ -1,4 +1,4 @@
-"""Advice about attention that holds its scores in memory."""
+"""Advice about attention that materialises its scores."""
 
 from __future__ import annotations
 

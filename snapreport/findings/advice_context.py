@@ -1,4 +1,4 @@
-"""What the rules of advice look at, and what they answer."""
+"""The input and the answer of the rules of advice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MIN_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Advice:
-    """What one rule says.
+    """The answer of one rule.
 
     rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
     own name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
@@ -61,7 +61,7 @@ class Advice:
 
 
 class AdviceContext:
-    """One device at its peak, or at the position ``at``: its columns, what its stacks say, the findings made before."""
+    """One device at its peak, or at the position ``at``: its columns, its stacks, the earlier findings."""
 
     def __init__(
         self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding], at: int | None = None
@@ -124,7 +124,7 @@ class AdviceContext:
 
     @cached_property
     def leaked(self) -> np.ndarray:
-        """Bool per allocation: of a leak that was found, which has a remedy of its own."""
+        """Bool per allocation: part of a leak that was found, which has a remedy of its own."""
         stacks = [row["stack"] for f in self.findings if f.kind == "leak" for row in f.evidence.get("stacks", [])]
         found: np.ndarray = np.isin(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
         return found

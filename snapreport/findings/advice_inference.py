@@ -125,7 +125,7 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
 
 
 def _previous_outputs(context: AdviceContext) -> Advice | None:
-    """Outputs of one iteration that are freed only after the next one has made its own."""
+    """Outputs of one iteration that are freed only after the next one has allocated its own."""
     born, freed, stack, size = context.born, context.freed, context.stack, context.size
     rows = np.flatnonzero((born >= 0) & (stack > 0) & (size >= 1 << 20) & (context.phases.innermost == FORWARD)[stack])
     if not len(rows):
@@ -136,7 +136,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
     table = table.sort("stack", "born").with_columns(
         next_born=pl.col("born").shift(-1).over("stack"), after_next=pl.col("born").shift(-2).over("stack")
     )
-    # One generation too many, each time: freed after the next is made and before the one after that is begun.
+    # One generation too many, each time: freed after the next is allocated and before the one after it begins.
     late = (pl.col("freed") > pl.col("next_born")) & (
         pl.col("freed") < pl.col("after_next").fill_null(len(context.timeline.events) + 1)
     )
@@ -177,7 +177,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
 def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
     """(the share of these outputs that goes, bytes at the peak of those of an earlier iteration); (0.0, 0): none is.
 
-    Each is taken out from the start of the next iteration on, and the share is the largest that saves no more than
+    Each is removed from the start of the next iteration on, and the share is the largest that saves no more than
     that: an output that is in use has to stay.
     """
     timeline, born, stack = context.timeline, context.born, context.stack

@@ -14,7 +14,7 @@ _FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
 
 EIGHT_BIT = 0.75
-"""Of 32-bit state that goes when it is kept in 8 bits."""
+"""The share saved by storing 32-bit state in 8 bits."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -24,7 +24,7 @@ def _foreach(context: AdviceContext) -> Advice | None:
     within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
     if not within.any():
         return None
-    # What outlives the step is state: SGD makes its momentum buffers here, too.
+    # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
     step = context.phases.runs(OPTIMIZER_STEP)
     others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
     following = np.append(others, len(context.timeline.events))[np.searchsorted(others, context.born, "right")]

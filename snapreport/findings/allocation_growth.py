@@ -4,9 +4,9 @@ A stack grows in one of two ways. It *accumulates*: repetition after repetition 
 freed, and its lowest live bytes within each repetition rise with it. Or it is *replaced*: each allocation takes the
 place of the last one and is larger, as ``torch.cat([history, new])`` does.
 
-What only looks so is excluded by shape. Optimizer state is allocated in one step. A cache that levels off gets nothing
-in the later steps. A working set that is replaced by its like does not rise. Inputs that become longer make everything
-in a step larger, not one stack.
+Look-alikes are excluded by their shape. Optimizer state is allocated in one step. A cache that levels off gets nothing
+in the later steps. A working set that is replaced by an equal one does not rise. Inputs that become longer make
+everything in a step larger, not one stack.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CACHED = 4
 _REMAINING = 1.5
 """How many times what a replaced stack allocates in one repetition may remain at the end."""
 _SETTLED = ("parameter", "optimizer state")
-"""What is built up once and stays: a loading loop looks like a leak while it runs."""
+"""Memory that is built up once and stays: a loading loop looks like a leak while it runs."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _accumulating(timeline: DeviceTimeline, repetitions: Repetitions) -> list[Gr
     settled = _settled(remaining, stacks) if repetitions.unit != "step" else np.zeros(len(stacks), bool)
     found = []
     for row, stack in enumerate(stacks.tolist()):
-        # The first repetition warms up: what it leaves behind is there to stay.
+        # The first repetition is warm-up: what it leaves behind is meant to stay.
         steady = steady_growth(births[row, 1:])
         if steady is None or settled[row] or not _rises(births[row, 1:], floors[row]):
             continue
@@ -169,8 +169,8 @@ class SteadyGrowth:
 
 
 def steady_growth(added: np.ndarray) -> SteadyGrowth | None:
-    """Whether something is added again and again, and no less towards the end. ``added``: Float64 by repetition, the
-    first one left out.
+    """Whether something is added in repetition after repetition, and no less towards the end. ``added``: Float64 by
+    repetition, the first one left out.
 
     Growth may begin late, and may happen only in every second, third, … repetition.
     """
@@ -181,7 +181,7 @@ def steady_growth(added: np.ndarray) -> SteadyGrowth | None:
     if _is_steady(complete):
         return SteadyGrowth(float(np.median(complete)), 1)
     late = int(begun[0])
-    # What only begins must go on for long enough to differ from the build-up of something new.
+    # Growth that begins late must last long enough to differ from the build-up of something new.
     if len(added) - late < max(FEWEST, len(added) // 3):
         return None
     added = added[late:]
@@ -209,7 +209,7 @@ def _rises(births: np.ndarray, floors: np.ndarray) -> bool:
         return False
     begin = int(np.flatnonzero(births)[0])
     births, floors, before = births[begin:], floors[1 + begin :], floors[: 1 + begin]
-    # Growth that begins late is one tooth of a saw where the stack had as much before and freed it.
+    # Growth that begins late is one tooth of a sawtooth where the stack had as much before and freed it.
     if begin and int(before.max()) > int(floors[0]):
         return False
     rise = float(floors[-1] - floors[0])

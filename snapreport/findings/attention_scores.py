@@ -39,7 +39,7 @@ REACH = 12
 LIFE = 64
 """Allocations until which the scores of a call that no backward pass needs are freed."""
 TINY = 32
-"""What is so many times smaller than the scores is a statistic of their rows, or a workspace, and is passed over."""
+"""Allocations so many times smaller than the scores are row statistics or workspaces, and are skipped."""
 RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
 

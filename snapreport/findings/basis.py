@@ -1,4 +1,4 @@
-"""What a finding is based on, in sentences: how much of the truth the record can show."""
+"""The basis of a finding, in sentences: how much the recording can show."""
 
 from __future__ import annotations
 

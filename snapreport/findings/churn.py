@@ -29,7 +29,7 @@ from snapreport.timeline.build import DeviceTimeline
 ALLOCATES = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")
 _FEWEST = 4
-"""Segments allocated again; fewer are an accident."""
+"""Segments allocated again; fewer are chance."""
 _ROUNDS = 3
 """Times that something is released and allocated again: a cache that was emptied once and filled anew does not
 churn.
@@ -71,7 +71,7 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     first_free = int(freed["event"][0])
     made = other.filter(action.is_in(ALLOCATES) & (pl.col("event") > max(warm, first_free)))
     freed = freed.filter(pl.col("event") >= warm)
-    # What stays below the most that was ever reserved before is allocated again; what goes beyond it is growth.
+    # A segment up to the highest reserved so far is allocated again; one beyond it is growth.
     at = made["event"].to_numpy().astype(np.int64)
     highest = np.maximum.accumulate(timeline.reserved)
     again = made.filter(pl.Series(timeline.reserved[at + 1] <= highest[at], dtype=pl.Boolean))
@@ -135,7 +135,7 @@ def _runs(frees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _retries(timeline: DeviceTimeline, frees: np.ndarray) -> int:
     """Runs of releases directly followed by a segment that would not have fitted beside them.
 
-    More than the most ever reserved may not fit the device. Below that, releases are somebody's own decision.
+    More than was ever reserved may not fit the device. Below that, releases are the program's own decision.
     """
     if not len(frees):
         return 0
@@ -240,7 +240,7 @@ def _stall(timeline: DeviceTimeline, events: np.ndarray) -> int | None:
 
 
 def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
-    """``stack``, ``bytes``, ``count`` of those for whom segments were allocated again, most bytes first.
+    """``stack``, ``bytes``, ``count`` of the stacks for which segments were allocated again, most bytes first.
 
     A segment is made for the allocation that follows it; its own stack is the same where it is recorded.
     """

@@ -1,4 +1,4 @@
-"""What can be compared: snapshots in order, and which devices of them belong together."""
+"""Prepares a comparison: snapshots in order, and their corresponding devices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _last_time(snapshot: Snapshot) -> int | None:
 
 
 def paired_devices(snapshots: Sequence[Snapshot], chosen: Sequence[int] | None = None) -> list[tuple[int, ...]]:
-    """The devices that belong together, a number for each snapshot.
+    """The corresponding devices, a number for each snapshot.
 
     ``chosen``: the user's, one for each snapshot. Else devices with the same number; else the only device with events
     of each snapshot. Raises :class:`SnapshotError` where nothing can be compared.

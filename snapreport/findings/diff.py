@@ -1,4 +1,4 @@
-"""What changed between two snapshots of one program: where the bytes of one moment were, and where they are now."""
+"""The changes between two snapshots of one program: the bytes of one moment by stack, before and after."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ def _device(
 
 
 def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) -> pl.DataFrame:
-    """A row per identity that holds bytes on a side, greatest change first.
+    """A row per identity that has bytes on a side, greatest change first.
 
     ``before``, ``after``: ``stack``, ``bytes``, ``count`` of either side. Returns ``identity`` Int64, ``stack_before``,
     ``stack_after`` (null: not there), ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``
     Int64, ``change`` (one of ``CHANGES``). What is the same code on both sides and holds bytes on one only has appeared
-    or vanished too: at this moment it did.
+    or vanished too, at this moment.
     """
     sides = []
     for name, rows, numbers in (("before", before, matching.before), ("after", after, matching.after)):

@@ -18,7 +18,7 @@ class CategoryRow(TypedDict):
 
 
 class StackRow(TypedDict):
-    """What one stack holds; ``line`` with what launched it, ``category`` that of most of its bytes."""
+    """The bytes of one stack; ``line`` with what launched it, ``category`` that of most of its bytes."""
 
     stack: int
     bytes: int
@@ -56,7 +56,7 @@ class ModuleRow(TypedDict):
 
 
 class LastStretch(TypedDict):
-    """What was added from ``from_event`` up to the peak and is still there."""
+    """The bytes added from ``from_event`` up to the peak that are still allocated."""
 
     from_event: int
     added_bytes: int
@@ -226,7 +226,7 @@ class CycleEvidence(TypedDict):
 
 
 class KeptEvidence(TypedDict):
-    """What the trace allocated and did not free; ``older``: what was there before it."""
+    """Allocations of the trace that it did not free; ``older``: those from before it."""
 
     start_bytes: int
     end_bytes: int
@@ -243,7 +243,7 @@ class KeptEvidence(TypedDict):
 
 
 class ChurnRow(TypedDict):
-    """For whom segments were allocated again: ``bytes`` in ``count`` segments."""
+    """A stack for which segments were allocated again: ``bytes`` in ``count`` segments."""
 
     stack: int
     bytes: int
@@ -276,7 +276,7 @@ class CombinedRow(TypedDict):
 
 
 class AdviceNumbers(TypedDict, total=False):
-    """What some pieces of advice have. ``avoids_failure``: the request that failed fits, replayed."""
+    """Optional evidence of advice. ``avoids_failure``: the request that failed fits, replayed."""
 
     avoids_failure: bool
     layers: int
@@ -291,7 +291,7 @@ class AdviceNumbers(TypedDict, total=False):
 
 
 class AdviceEvidence(AdviceNumbers):
-    """``rule`` and what it saves, replayed."""
+    """``rule`` and its replayed saving."""
 
     rule: str
     saving: SavingRow | None

@@ -31,13 +31,13 @@ MIN_BYTES = 64 << 20
 IDLE_SHARE = 0.33
 """Reserved beyond the highest allocated, worth a finding from this share on."""
 _FEW = 40
-"""Moments worked out one by one; for more of them the whole curve is no dearer."""
+"""Moments computed one by one; for more of them the whole curve costs no more."""
 _TRIED = 8
-"""Moments looked at block by block, those with most bytes in holes first."""
+"""Moments examined block by block, those with most bytes in inactive splits first."""
 
 
 def fragmentation_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
-    """A warning where much was free in pieces when more was taken from the device; else a word on a cache far above the
+    """A warning where much free memory was unusable when more was reserved; else a note on a cache far above the
     need.
     """
     if timeline.kind == "host" or not len(timeline.events) or not len(timeline.allocations):
@@ -56,17 +56,17 @@ def growths(timeline: DeviceTimeline) -> np.ndarray:
 
 
 def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
-    """(state before it, the request, bytes in holes that it could have used were they one) of the worst growth; None:
-    none is bad.
+    """(state before it, the request, free bytes that it could have used were they contiguous) of the worst growth;
+    None: none is bad.
     """
     events = growths(timeline)
     least = max(MIN_BYTES, MIN_SHARE * int(timeline.reserved.max()))
-    # No more can lie in holes than was reserved and not allocated, which the curves say at once. Index = event: the
-    # position before it.
+    # No more can be in inactive splits than was reserved and not allocated, which the curves give at once. Index =
+    # event: the position before it.
     unused = (timeline.reserved - timeline.allocated)[events]
     events, unused = events[unused >= least], unused[unused >= least]
     if len(events) <= _FEW:
-        # Nor than what is left when wholly free segments are taken off, for which no block has to be worked out.
+        # Nor than the rest without unused segments, which needs no blocks to be computed.
         rest = unused - np.array([unused_segment_bytes(timeline, int(event) - 1) for event in events], np.int64)
         events, rest = events[rest >= least], rest[rest >= least]
         if not len(events):
@@ -88,8 +88,8 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
 
 
 def request_behind(timeline: DeviceTimeline, event: int) -> Request:
-    """What the allocator reserved memory for at ``event``: the next allocation or failure recorded, else the memory
-    itself. Its ``event`` stays that of the reservation.
+    """The request that the allocator reserved memory for at ``event``: the next recorded allocation or failure, else
+    the memory itself. Its ``event`` stays that of the reservation.
     """
     source = timeline.events.row(served_at(timeline, event), named=True)
     return Request(event, source["size"], source["stream"], source["pool"])
@@ -182,9 +182,9 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
 
 
 def _oversized(timeline: DeviceTimeline) -> list[Finding]:
-    """More was reserved than was ever allocated, at a moment that the trace can judge.
+    """More was reserved than was ever allocated, at a moment that the trace covers.
 
-    A maximum at the start of the trace was filled before it, for all that is known. A segment that the allocator has
+    A maximum at the start of the trace may have been in use before it. A segment that the allocator has
     just
     made is empty until the allocation that it is for: what is unused is counted after that.
     """
@@ -231,7 +231,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
 def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[PinningRow]:
     """Stacks whose blocks alone keep segments from being wholly free.
 
-    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` that hold them, most free bytes
+    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` in use in them, most free bytes
     first.
     """
     used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
@@ -262,7 +262,7 @@ def emptiest_segments(state: State) -> list[SegmentRow]:
 
 
 def expandable_setting(timeline: DeviceTimeline) -> bool | None:
-    """Whether expandable segments were on: as recorded, else as segments show; None where neither tells."""
+    """Whether expandable segments were on: as recorded, else as segments show; None where neither does."""
     setting = timeline.recording.settings.get("expandable_segments")
     if isinstance(setting, bool):
         return setting

@@ -1,4 +1,4 @@
-"""Which of the free memory at a moment a request could have used, and why the rest was out of its reach."""
+"""Which of the free memory at a moment a request could have used, and why not the rest."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def _reasons(state: State, request: Request) -> pl.DataFrame:
     """``state.segments`` with ``why``: "usable" for those that serve a request, else what keeps it out of them."""
     small = request.size <= SMALL_SIZE
     pool = request.pool or DEFAULT_POOL
-    # A segment that does not tell is small if it has the size of small ones, or, expandable, holds small blocks only.
+    # A segment without a recorded type is small if it has the size of small ones, or, expandable, has small blocks
+    # only.
     used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
     largest_block = used.group_by("segment").agg(most=pl.col("size").max())
     numbered = state.segments.with_columns(segment=pl.int_range(pl.len(), dtype=pl.Int32))

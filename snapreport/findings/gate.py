@@ -1,6 +1,6 @@
 """Rules for snapshots in continuous integration: what ``snapreport check`` decides.
 
-A rule that is broken is broken, whatever the recording lacks. A rule holds only where the recording is complete enough
+A broken rule is broken, however incomplete the recording is. A rule holds only where the recording is complete enough
 to show it; else the result is unknown.
 """
 
@@ -29,7 +29,7 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.recording_gaps import has_history
 
-# What --fail-on takes: kinds of findings that say that something is wrong, not merely how things are.
+# The choices of --fail-on: kinds of findings about something that is wrong, not mere facts.
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
 _KINDS = {"oom": "out-of-memory error"}
 EVIDENCE_ROWS = 5
@@ -188,7 +188,7 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
 
 
 def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
-    """Who holds most at the peak."""
+    """The largest functions at the peak, a line each."""
     names = own_functions(snapshot.recording)
     rows = (
         timeline.stacks_at_peak.with_columns(name=names.gather(timeline.stacks_at_peak["stack"]))
@@ -228,7 +228,7 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
 
 
 def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growth: Growth) -> list[Check]:
-    """Devices of one side alone: what is new has grown from nothing, what is gone has not grown."""
+    """Devices of one side alone: a new one has grown from 0, a missing one has not grown."""
     checks = []
     for device in compared.only_after:
         timeline = snapshot.timeline(device)

@@ -1,4 +1,4 @@
-"""Leaks of one device: what grows repetition after repetition, and whether a recording can show that at all."""
+"""Leaks of one device: growth repetition after repetition, and whether a recording can show it at all."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def _remedy(evidence: LeakEvidence) -> str:
 
 
 def _is_cache(timeline: DeviceTimeline, growth: GrowingStack, category: str) -> bool:
-    """Whether growth is what a cache of an inference loop is for: a KV cache, or a buffer that a module extends while
-    nothing trains.
+    """Whether growth is the purpose of a cache in an inference loop: a KV cache, or a buffer that a module extends
+    while nothing trains.
     """
     if category == "kv cache":
         return True
@@ -204,7 +204,7 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
 
 
 def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> SavingRow:
-    """What the peak would be without ``removed``, rows of the timeline's allocations: the whole curve is summed again.
+    """The peak without ``removed``, rows of the timeline's allocations: the whole curve is summed again.
 
     ``query``: the documented query that selects exactly those rows.
     """

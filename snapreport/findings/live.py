@@ -1,4 +1,4 @@
-"""What is live at a position, and its bytes by category, stack, function and module."""
+"""Live allocations at a position, and their bytes by category, stack, function and module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_STACK_TRACE = "allocations without a stack trace"
 
 
 class Names:
-    """What a snapshot's stacks are called; built once for all devices."""
+    """The names of a snapshot's stacks; built once for all devices."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._recording = snapshot.recording
@@ -52,7 +52,7 @@ def names_of(snapshot: Snapshot) -> Names:
 
 
 def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
-    """The rows of what is live at ``position``, in birth order."""
+    """The rows of the allocations live at ``position``, in birth order."""
     free = pl.col("free_event")
     return allocations.filter((pl.col("alloc_event") <= position) & ((free < 0) | (free > position)))
 
@@ -136,7 +136,7 @@ _LEAST = 0.01
 
 
 def category_text(category: str) -> str:
-    """A category as a sentence names what is in it: ``activations``, ``optimizer state``."""
+    """The name of a category in a sentence: ``activations``, ``optimizer state``."""
     return _PLURALS.get(category, category)
 
 

@@ -1,8 +1,8 @@
-"""What was allocated in a trace and is still live at its end: the leaks in it, then all of it as the fact that it is.
+"""Allocations of a trace that are still live at its end: the leaks among them, then all of them as a plain fact.
 
-What a trace leaves behind is no leak by itself: parameters and optimizer state of a run that was recorded from its
-start, caches, and what a step in progress needs are live at its end, too. Only growth step by step says more, see
-``leaks.py``.
+Allocations that outlive a trace are no leak by themselves: parameters and optimizer state of a run that was recorded
+from its start, caches, and what a step in progress needs are live at its end, too. Only growth step by step says more,
+see ``leaks.py``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _new_at_end(
     leaks: Sequence[Finding],
     verdict: LeakVerdict,
 ) -> list[Finding]:
-    """None where less is new than a leak would have to be."""
+    """None where less is new than the smallest leak."""
     live = timeline.allocations.filter(pl.col("free_event") < 0)
     new = live.filter(pl.col("alloc_event") >= 0)
     size, older = int(new["size"].sum()), int(live["size"].sum())

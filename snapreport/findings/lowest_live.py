@@ -25,7 +25,7 @@ def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarra
     key, total, span = _running_totals(owner, position, change, len(stacks), int(bounds[-1]) + 1)
 
     stretches, owner, position = len(bounds) - 1, key // span, key % span
-    # What is live when a stretch begins; then the lowest total within it.
+    # The bytes live when a stretch begins; then the lowest total within it.
     entry = np.searchsorted(key, (np.arange(len(stacks))[:, None] * span + bounds[:-1]).ravel(), "right") - 1
     own = (entry >= 0) & (owner[np.maximum(entry, 0)] == np.repeat(np.arange(len(stacks)), stretches))
     result = np.where(own, total[np.maximum(entry, 0)], 0)

@@ -1,4 +1,4 @@
-"""What an out-of-memory run would have needed: the trace replayed under other settings and with more memory."""
+"""The memory that a failed run would have needed: the trace replayed under other settings and with more memory."""
 
 from __future__ import annotations
 

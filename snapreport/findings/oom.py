@@ -1,4 +1,4 @@
-"""Running out of memory: the request, what was free, and why that was not enough."""
+"""Out-of-memory errors: the request, the free memory, and why that was not enough."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from snapreport.timeline.rounding import SMALL_SIZE
 MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
 OUTSIDE = "the CUDA context, NCCL, cudaMallocAsync and pluggable allocators, other processes"
-"""What takes memory of the device and shows in no trace."""
+"""Users of device memory that no trace shows."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
 
@@ -184,7 +184,7 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
 
 
 def _available(s: Shortage, why: Verdict) -> str:
-    """What the request met: free on the device, cached, allocated; without what the title has said."""
+    """The state at the request: free on the device, cached, allocated; without what the title has said."""
     free = s.free_memory.usable + s.free_memory.locked
     if why in ("fragmentation", "mixed", "pool-locked"):
         text = f"{upper_first(with_article(bytes_text(s.requested)))} request failed with {bytes_text(free)} cached"
@@ -222,7 +222,7 @@ def _in_math_kernel(recording: Recording, stack: int) -> bool:
 
 
 def _allocated(s: Shortage, evidence: OomEvidence) -> list[str]:
-    """What filled the device, in one sentence."""
+    """The largest users of the device's memory, in one sentence."""
     if not evidence["stacks"]:
         return []
     shares = [f"{share_text(size, s.allocated)} {what}" for what, size in main_parts(evidence["categories"])]
@@ -242,7 +242,7 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
 
 
 def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
-    """What no trace shows, with its size where the recorder wrote down the device's."""
+    """Memory that no trace shows, with its size where the recorder noted the device's."""
     recorder = timeline.recording.recorder
     total = recorder.memory_at_dump.get(timeline.device, (0, 0))[1] if recorder else 0
     outside = total - s.reserved - s.device_free if total and s.device_free is not None else -1

@@ -1,4 +1,6 @@
-"""What the peak consists of: which stacks have how much, what came last, and the peak without each of the largest."""
+"""The composition of the peak: bytes by stack, the last stretch before it, and the peak without each of the largest
+stacks.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
 
 
 def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> LastStretch:
-    """What was added on the way from 75% of the peak up to it, and is still there.
+    """The bytes added from 75% of the peak up to it that are still allocated.
 
     ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``,
     ``count``, ``categories``, ``stacks``.
@@ -184,7 +186,7 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
 
 
 def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
-    """What removing the largest stack would do, and which second maximum limits it."""
+    """The effect of removing the largest stack, and the second maximum that limits it."""
     peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
     where = "the start of the trace" if event < 0 else f"event {count_text(event)}"
     if rest == peak:
@@ -197,7 +199,7 @@ def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
 
 
 def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
-    """What ``torch.cuda.max_memory_allocated()`` would have said; None where the record does not hold it."""
+    """The value of ``torch.cuda.max_memory_allocated()``; None where the recording does not have it."""
     is_known = has_history(timeline) and timeline.kind == "cuda" and not timeline.recording_gaps
     is_known = is_known and not timeline.recording.is_profiled
     return timeline.max_memory_allocated if is_known else None
@@ -215,8 +217,8 @@ def _basis(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
 
 
 def _confidence(timeline: DeviceTimeline) -> Confidence:
-    """The bytes are what the record says; whether it saw the peak of the whole run is another matter. A final state
-    claims no more than it shows.
+    """The bytes are as recorded; whether the recording covers the peak of the whole run is another matter. A final
+    state claims no more than it shows.
     """
     if not has_history(timeline):
         return "sure"

@@ -113,7 +113,7 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
         places=pl.col("free_stack").n_unique(),
         in_order=pl.col("in_order").min(),
     )
-    # The collector's own frame proves it. Without C++ frames it runs wherever an allocation wakes it, so that no two
+    # The collector's own frame proves it. Without C++ frames it runs wherever an allocation triggers it, so that no two
     # bursts are freed at the same place: what one place frees again and again is the program's own doing.
     named = (pl.col("bursts") >= 2) & (pl.col("collected") > 0.5)
     anywhere = (pl.col("bursts") >= 3) & (pl.col("places") == pl.col("bursts"))

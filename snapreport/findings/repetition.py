@@ -121,7 +121,7 @@ def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
 def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
     """Whether most repetitions do what the one before did: their bytes come from stacks that it has too.
 
-    The waves of a single step (forward, backward, optimizer) rise and fall as well, and are no repetition.
+    The waves of a single step (forward, backward, optimizer) rise and fall as well, but are no repetition.
     """
     table = timeline.allocations
     number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
@@ -148,8 +148,8 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
     starts = edges[:-1]
     high = np.maximum.reduceat(allocated, starts)
     low = np.minimum.reduceat(allocated, starts)
-    # A leak must not hide the cycles that it rides on, so that they are measured against the line of the lows: from the
-    # least of the first fifth to the least of the last.
+    # A leak must not hide the cycles that it adds to, so they are measured against the line of the lows: from the
+    # lowest of the first fifth to the lowest of the last.
     fifth = max(1, len(low) // 5)
     line = np.linspace(low[:fifth].min(), low[-fifth:].min(), len(low))
     high, low = high - line, low - line

@@ -1,4 +1,4 @@
-"""Every finding of a snapshot: the one list of what is looked for."""
+"""Every finding of a snapshot: the one list of the finders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
-# Each looks at one device. What is not there gives nothing.
+# Each examines one device, and gives nothing where it finds nothing.
 FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
     oom_findings,
     fragmentation_findings,
@@ -59,5 +59,5 @@ def _find(snapshot: Snapshot) -> list[Finding]:
 
 
 def _doubted(finding: Finding) -> Finding:
-    """Where events are missing from the record, nothing that it says is sure."""
+    """Where events are missing from the recording, no finding is sure."""
     return replace(finding, confidence="likely") if finding.confidence == "sure" else finding

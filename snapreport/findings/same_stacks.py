@@ -21,7 +21,7 @@ import polars as pl
 from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
-# What lies under one of these is the same library wherever it is installed.
+# A file below one of these is the same library wherever it is installed.
 _INSTALLED = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3[^/]*)/(?!.*(?:site-packages|dist-packages)/)(.*)$"
 )

@@ -15,7 +15,7 @@ PARTS = 4096
 """Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
 _DENSE = 1 / 16  # of the positions: more changes than this are quicker added to the whole curve than sorted
 CLOSE = 0.9
-"""A saving under this share of the bytes taken out at the old peak means that a second maximum is close."""
+"""A saving under this share of the bytes removed at the old peak means that a second maximum is close."""
 
 
 @dataclass(frozen=True)

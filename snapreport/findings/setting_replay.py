@@ -1,4 +1,4 @@
-"""What a setting of the allocator would have changed: the trace replayed under it by the allocator's own rules."""
+"""The effect of a setting of the allocator: the trace replayed under it by the allocator's own rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from snapreport.timeline.build import DeviceTimeline
 MOST_EVENTS = 300_000
 """Longer traces are not replayed for a finding: so many events take 0.4 s of CPU a replay, up to 14 are made."""
 PLACEMENTS = 2
-"""What is said holds with new segments above all others and below them: PyTorch breaks ties by address."""
+"""A statement has to hold with new segments above all others and below them: PyTorch breaks ties by address."""
 
 
 @dataclass(frozen=True)

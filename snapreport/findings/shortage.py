@@ -1,4 +1,4 @@
-"""What was free when a request failed, and why it was not enough."""
+"""The free memory when a request failed, and why it was not enough."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Shortage:
 
 
 def shortage(timeline: DeviceTimeline, event: int) -> tuple[Shortage, State]:
-    """What was there when the allocator gave up at ``event``, and the state itself."""
+    """The shortage when the allocator gave up at ``event``, and the state itself."""
     row = timeline.events.row(event, named=True)
     state = state_at(timeline, event)
     segments = state.segments
@@ -94,7 +94,7 @@ def message_size(size: int) -> str:
 
 
 def verdict(s: Shortage) -> Verdict:
-    """What would have had to be otherwise for the request to fit, the least first.
+    """What would have made the request fit, the smallest change first.
 
     limit: the device had enough for the segment that the allocator would take. unclear: there was a free block that is
     large enough. fragmentation: what is free would do if it were contiguous. pool-locked: so would what other pools and

@@ -1,4 +1,4 @@
-"""The answer to a what-if as text: a table of runs, the least memory, the cards."""
+"""The answer to a what-if as text: a table of runs, the minimum memory, the cards."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _least(found: Minimum) -> str:
         return f"Under {settings} the trace fails on any device."
     tail = "" if found.monotone else " Some sizes just above it fail again."
     return (
-        f"Least memory under {settings}: {_exact(found.memory)} for the allocator, with "
+        f"Minimum memory under {settings}: {_exact(found.memory)} for the allocator, with "
         f"{_retries(found.retries)}.{tail}"
     )
 

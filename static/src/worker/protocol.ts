@@ -20,7 +20,7 @@ export interface Requests {
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
   /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
   whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
-  /** The least memory on which the trace runs. It reports progress and can be cancelled, too. */
+  /** The minimum memory on which the trace runs. It reports progress and can be cancelled, too. */
   leastMemory: { argument: { trace: Trace; check: Check; question: LeastQuestion }; reply: Minimum[] }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }

@@ -182,7 +182,7 @@ export class WhatIfPanel {
 
   private searchButton(): HTMLElement {
     const search = () => void this.searchLeast()
-    return h('button', { type: 'button', onclick: search }, 'Search the least memory')
+    return h('button', { type: 'button', onclick: search }, 'Search the minimum memory')
   }
 
   /** The minimum memory for the settings in the field, on devices of any size. */
@@ -190,7 +190,7 @@ export class WhatIfPanel {
     const { device, parts, turn } = this
     if (!device) return
     this.busy(true)
-    fill(this.minimum, 'Searching the least memory…')
+    fill(this.minimum, 'Searching the minimum memory…')
     try {
       const question = {
         settings: this.settings.value.trim(),

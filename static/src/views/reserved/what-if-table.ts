@@ -77,7 +77,7 @@ function leastText({ settings, memory, retries, monotone }: Minimum): string {
   if (memory === null) return `Under ${under} the trace fails on any device.`
   const cost = retries === 0 ? 'no retry' : retries === 1 ? '1 retry' : `${formatCount(retries)} retries`
   const tail = monotone ? '' : ' Some sizes just above it fail again.'
-  return `Least memory under ${under}: ${exact(memory)} for the allocator, with ${cost}.${tail}`
+  return `Minimum memory under ${under}: ${exact(memory)} for the allocator, with ${cost}.${tail}`
 }
 
 /** In MiB, since it is a multiple of 2 MiB, which three digits of GiB would hide. */

@@ -1,4 +1,4 @@
-// From the state to the rows of the table: grouping, filter, sums, order, opened groups. What did not change is kept.
+// From the state to the rows of the table: grouping, filter, sums, order, opened groups. Unchanged parts are cached.
 
 import { Memo } from '../memo'
 import type { ViewContext } from '../view'
@@ -77,7 +77,7 @@ export class TableModel {
       )
     }
     const sorting = sortingOf(state.options['table.sort'], table, grouping)
-    // Most columns say the same at every moment: a slider moves without sorting a million rows again.
+    // Most columns are the same at every moment: a slider moves without sorting a million rows again.
     const moment = sorting.column.startsWith('live') ? position : null
     const seen = [table.rows, timeUs, stacks, sorting.column, moment]
     // Ranked once for both directions: the second is the first one backwards.
@@ -88,7 +88,7 @@ export class TableModel {
     })
     const { order, zeros } = this.order.get([ranked, sorting.descending], () => {
       const { keys, ranking, isNumber } = ranked
-      // Groups that hold nothing of what is looked at come last, and are only counted.
+      // Groups with zeros in the sorted column come last, and are only counted.
       const zeros = groups && isNumber && sorting.descending ? countEmpty(keys) : 0
       const order = inOrder(table.rows, keys, ranking, sorting.descending)
       return { order, zeros: zeros < table.rows.length ? zeros : 0 }
@@ -111,7 +111,7 @@ function groupingOf({ state, info, data }: ViewContext): Grouping {
   return whyNot(grouping, info, data) === null ? grouping : 'stack'
 }
 
-/** "-size": by size, largest first. What names no column of this table: what is live first, or the largest. */
+/** "-size": by size, largest first. Names that are no column of this table: by live bytes, or by size. */
 function sortingOf(text: string | undefined, { columns }: Table, grouping: Grouping): Sorting {
   const descending = text?.startsWith('-') ?? false
   const column = descending ? text!.slice(1) : text

@@ -11,7 +11,7 @@ export function drawAxes(frame: Frame): void {
   drawXAxis(frame)
 }
 
-/** Grid lines lie over the picture, so faint that they do not read as borders of bands. */
+/** Grid lines are drawn over the picture, too faint to be taken for borders of bands. */
 function drawYAxis(frame: Frame): void {
   const {
     rects,
@@ -28,7 +28,7 @@ function drawYAxis(frame: Frame): void {
     const y = yToPixel(frame, value)
     rects.add(0, y, plot.width, y + 1)
     left.fillRect(-5, Math.round(y), 4, 1)
-    // The lowest label would hang into the x axis.
+    // The lowest label would overlap the x axis.
     left.fillText(label, -9, Math.min(y, plot.height - 5))
   }
   left.fillRect(-1, 0, 1, plot.height + 1)
@@ -75,7 +75,7 @@ function xTicksOf({ window, plot, scale }: Frame): Tick[] {
 }
 
 /**
- * Deep in a big stack whole values do not fit beside the axis: then ticks are relative to a base, told above them. Near its
+ * Zoomed in on a large stack, whole values do not fit beside the axis: then ticks are relative to a base, written above them. Near its
  * bottom that would be 0: there are fewer of them, since a longer step needs fewer digits.
  */
 function yTicksOf({ strips: { left }, window, plot }: Frame): { ticks: Tick[]; base: number } {

@@ -10,11 +10,11 @@ export interface FailedRequest {
   x1: number
   y0: number
   y1: number
-  /** It goes on above the plot. */
+  /** It continues above the plot. */
   isCut: boolean
 }
 
-/** An event is mostly thinner than a pixel; its failed request must be seen and clicked. */
+/** An event is usually thinner than a pixel; its failed request must be visible and clickable. */
 const LEAST_WIDTH = 44
 const LEAST_HEIGHT = 6
 /** Failures closer together are one block's width apart or left out. */

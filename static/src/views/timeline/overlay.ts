@@ -1,4 +1,4 @@
-// What lies over and around the picture: axes, curves, marks, and what the pointer and the selection add.
+// The drawing over and around the picture: axes, curves, marks, and what the pointer and the selection add.
 
 import { RectList } from '../../gl/rects'
 import { h } from '../../ui/dom'
@@ -25,11 +25,11 @@ export interface Pointed {
 export class Overlay {
   readonly elements: readonly HTMLElement[]
   readonly rects = new RectList()
-  /** What was drawn last; input is measured against it. */
+  /** The last drawn frame; input is measured against it. */
   frame: Frame | null = null
   private readonly strips: Strips
   private readonly labels = new PlotLabels()
-  /** What was drawn last, for the pointer. */
+  /** The last drawn ones, for hit testing. */
   failed: readonly FailedRequest[] = []
   private readonly lines = new Lines()
   private readonly hoverOutline = new Outline()
@@ -86,7 +86,7 @@ function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: num
   ctx.font = FONT
 }
 
-/** The column under the pointer, faintly, so that one sees what the tooltip speaks of. */
+/** The column under the pointer, faintly, to show what the tooltip describes. */
 function drawColumn(frame: Frame, hit: Hit): void {
   const { rects, plot, inks } = frame
   const x0 = Math.max(0, xToPixel(frame, hit.column.x0))

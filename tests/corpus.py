@@ -69,6 +69,22 @@ def real_names() -> list[str]:
     return sorted(p.name for p in REAL.glob("*.pickle"))
 
 
+# Real ones that have nothing for a view to show that others of them have not.
+ALIKE = {
+    "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle",
+    "cublas_workspace.pickle", "forward_without_no_grad.pickle", "inference_fragmentation.pickle",
+    "megatron_init.pickle", "train_step_fp32.pickle", "training_late_start.pickle",
+}  # fmt: skip
+
+
+def varied_names() -> list[str]:
+    """The real snapshots that differ in what a view can show: devices, expandable segments, private pools, failures, no
+    trace or a late one, contradictions, annotations, few events and most. The columns that views draw are compared with
+    the oracle on all of them; a view is not driven through a browser on those that are alike.
+    """
+    return [name for name in real_names() if name not in ALIKE]
+
+
 @functools.cache
 def path_of(name: str) -> Path:
     """The file of a snapshot by its name; generated ones are made when first asked for."""

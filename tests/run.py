@@ -181,9 +181,9 @@ def main() -> int:
     CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
-    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once. One more
+    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once. More
     # than there are cores: tests wait for frames of the browser and for processes that they have started.
-    side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
+    side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 2)), "--dist", "loadfile", "--durations=40"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     for line in missing:
         say(line)

@@ -13,26 +13,30 @@ import corpus
 import pytest
 import recorded
 
-SNAPSHOTS = frozenset((*corpus.names(), *recorded.names()))
+SNAPSHOTS = frozenset(corpus.names())
+RECORDINGS = frozenset(recorded.names())
+# Files that take minutes and cannot be divided: begun last, they would keep one worker busy when the others are done.
+LONG = tuple(f"test_{name}.py" for name in ("whatif", "recorder_cuda", "jobs", "hostile_pickles", "recorder_oom"))
 
 
 def scope_of(nodeid: str) -> str:
-    """What a test runs together with: the snapshot that it is named by alone, or its file."""
+    """What a test runs together with: the snapshot or recording that it is named by alone, or its file."""
     file, _, rest = nodeid.partition("::")
     name = rest.partition("[")[2].removesuffix("]")
-    return name if name in SNAPSHOTS else file
+    return name if name in SNAPSHOTS or name in RECORDINGS else file
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Snapshots first, then the pages' tests, which take longest, then the rest; as they were among themselves.
+    """The longest files, then snapshots, then the pages' tests, then the rest; as they were among themselves.
+    Recordings come last: each has a second of tests, so that all workers are done at the same time.
 
     A snapshot's first test is that it opens: its page is new, and is handed on to the others.
     """
 
     def rank(item: pytest.Item) -> tuple[int, str, bool]:
         scope = scope_of(item.nodeid)
-        group = 0 if scope in SNAPSHOTS else 1 if "test_browser" in scope else 2
-        return group, scope, "test_opens_offline" not in item.nodeid
+        kinds = (scope.endswith(LONG), scope in SNAPSHOTS, "test_browser" in scope, scope not in RECORDINGS, True)
+        return kinds.index(True), scope, "test_opens_offline" not in item.nodeid
 
     items.sort(key=rank)
 

@@ -18,7 +18,7 @@ from test_browser_segments import BROKEN, OVERLAPPING, settings_of
 REPLAYED = ["expandable", "pools", "two_devices.pickle.gz", "truncated"]
 
 
-@pytest.mark.parametrize("name", [*REPLAYED, *corpus.real_names()])
+@pytest.mark.parametrize("name", [*REPLAYED, *corpus.varied_names()])
 def test_curves_equal_brute_force(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
     path = corpus.path_of(name)
     opened = borrow_report(report_of(path))
@@ -131,7 +131,7 @@ def test_zoom_is_shared_with_the_timeline(opened: Any) -> None:
     assert opened.set_view(view="timeline")["x"] == pytest.approx(x)
 
 
-@pytest.mark.parametrize("name", [*corpus.real_names(), "no-times"])
+@pytest.mark.parametrize("name", [*corpus.varied_names(), "no-times"])
 def test_every_snapshot_opens(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
     path = corpus.path_of(name)
     opened = borrow_report(report_of(path))

@@ -60,7 +60,7 @@ def settings_of(path: Path) -> dict[str, Any] | None:
     return raw.get("allocator_settings") if isinstance(raw, dict) else None
 
 
-@pytest.mark.parametrize("name", [n for n in [*FINAL, *corpus.real_names()] if n not in BROKEN])
+@pytest.mark.parametrize("name", [n for n in [*FINAL, *corpus.varied_names()] if n not in BROKEN])
 def test_last_position_is_the_final_state(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
@@ -111,7 +111,7 @@ def drawn(name: str, device: oracle.Device) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("name", [*REPLAYED, *corpus.real_names()])
+@pytest.mark.parametrize("name", [*REPLAYED, *corpus.varied_names()])
 def test_any_position_equals_brute_force(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
@@ -144,7 +144,7 @@ def test_any_position_equals_brute_force(
         assert born < 0 or devices[d].allocations[born].addr == event["addr"], told
 
 
-@pytest.mark.parametrize("name", [*corpus.real_names(), "huge", "no-times"])
+@pytest.mark.parametrize("name", [*corpus.varied_names(), "huge", "no-times"])
 def test_every_snapshot_opens_and_says_what_it_lacks(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:

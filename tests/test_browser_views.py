@@ -47,7 +47,7 @@ LOW_CONTRAST = """() => {
 
 
 @pytest.mark.parametrize(
-    "name", [*corpus.real_names(), "small", "multi-gpu", "pools", "no-stacks", "no-times", "overlap"]
+    "name", [*corpus.varied_names(), "small", "multi-gpu", "pools", "no-stacks", "no-times", "overlap"]
 )
 def test_every_view_of_every_device(
     name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]

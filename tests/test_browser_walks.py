@@ -15,7 +15,6 @@ import firefox
 import pytest
 from planted import path_of
 
-import snapreport
 from snapreport import Snapshot
 from snapreport.reading.noise import NOISE, recorded_flags
 
@@ -114,7 +113,7 @@ def test_one_click_in_chromium(name: str, report_of: Callable[..., Path], open_r
     opened.page.mouse.click(*opened.js(LINK))
     opened.until(OPEN)
     opened.settle()
-    check(snapreport.load(path), opened.js(SHOWN), before)
+    check(corpus.loaded(path), opened.js(SHOWN), before)
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +125,12 @@ def browser() -> Iterator[firefox.Page]:
         yield page
 
 
-@pytest.mark.parametrize("name", REPORTS)
+# By other names than snapshots have, so that they stay together: Firefox takes seconds to start.
+@pytest.mark.parametrize("name", REPORTS, ids="report {}".format)
 def test_one_click_in_firefox(name: str, report_of: Callable[..., Path], browser: firefox.Page) -> None:
     path = REPORTS[name]()
     browser.open(report_of(path).as_uri(), SIZE["width"], SIZE["height"])
     before = browser.js("snapreport.ready.then(() => snapreport.getView())")
     browser.click(*browser.js(LINK))
     browser.until(OPEN)
-    check(snapreport.load(path), browser.js(SHOWN), before)
+    check(corpus.loaded(path), browser.js(SHOWN), before)

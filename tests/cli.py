@@ -28,12 +28,17 @@ class Run:
 
 
 def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
-    """The command through click's runner. An exception that escapes the command escapes here too."""
+    """The command through click's runner. An exception that escapes the command escapes here too.
+
+    Ranks of a job are read in this process as well, but where --jobs says otherwise: test_jobs_execution starts others.
+    """
     from click.testing import CliRunner
 
     from snapreport.cli import main
+    from snapreport.jobs import execution
 
-    result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, prog_name="snapreport")
+    with mock.patch.object(execution, "processes_for", return_value=1):
+        result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, prog_name="snapreport")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(f"{arguments}: {result.exception!r} escaped") from result.exception
     return Run(result.exit_code, result.stdout, result.stderr)

@@ -99,6 +99,21 @@ def test_wherever_blocks_end(protocol: int, block: int, monkeypatch: pytest.Monk
         assert_equal(recording, plain(pickled))
 
 
+def test_entries_with_different_keys() -> None:
+    """Some entries have more keys than others, and values that look like the marks between entries."""
+    entries: list[dict[str, Any]] = []
+    for i in range(4000):
+        one = entry(i, [*FRAMES, {"filename": "b.py", "line": i % 7, "name": "action"}])
+        one |= {"time_us": i} if i % 997 == 0 else {}
+        one |= {"user_metadata": "action"} if i % 1409 == 0 else {"compile_context": None} if i % 1601 == 0 else {}
+        entries.append(one)
+    ooms = [{"action": "oom", "size": 1, "stream": 0, "device_free": free} for free in (2, 3)]
+    raw = {"segments": [], "device_traces": [entries[:1500], [*entries[1500:2200], *ooms, *entries[2200:]]]}
+    for protocol in (2, 4):
+        pickled = pickle.dumps(raw, protocol)
+        assert_equal(diverted(pickled)[0], plain(pickled))
+
+
 def test_frames_that_blocks_and_traces_share() -> None:
     shared = [{"filename": "a.py", "line": 7, "name": "g"}]
     blocks = [{"address": 512, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": shared}]
@@ -108,14 +123,19 @@ def test_frames_that_blocks_and_traces_share() -> None:
     assert_equal(diverted(pickled)[0], plain(pickled))
 
 
+# Between two entries, where the key "action" is the sixth text of the pickle.
+ENTRY_BYTES = pickle.dumps(snapshot(2), 4).partition(b"u}\x94(h")[2][:1].join([b"u}\x94(h", b""])
+
+
 @pytest.mark.parametrize(
     "raw",
     [
-        snapshot(2, user=b"ue]\x94(}\x94("),
+        snapshot(2, user=b"ue]\x94(}\x94(", later="." * 64),
+        snapshot(2, user=ENTRY_BYTES * 9, later="." * 64),
         snapshot(2, other=[[entry(0, FRAMES), entry(1, FRAMES)]] * 2, again=[[entry(0, []), entry(1, [])]]),
         {"segments": [], "elsewhere": [[entry(0, FRAMES), entry(1, FRAMES)]]},
     ],
-    ids=["in a text", "lists of lists elsewhere", "no traces"],
+    ids=["a trace in a text", "entries in a text", "lists of lists elsewhere", "no traces"],
 )
 def test_what_is_unusual_is_read_the_plain_way(raw: Any, tmp_path: Path) -> None:
     import snapreport

@@ -20,7 +20,7 @@ from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.evidence import AdviceEvidence, CombinedRow
 from snapreport.findings.model import Finding
-from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together
+from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together, whole_parts
 from snapreport.number_format import arrow_text, bytes_text, count_text
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -48,7 +48,8 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         return []
     context = AdviceContext(snapshot, timeline, findings)
     given: list[tuple[Advice, Saving | None]] = []
-    for advice, saving in _advised(context, _rules_of(timeline)):
+    for advice in _advised(context, _rules_of(timeline)):
+        saving = _replayed(timeline, advice)
         if saving is None or context.is_much(saving.saves_bytes):
             given.append((advice, saving))
     given.sort(key=lambda pair: (not pair[0].avoids_failure, -(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
@@ -70,11 +71,12 @@ def _rules_of(timeline: DeviceTimeline) -> Sequence[Rule]:
     return [rule for rule in RULES if rule not in ALLOCATOR_RULES] if timeline.recording.is_profiled else RULES
 
 
-def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[tuple[Advice, Saving | None]]:
-    for rule in rules:
-        if (advice := rule(context)) is not None:
-            mask = advice.mask
-            yield advice, None if mask is None else replay(context.timeline, mask, advice.fraction, advice.functions)
+def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[Advice]:
+    return (advice for rule in rules if (advice := rule(context)) is not None)
+
+
+def _replayed(timeline: DeviceTimeline, advice: Advice) -> Saving | None:
+    return None if advice.mask is None else replay(timeline, advice.mask, advice.fraction, advice.functions)
 
 
 @dataclass(frozen=True)
@@ -162,17 +164,19 @@ def _second_remedy(
     if one is None:
         return None
     timeline, rules = context.timeline, [advice.rule for advice, _ in given]
-    there = AdviceContext(context.snapshot, timeline, context.findings, at=one.peak_event)
-    pairs = [
-        found
-        for advice, saving in _advised(there, RULES)
-        if saving and advice.rule not in rules and not advice.spares_peak
-        if (
-            found := _combined(
-                timeline, (first, one), (advice, saving), f"The remedy at that event is “{advice.do}”; with both"
-            )
-        )
-    ]
+    pairs: list[Combined] = []
+    for advice in _advised(context.at(one.peak_event), RULES):
+        mask = advice.mask
+        if mask is None or advice.rule in rules or advice.spares_peak:
+            continue
+        # Without a query for it, which takes most of the time, and may leave out some of the mask.
+        most = timeline.peak_bytes - together(timeline, [one.change, (mask, whole_parts(advice.fraction))])[0]
+        if not context.is_much(most - one.saves_bytes):
+            continue
+        saving = replay(timeline, mask, advice.fraction, advice.functions)
+        sentence = f"The remedy at that event is “{advice.do}”; with both"
+        if found := _combined(timeline, (first, one), (advice, saving), sentence):
+            pairs.append(found)
     best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
     return best if best and context.is_much(best.row["saves_bytes"] - one.saves_bytes) else None
 
@@ -181,7 +185,7 @@ def _combined(
     timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], sentence: str
 ) -> Combined | None:
     """Two changes at once; None where the second adds nothing to the first."""
-    peak, event = together(timeline, (one[1], two[1]))
+    peak, event = together(timeline, [one[1].change, two[1].change])
     saves = timeline.peak_bytes - peak
     if saves <= one[1].saves_bytes:
         return None

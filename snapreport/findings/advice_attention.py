@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.attention_scores import Scores, attention_scores
-from snapreport.memoize import memoize
 
 _SDPA = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
 _KERNELS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
 
 
-@memoize
 def _scores(context: AdviceContext) -> Scores:
-    return attention_scores(context)
+    return context.remember(("attention scores", context.trains), lambda: attention_scores(context))
 
 
 def _math_kernel(context: AdviceContext) -> Advice | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,11 +21,14 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import StackPhases, stack_phases
+from snapreport.vocabulary import CATEGORIES
 
 _TRAINING = (
     r"^(training_step|train_step|train_batch|train_one_epoch|train_epoch|train_loop|_inner_training_loop|train)$"
 )
 _EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
+
+Result = TypeVar("Result")
 
 MIN_SHARE = 0.02
 """Of the peak: advice that saves less is not given."""
@@ -61,14 +65,13 @@ class Advice:
 
 
 class AdviceContext:
-    """One device at its peak, or at the position ``at``: its columns, its stacks, the earlier findings."""
+    """One device at its peak, or at another position: its columns, its stacks, the earlier findings."""
 
-    def __init__(
-        self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding], at: int | None = None
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> None:
         self.snapshot = snapshot
         self.timeline = timeline
-        self.event = timeline.peak_event if at is None else at
+        self.event = timeline.peak_event
+        self._remembered: dict[Hashable, Any] = {}
         self.findings = [finding for finding in findings if finding.device == timeline.device]
         table = timeline.allocations
         self.stack = table["stack"].to_numpy()
@@ -78,6 +81,21 @@ class AdviceContext:
         freed = table["free_event"].to_numpy().astype(np.int64)
         # The event of the free; one past the last event where an allocation is alive at the end.
         self.freed = np.where(freed < 0, len(timeline.events), freed)
+
+    def at(self, position: int) -> AdviceContext:
+        """The same device at ``position``. What does not depend on the position is shared: half of all the work."""
+        there = copy(self)
+        there.event = position
+        for name in ("trains", "at_peak"):
+            there.__dict__.pop(name, None)
+        return there
+
+    def remember(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """What ``compute`` returned the first time, at whatever position: callers must not change it."""
+        if key not in self._remembered:
+            self._remembered[key] = compute()
+        result: Result = self._remembered[key]
+        return result
 
     @cached_property
     def trains(self) -> bool:
@@ -131,20 +149,27 @@ class AdviceContext:
 
     def category(self, *names: str) -> np.ndarray:
         """Bool per allocation, without what leaks: eight graphs that are never freed are no eight layers."""
-        of_category: np.ndarray = self.timeline.allocations["category"].cast(pl.String).is_in(names).to_numpy()
-        found: np.ndarray = of_category & ~self.leaked
-        return found
+
+        def found() -> np.ndarray:
+            codes = self.timeline.allocations["category"].to_physical().to_numpy()
+            of_category: np.ndarray = np.isin(codes, [CATEGORIES.index(name) for name in names]) & ~self.leaked
+            return of_category
+
+        return self.remember(("category", names), found)
 
     def frames(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the text "file function" of one of its frames matches."""
-        recording = self.snapshot.recording
-        hit = self._texts.str.contains(pattern).to_numpy()
-        return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
+        return self.remember(("frames", pattern), lambda: self._stacks(self._texts, pattern))
 
     def functions(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the function name of one of its frames matches."""
+        return self.remember(
+            ("functions", pattern), lambda: self._stacks(self.snapshot.recording.frames["name"], pattern)
+        )
+
+    def _stacks(self, texts: pl.Series, pattern: str) -> np.ndarray:
         recording = self.snapshot.recording
-        hit = recording.frames["name"].str.contains(pattern).to_numpy()
+        hit = texts.str.contains(pattern).to_numpy()
         return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
 
     def occurs(self, stacks: np.ndarray) -> bool:

@@ -36,6 +36,11 @@ class Saving:
     at_peak_bytes: int
 
     @property
+    def change(self) -> tuple[np.ndarray, float]:
+        """:attr:`mask` and :attr:`fraction`."""
+        return self.mask, self.fraction
+
+    @property
     def second_is_close(self) -> bool:
         return self.saves_bytes < CLOSE * self.at_peak_bytes
 
@@ -73,14 +78,14 @@ def replay(timeline: DeviceTimeline, mask: np.ndarray, fraction: float = 1.0, fu
     return Saving(mask, query, fraction, peak, event, timeline.peak_bytes - peak, at_peak)
 
 
-def together(timeline: DeviceTimeline, savings: Sequence[Saving]) -> tuple[int, int]:
-    """(peak_bytes, peak_event) after several changes. An allocation in more than one loses the largest fraction,
-    once.
+def together(timeline: DeviceTimeline, changes: Sequence[tuple[np.ndarray, float]]) -> tuple[int, int]:
+    """(peak_bytes, peak_event) after several changes, each a Bool per allocation and the fraction of their bytes that
+    goes. An allocation in more than one loses the largest fraction, once.
     """
     size = timeline.allocations["size"].to_numpy()
     bytes_out = np.zeros(len(size), np.int64)
-    for saving in savings:
-        here = np.where(saving.mask, np.floor(size * saving.fraction), 0).astype(np.int64)
+    for mask, fraction in changes:
+        here = np.where(mask, np.floor(size * fraction), 0).astype(np.int64)
         bytes_out = np.maximum(bytes_out, here)
     rows = np.flatnonzero(bytes_out)
     return peak_without(timeline, rows, bytes_out[rows])[:2]

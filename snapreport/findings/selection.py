@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.vocabulary import CATEGORIES
+from snapreport.vocabulary import CATEGORIES, ORIGINS
 
 LONGEST = 3500
 """Characters of a query; the language allows 4,000, and pages number stacks with more digits."""
@@ -106,9 +106,9 @@ def _candidates(timeline: DeviceTimeline, mask: np.ndarray) -> Iterator[tuple[st
     yield "live:end", freed < 0
     yield "live:start", born < 0
     yield "-live:start", born >= 0
-    origins = table["origin"].cast(pl.String)
-    for origin in origins.filter(pl.Series(mask)).unique().to_list():
-        yield f"origin:{origin}", (origins == origin).to_numpy()
+    origins = table["origin"].to_physical().to_numpy()
+    for origin in np.unique(origins[mask]).tolist():
+        yield f"origin:{ORIGINS[origin]}", origins == origin
 
 
 def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:

@@ -22,6 +22,7 @@ from snapreport.reading.fields import (
     INT64,
     SIZE,
     UINT64,
+    Where,
     all_same,
     clean,
     int_column,
@@ -90,12 +91,14 @@ class EventReader:
 
         ``release``: also empty their lists of frames, but for a mark (:class:`~snapreport.reading.stacks.StackMark`).
         """
+        self.read_columns(self._columns(entries, _where(place, start)), place, start, len(entries), release=release)
 
-        def where(row: int) -> str:
-            return f"{place}[{start + row}]"
-
-        columns = self._columns(entries, where)
-        n = len(entries)
+    def read_columns(
+        self, columns: dict[str, list[Any]], place: str, start: int, n: int, *, release: bool = False
+    ) -> None:
+        """Append ``n`` entries, at least one, given as key → values; the rest as for :meth:`read_chunk`."""
+        where = _where(place, start)
+        self._count_unknown({key: n for key in columns if key not in KEYS})
         if "action" not in columns:
             raise SnapshotError(f"{where(0)}: no 'action'")
         values = columns["action"]
@@ -265,6 +268,10 @@ def _stacks(key: str, column: np.ndarray, renumber: np.ndarray) -> pl.Expr | pl.
 def enum_series(name: str, codes: np.ndarray, categories: Sequence[str]) -> pl.Series:
     """An Enum column from codes."""
     return pl.Series(name, categories, dtype=pl.Enum(categories)).gather(codes)
+
+
+def _where(place: str, start: int) -> Where:
+    return lambda row: f"{place}[{start + row}]"
 
 
 def _key_name(key: Any) -> str:

@@ -6,6 +6,7 @@ import collections
 import csv
 import io
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import corpus
 import oracle
 import pytest
 import table_oracle
+from test_annotations import T0, event
 
 GROUPINGS = ("stack", "func", "file", "line", "category", "step", "size", "stream", "pool")
 REAL = [name for name in ("train_22k_events.pickle", "expandable_oom_3gpu.pickle") if name in corpus.real_names()]
@@ -245,8 +247,8 @@ def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, re
     raw = copy.deepcopy(corpus.raw(corpus.path_of("small")))
     name = 'f|`x`\n"<b>,\r=1'
     for trace in raw["device_traces"]:
-        for event in trace:
-            for frame in event.get("frames") or ():
+        for entry in trace:
+            for frame in entry.get("frames") or ():
                 frame.update(name=name, filename='a,"b|c.py', line=3)
     path = tmp_path / "hostile.pickle"
     path.write_bytes(pickle.dumps(raw))
@@ -468,3 +470,24 @@ def test_steps_tell_their_peak_and_growth(table: Callable[..., Table]) -> None:
         )
         assert int(told[name]["step_events"]) == last - first + 1
     assert told[""]["step_peak_bytes"] == ""
+
+
+def test_annotated_tensors_carry_their_names(
+    tmp_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    trace = [
+        event("alloc", T0, 0x1000, 512),
+        event("alloc", T0 + 1, 0x2000, 1024),
+        event("annotate", T0 + 2, 0x2000, 1024, user_metadata="kv cache <b>"),
+    ]
+    path = tmp_path / "annotated.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}, 4))
+    opened = borrow_report(report_of(path))
+    table = Table(opened, path)
+    table.show(group="allocation", sort="id")
+    header = opened.page.locator(".table .list-head [data-column]").evaluate_all(
+        "all => all.map(e => e.dataset.column)"
+    )
+    assert [row[header.index("metadata")] for row in table.rows()] == ["–", "kv cache <b>"]
+    assert [row["user_metadata"] for row in table.csv()] == ["", "kv cache <b>"]
+    assert opened.js("snapreport.search(0, 'kv')")["ids"] == [1]

@@ -79,6 +79,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
       info.categories.length,
       (i) => info.categories[i] ?? '',
     ),
+    ...metadataColumn(parts),
     numbers(
       { name: 'alloc', title: 'Allocated', hint: 'Event at which it begins', level: 2, width: 90 },
       (id) => event(start[id] - 1),
@@ -158,6 +159,19 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
     ),
   )
   return columns
+}
+
+/** None where the recording names nothing: an annotated tensor's name, or what the program set as metadata. */
+function metadataColumn({ info, data }: AllocationParts): Column[] {
+  if (!info.metadata.some(Boolean)) return []
+  return [
+    text(
+      { name: 'metadata', title: 'Metadata', hint: 'Names and other metadata in the recording', level: 2, width: 120 },
+      data.metadata,
+      info.metadata.length,
+      (i) => info.metadata[i],
+    ),
+  ]
 }
 
 function liveBytes({ start, end, size }: DeviceData, position: number): (id: number) => number {
@@ -253,6 +267,7 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
     ...frameFields(stacks, (id) => data.stack[id]),
     field('category', (id) => info.categories[data.category[id]] || null),
     field('category_source', (id) => info.categorySources[data.categorySource[id]] || null),
+    field('user_metadata', (id) => info.metadata[data.metadata[id]] || null),
     field('stream', (id) => (has('stream') ? info.streams[data.stream[id]] || null : null)),
     field('pool', (id) => info.pools[data.pool[id]] || null),
     field('origin', (id) => (id < info.ghosts ? 'ghost' : id < info.ghosts + info.freed ? 'freed' : 'traced')),

@@ -6,7 +6,8 @@ everything; the parent looks at it 20 times a second and ends it
 
 * on SIGINT, SIGTERM and SIGHUP, at once, whatever it is doing,
 * when it holds more memory than ``--max-memory`` allows,
-* when the unpickler has computed for ``HANG_SECONDS`` without reading on (honest files need 0.1 s for a buffer).
+* when the unpickler has computed for ``HANG_SECONDS`` without reading on (honest files need 0.1 s for a buffer),
+* when one match of a regular expression of the user's takes as long.
 
 Nothing is copied between the two: they share a page that says which file is being read, how often reading went on, and
 which temporary file to remove. The library does none of this: a program that calls ``snapreport.load`` is its own
@@ -22,12 +23,15 @@ import select
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, TypeVar
 
 from snapreport.terminal import echo, visible
+
+_T = TypeVar("_T")
 
 HANG_SECONDS_OF_WORKERS = 20.0  # of the clock
 HANG_SECONDS = 5.0  # of the child's processor time, so that a busy or stopped machine is no reason
@@ -37,7 +41,8 @@ MIN_LIMIT = 512 << 20
 BAD_INPUT = 2
 _F_SETSIG = 10  # of <fcntl.h>; Python has no name for it
 _TEXT = 4096
-_NUMBERS = struct.Struct("<QQQ")  # reads so far, whether the unpickler runs, memory limit in bytes (0: the default)
+# Reads and matches so far, which work is to go on (an index into _HANGS), memory limit in bytes (0: the default).
+_NUMBERS = struct.Struct("<QQQ")
 _NAME, _TEMPORARY, _SIZE = _NUMBERS.size, _NUMBERS.size + _TEXT, _NUMBERS.size + 2 * _TEXT
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -64,10 +69,17 @@ class _Board:
         self._page[place : place + _TEXT] = fitting.ljust(_TEXT, b"\0")
 
 
-_READS, _UNPICKLING, _LIMIT = range(3)
+_READS, _WORK, _LIMIT = range(3)
+_UNPICKLING, _MATCHING = 1, 2
+_HANGS = (
+    "",
+    "the pickle cannot be read in reasonable time: it holds values that multiply when they are compared",
+    "a pattern takes too long to search one text: write it without repetitions inside repetitions",
+)
 _board: _Board | None = None
 _hang_seconds = 0.0  # of the clock, after which this process ends itself; 0: it does not
 _is_armed = False
+_armed_at = 0.0
 _nowhere: TextIO | None = None
 
 
@@ -89,7 +101,8 @@ def end_when_hanging(seconds: float) -> None:
 def _set_watchdog() -> None:
     import faulthandler
 
-    global _nowhere
+    global _nowhere, _armed_at
+    _armed_at = time.monotonic()
     _nowhere = _nowhere or open(os.devnull, "w", encoding="ascii")  # noqa: SIM115  # it is to stay open
     faulthandler.dump_traceback_later(_hang_seconds, exit=True, file=_nowhere)
 
@@ -97,31 +110,60 @@ def _set_watchdog() -> None:
 @contextlib.contextmanager
 def unpickling() -> Iterator[None]:
     """While inside, :func:`read_on` is called again and again, or the process hangs."""
-    global _is_armed
     if _hang_seconds:
-        import faulthandler
-
-        _is_armed = True
-        _set_watchdog()
-        try:
+        with _armed():
             yield
-        finally:
-            _is_armed = False
-            faulthandler.cancel_dump_traceback_later()
         return
     if not _board:
         yield
         return
-    _board.set_number(_UNPICKLING, 1)
+    _board.set_number(_WORK, _UNPICKLING)
     try:
         yield
     finally:
-        _board.set_number(_UNPICKLING, 0)
+        _board.set_number(_WORK, 0)
+
+
+@contextlib.contextmanager
+def _armed() -> Iterator[None]:
+    import faulthandler
+
+    global _is_armed
+    _is_armed = True
+    _set_watchdog()
+    try:
+        yield
+    finally:
+        _is_armed = False
+        faulthandler.cancel_dump_traceback_later()
+
+
+@contextlib.contextmanager
+def matching() -> Iterator[None]:
+    """While inside, :func:`match` is called again and again, or a worker hangs."""
+    with _armed() if _hang_seconds else contextlib.nullcontext():
+        yield
+
+
+def match(work: Callable[[], _T]) -> _T:
+    """What ``work`` returns, which searches a few texts for a regular expression of the user's: that can take for ever,
+    with Python's lock held.
+    """
+    if not _board:
+        read_on()
+        return work()
+    read_on()
+    _board.set_number(_WORK, _MATCHING)
+    try:
+        return work()
+    finally:
+        _board.set_number(_WORK, 0)
 
 
 def read_on() -> None:
     if _is_armed:
-        _set_watchdog()
+        if time.monotonic() > _armed_at + _hang_seconds / 20:  # setting it starts a thread
+            _set_watchdog()
     elif _board:
         _board.set_number(_READS, _board.number(_READS) + 1)
 
@@ -233,7 +275,8 @@ def _watch(child: int, ended: int, board: _Board) -> str:
             _kill(child, board, reap=False)
             what = "--max-memory allows" if board.number(_LIMIT) else "are available (--max-memory allows more)"
             return f"needs more memory than the {_size_text(limit)} that {what}"
-        if not board.number(_UNPICKLING):
+        kind = board.number(_WORK)
+        if not kind:
             reads = -1
             continue
         used = _processor_seconds(child)
@@ -241,7 +284,7 @@ def _watch(child: int, ended: int, board: _Board) -> str:
             reads, since = board.number(_READS), used
         elif used - since > HANG_SECONDS:
             _kill(child, board, reap=False)
-            return "the pickle cannot be read in reasonable time: it holds values that multiply when they are compared"
+            return _HANGS[kind]
     return ""
 
 

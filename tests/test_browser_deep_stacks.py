@@ -1,4 +1,4 @@
-"""A stack trace of 200,000 frames beside hundreds of 300: what is laid out at once is bounded in every view."""
+"""A stack trace of 50,000 frames beside hundreds of 300: what is laid out at once is bounded in every view."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import snapreport
 
-DEEP = 200_000
+DEEP = 50_000  # a layout that grew with it would make ten times the elements
 MOST_ELEMENTS = 3000
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
 CLICK = "text => [...document.querySelectorAll('.details button')].find(b => b.textContent.includes(text)).click()"
@@ -50,9 +50,8 @@ def test_every_view_lays_out_a_bounded_part_of_a_deep_stack(deep_report: Path, o
     for view in VIEWS:
         opened.set_view(view=view, select=0)
         check(view)
-        for y in (350, 500, 700):
-            opened.page.mouse.move(500, y)
-            opened.js(FRAMES_PASSED)
+        opened.page.mouse.move(500, 500)
+        opened.js(FRAMES_PASSED)
         check(f"a tooltip in {view}")
     opened.set_view(view="timeline", select=0)
     for button in ("own frames", "more frames"):

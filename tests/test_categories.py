@@ -208,6 +208,18 @@ def test_own_rules_come_first(tmp_path: Path) -> None:
     assert own.rules == default_rules().rules and own.freed == default_rules().freed
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("x = " + "[" * 100_000, "nested too deep"), ("#" * 1_100_000, "more than 1 MiB of rules")],
+    ids=["deep", "long"],
+)
+def test_hostile_rules_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(text)
+    with pytest.raises(snapreport.SnapshotError, match=f"rules.toml: .*{says}"):
+        load_rules(rules)
+
+
 def test_own_lifetime_holds_for_own_rules_alone(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("short_lived_events = 1\n" + OWN)

@@ -126,6 +126,26 @@ def test_one_limit_for_every_container(kind: str, tmp_path: Path, monkeypatch: p
         snapreport.load(path)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_zip_files_that_are_unpacked_without_a_limit(method: int, tmp_path: Path) -> None:
+    """4 KB of bzip2 in a zip file became 5 GB in one step."""
+    path = tmp_path / "archive.pt"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(GOOD))
+    assert_refused(in_process("stats", path), path.name, "another method than deflate")
+
+
+def test_a_zip_file_that_claims_more_than_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "archive.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(GOOD))
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[directory + 20 : directory + 28] = b"\xff\xff\xff\x7f" * 2
+    path.write_bytes(content)
+    assert_refused(in_process("stats", path), path.name, "damaged zip file: it is cut short")
+
+
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_what_is_spooled_to_disk_is_read_all_the_same(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,67 @@ def test_patterns_and_prefixes(snap: Path) -> None:
     assert_refused(in_process(snap, "--redact-pattern", "("), "--redact-pattern")
     assert in_process(snap, "--redact", "--source", ".").code == 2
     assert in_process(snap, "--strip-prefix", "/opt").code == 2
+
+
+def test_a_pattern_reaches_every_string(tmp_path: Path) -> None:
+    """Each string of a snapshot is another secret: none goes out, and what a plain report holds is listed."""
+    numbers = itertools.count()
+
+    def secret(text: str = "") -> str:
+        return f"{text}SECRET{next(numbers)}"
+
+    def frame() -> dict[str, Any]:
+        return {"filename": secret("/home/alice/"), "line": 3, "name": secret()} | {
+            key: secret() for key in ("fx_node_op", "fx_node_name", "fx_original_trace", "unknown")
+        }
+
+    def entry(number: int) -> dict[str, Any]:
+        texts = {key: secret() for key in ("user_metadata", "compile_context", "category", "unknown")}
+        return ALLOC | texts | {"addr": 512 * (number + 1), "frames": [frame(), frame()]}
+
+    recorder = RECORDER | {
+        "process": {"host": secret(), "directory": secret("/"), "command": [secret("/"), secret("--a=")]},
+        "distributed": {"RANK": "0", "TORCHELASTIC_RUN_ID": secret()},
+        "versions": {"torch": secret(), "platform": secret()},
+        "allocator": {"PYTORCH_CUDA_ALLOC_CONF": secret()},
+        "options": {"directory": secret()},
+        "git": {"commit": "a" * 40, "root": secret("/"), "remote": f"git@host.example:{secret()}/x.git"},
+        "devices": {0: {"name": secret(), "uuid": secret(), "total_bytes": 1 << 37, "memory_stats": {secret(): 1}}},
+    }
+    snapshot = {
+        "segments": [SEGMENT | {"frames": [frame()], "blocks": [BLOCK | {"frames": [frame()], "category": secret()}]}],
+        "device_traces": [[*map(entry, range(3)), entry(5) | {"action": secret()}]],
+        "allocator_settings": {secret(): secret(), "list": [secret()], "dict": {secret(): secret()}},
+        "external_annotations": [{"name": secret(), "stage": secret(), "device": 0, "time_us": 1}],
+        "snapreport": recorder,
+        secret(): secret(),
+    }
+    path, plain, redacted = tmp_path / f"{secret()}.pickle", tmp_path / "plain.html", tmp_path / "redacted.html"
+    path.write_bytes(pickle.dumps(snapshot))
+    options = ["--redact-pattern", r"SECRET\d+"]
+    assert in_process(path, "-o", plain).code == 0 and in_process(path, "-o", redacted, *options).code == 0
+    texts = [text_of(redacted)]
+    commands = (
+        [path, "--dry-run"],
+        ["stats", path, "--json"],
+        ["digest", path, "--dry-run"],
+        ["whatif", path, "--json"],
+    )
+    texts += [in_process(*command, *options).out for command in commands]
+    for text in texts:
+        assert text and not re.findall(r"SECRET\d+", text)
+    listed = set(re.findall(r"SECRET\d+", in_process(path, "--dry-run").out))
+    written = set(re.findall(r"SECRET\d+", text_of(plain)))
+    assert written <= listed and len(written) > 30
+
+
+def test_names_of_functions_hold_no_home(tmp_path: Path) -> None:
+    path = tmp_path / "names.pickle"
+    names = ["<lambda at /home/alice/x.py>", "memcpy@GLIBC_2.2.5"]
+    frames = [{"filename": "x.py", "line": 1, "name": name} for name in names]
+    path.write_bytes(pickle.dumps(GOOD | {"device_traces": [[ALLOC | {"frames": frames}]]}))
+    shown = in_process(path, "--dry-run", "--redact").out
+    assert "<lambda at ~/x.py>" in shown and names[1] in shown and "alice" not in shown
 
 
 def test_a_dry_run_writes_nothing_and_lists_what_goes_out(

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from cli import assert_refused, command, process
+from cli import assert_refused, command, in_process, process
 from test_bad_input import ALLOC, GOOD
 
 from snapreport import supervision
@@ -135,6 +136,43 @@ def test_a_rank_that_hangs_is_one_failed_rank(tmp_path: Path) -> None:
 def shared_text(rows: int, size: int) -> dict[str, Any]:
     text = "x" * size
     return GOOD | {"device_traces": [[ALLOC | {"user_metadata": text + str(n)} for n in range(rows)]]}
+
+
+ENDLESS = "(a+)+$"
+
+
+def snapshot_with_a_long_name(folder: Path) -> Path:
+    path, frame = folder / "rank0.pickle", {"filename": "x.py", "line": 1, "name": "a" * 60 + "!"}
+    path.write_bytes(pickle.dumps(GOOD | {"device_traces": [[ALLOC | {"frames": [frame]}]]}))
+    return path
+
+
+def test_a_pattern_that_never_ends(tmp_path: Path) -> None:
+    """A match holds Python's lock: Ctrl-C would be unheard, and nothing would be written for years."""
+    path = snapshot_with_a_long_name(tmp_path)
+    run = process("stats", path, "--redact-pattern", ENDLESS, seconds=300)
+    assert_refused(run, path, "a pattern takes too long to search one text")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["stats", "{snap}", "--rules", "{rules}"], ["job", "{snap}", "--json", "--jobs", "1", "--rank-pattern", "k(0)"]],
+    ids=["rules", "ranks"],
+)
+def test_matches_of_other_patterns_are_watched(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SearchedError(Exception):
+        pass
+
+    def watched(work: Callable[[], object]) -> NoReturn:
+        raise SearchedError
+
+    path, rules = snapshot_with_a_long_name(tmp_path), tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nfunction = "a"\ncategory = "input"\n')
+    monkeypatch.setattr(supervision, "match", watched)
+    with pytest.raises(AssertionError, match="SearchedError"):
+        in_process(*(option.format(snap=path, rules=rules) for option in options))
 
 
 def test_memory_has_a_limit(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from snapreport import supervision
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
 
@@ -143,7 +144,7 @@ def newest_of_each(keys: Sequence[tuple[int | None, int | None, bool, str]]) -> 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise SnapshotError(f"--rank-pattern {pattern!r}: {error}") from None
     if not compiled.groups:
         raise SnapshotError(f"--rank-pattern {pattern!r}: no group; put the rank into one: 'node\\d+_gpu(\\d+)'")
@@ -151,7 +152,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _by_pattern(pattern: re.Pattern[str], path: str) -> int | None:
-    found = pattern.search(path.replace("\\", "/"))
+    found = supervision.match(lambda: pattern.search(path.replace("\\", "/")))
     text = found["rank" if "rank" in pattern.groupindex else 1] if found else None
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 7:
         return None

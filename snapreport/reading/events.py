@@ -236,7 +236,7 @@ class EventReader:
         """
         names = [clean(name) for name in self._actions]
         made: list[pl.Expr | pl.Series] = [
-            enum_series("action", self._column("action", np.int32), _distinct(names)),
+            enum_series("action", self._column("action", np.int32), distinct(names)),
             self._nullable("addr", np.uint64),
             _numbers("size", self._column("size", np.int64)),
             _numbers("stream", self._column("stream", np.int64)),
@@ -278,7 +278,7 @@ def _key_name(key: Any) -> str:
     return clean(key) if type(key) is str else shown(key)
 
 
-def _distinct(names: list[str]) -> list[str]:
+def distinct(names: list[str]) -> list[str]:
     """``names`` with those that became equal (by escaping) told apart again."""
     seen: Counter[str] = Counter()
     made = []

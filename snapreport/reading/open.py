@@ -264,6 +264,9 @@ def _from_zip(file: BinaryIO, size: int, files: contextlib.ExitStack) -> BinaryI
             found = [info for info in archive.infolist() if info.filename.rpartition("/")[2] == "data.pkl"]
             if not found:
                 raise SnapshotError("a zip file without 'data.pkl': not made by torch.save")
+            # Python unpacks other methods by 4 KB of the file at a time: of bzip2 these can be 5 GB.
+            if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise SnapshotError("a zip file compressed by another method than deflate: not made by torch.save")
             with archive.open(found[0]) as stream:
                 return _spooled(stream, _limit(size), f"zip: what {size:,} bytes decompress to", files)
     except (
@@ -277,6 +280,6 @@ def _from_zip(file: BinaryIO, size: int, files: contextlib.ExitStack) -> BinaryI
     ) as error:
         if isinstance(error, SnapshotError):
             raise
-        raise SnapshotError(f"damaged zip file: {one_line(str(error), 200)}") from None
+        raise SnapshotError(f"damaged zip file: {one_line(str(error) or 'it is cut short', 200)}") from None
     except MemoryError:
         raise SnapshotError("zip: needs more memory than there is") from None

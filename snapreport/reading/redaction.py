@@ -18,9 +18,11 @@ from typing import Any
 
 import polars as pl
 
+from snapreport import supervision
 from snapreport.errors import SnapshotError
+from snapreport.reading.events import distinct, enum_series
 from snapreport.reading.recorder_metadata import RecorderMetadata
-from snapreport.reading.recording import Recording
+from snapreport.reading.recording import ACTIONS, Recording
 
 HIDDEN = "***"
 # /home/NAME, also mounted below other directories, /Users/NAME, C:\\Users\\NAME, and root's.
@@ -56,7 +58,8 @@ class Redaction:
     def of(self, recordings: Sequence[Recording]) -> list[Recording]:
         """Copies of ``recordings`` without what is to be hidden: a name found in one of them is hidden in all."""
         hide = self._hide({name for recording in recordings for name in _names_in(recording)})
-        return [_redacted(recording, hide) for recording in recordings]
+        with supervision.matching():
+            return [_redacted(recording, hide) for recording in recordings]
 
     def of_paths(self, paths: Sequence[str]) -> dict[str, str]:
         """What to call files instead of by their paths, of which no more is known."""
@@ -97,7 +100,14 @@ class _Hide:
         parts = (HIDDEN if part in self._names else part for part in _SEPARATORS.split(path))
         return self.matches("".join(parts))
 
+    def name(self, text: str) -> str:
+        """A function's or a tensor's: it may be called as somebody is, or hold an @, as versions of C functions do."""
+        return self.matches(_HOME.sub("~", self._without_home(text)))
+
     def matches(self, text: str) -> str:
+        return supervision.match(lambda: self._without_matches(text)) if self._patterns else text
+
+    def _without_matches(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(HIDDEN, text)
         return text
@@ -130,14 +140,15 @@ def _names_here() -> set[str]:
 def _redacted(recording: Recording, hide: _Hide) -> Recording:
     frames = recording.frames.with_columns(
         _mapped(recording.frames["filename"], hide.path),
-        _mapped(recording.frames["name"], hide.matches),
+        _mapped(recording.frames["name"], hide.name),
         *(_mapped(recording.frames[name], hide.text) for name in recording.frames.columns if name.startswith("fx_")),
     )
     devices = {
         number: dataclasses.replace(
             record,
             events=record.events.with_columns(
-                _mapped(record.events[name], hide.text) for name in ("compile_context", "user_metadata")
+                _actions(record.events["action"], hide),
+                *(_mapped(record.events[name], hide.text) for name in ("compile_context", "user_metadata")),
             ),
         )
         for number, record in recording.devices.items()
@@ -171,9 +182,20 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
         allocator=_deep(metadata.allocator, hide.text),
         options=_deep(metadata.options, hide.text),
         git=git,
-        devices={number: dataclasses.replace(device, uuid="") for number, device in metadata.devices.items()},
-        tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.matches)),
+        devices={
+            number: dataclasses.replace(device, name=hide.text(device.name), uuid="")
+            for number, device in metadata.devices.items()
+        },
+        tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.name)),
     )
+
+
+def _actions(column: pl.Series, hide: _Hide) -> pl.Series:
+    """Those that have no meaning here are texts of the file."""
+    unknown = column.dtype.categories.to_list()[len(ACTIONS) :] if isinstance(column.dtype, pl.Enum) else []
+    if not unknown:
+        return column
+    return enum_series("action", column.to_physical().to_numpy(), distinct([*ACTIONS, *map(hide.text, unknown)]))
 
 
 def _mapped(column: pl.Series, change: Callable[[str], str]) -> pl.Series:

@@ -41,7 +41,8 @@ def outgoing_strings(
         for record in recording.devices.values():
             for name in ("compile_context", "user_metadata"):
                 found["compile contexts and metadata"].update(record.events[name].unique().drop_nulls().to_list())
-        found["annotations"].update(recording.annotations["name"].to_list())
+        for name in ("name", "stage"):
+            found["annotations"].update(recording.annotations[name].drop_nulls().to_list())
         found["allocator settings"].update(_texts(recording.settings))
         found["notes"].update(_texts(recording.notes))
         if recording.recorder:

@@ -52,18 +52,22 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
             "form-action 'none'",
         )
     )
+    title = _without_surrogates(f"{summary.title} · memory report")
     body = _without_surrogates(_environment().get_template("body.html.j2").render(summary=summary))
+    footer = _environment().get_template("footer.html.j2").render(size=Markup(_SIZE.decode()))
     text = (
         _environment()
         .get_template("document.html.j2")
         .render(
-            title=_without_surrogates(summary.title),
+            title=title,
             size=Markup(_SIZE.decode()),
             policy=policy,
             boot=Markup(boot),
             style=Markup(style),
             body=Markup(body),
-            checksums=page_checksums(style, body),
+            footer=Markup(footer),
+            # The size is known when everything else is; the page compares it with the one at the document's beginning.
+            checksums=page_checksums([policy, title, style], body + footer.replace(_SIZE.decode(), "")),
             parts={name: _code(file) for name, file in bundles.items()} | payload.blobs,
         )
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 import zlib
+from collections.abc import Sequence
 
 _TAG = re.compile(r"<(/?)([^<>]*)>")
 _ATTRIBUTE = re.compile(r'\s+([^\s="/]+)(?:="([^"]*)")?')
@@ -18,13 +19,13 @@ _ATTRIBUTE = re.compile(r'\s+([^\s="/]+)(?:="([^"]*)")?')
 _LEFT_OUT = re.compile("[\x00-\x20\x7f\ufffd]+")
 
 
-def page_checksums(style: str, body: str) -> str:
+def page_checksums(texts: Sequence[str], markup: str) -> str:
     """Two CRC-32 in hexadecimal, of all characters and of those in ASCII, which survive being read as Latin-1.
 
-    ``style``: text of the style sheet; ``body``: markup with every attribute in double quotes and every ``&``, ``<``
-    and ``>`` of its texts escaped.
+    ``texts``: what stands in the head, as it is; ``markup``: of the body, with every attribute in double quotes and
+    every ``&``, ``<`` and ``>`` of its texts escaped.
     """
-    text = _LEFT_OUT.sub("", style + html.unescape(_TAG.sub(_opening, body)))
+    text = _LEFT_OUT.sub("", "".join(texts) + html.unescape(_TAG.sub(_opening, markup)))
     return f"{_crc(text.encode('utf-8'))} {_crc(text.encode('ascii', 'ignore'))}"
 
 

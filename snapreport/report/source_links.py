@@ -184,7 +184,7 @@ def _check(template: str) -> None:
         raise SnapshotError("--link: a template needs {path}")
     bad = _FORBIDDEN.search(template)
     if bad:
-        raise SnapshotError(f"--link: write {bad[0]!r} as %{ord(bad[0]):02X}")
+        raise SnapshotError(f"--link: write {bad[0]!r} as {quote(bad[0], safe='')}")
 
 
 def _fits(rule: Rule, file: str, own: bool) -> bool:

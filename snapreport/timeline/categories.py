@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
 
+from snapreport import supervision
 from snapreport.reading.events import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.timeline.category_rules import (
@@ -36,6 +38,7 @@ from snapreport.timeline.phases import (
 )
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
+_SEARCHED_AT_ONCE = 1000  # frames; between two parts, who watches this process sees that it goes on
 SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(CATEGORY_SOURCES))
 # What others call these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
@@ -103,9 +106,17 @@ def _matches(recording: Recording, rule: Rule) -> np.ndarray:
     """Bool per distinct frame."""
     files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
     names = recording.frames["name"].to_list()
-    in_file, in_function = rule.file.search, rule.function.search
-    pairs = zip(files, names, strict=True)
-    return np.fromiter((bool(in_function(name) and in_file(file)) for file, name in pairs), bool, len(files))
+    found = np.empty(len(files), bool)
+
+    def search(part: slice) -> None:
+        in_file, in_function = rule.file.search, rule.function.search
+        pairs = zip(files[part], names[part], strict=True)
+        found[part] = [bool(in_function(name) and in_file(file)) for file, name in pairs]
+
+    with supervision.matching():
+        for start in range(0, len(files), _SEARCHED_AT_ONCE):
+            supervision.match(partial(search, slice(start, start + _SEARCHED_AT_ONCE)))
+    return found
 
 
 def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:

@@ -57,6 +57,7 @@ class Rules:
         return Rules(later.short_lived_events, later.rules, self.freed + later.freed, own)
 
 
+_MOST_TEXT = 1 << 20  # characters of a user's file
 _RULE_KEYS = {"file", "function", "category", "short", "short_lived_events"}
 _BUILT_IN_KEYS = _RULE_KEYS | {"phase", "first"}
 
@@ -123,7 +124,7 @@ def _pattern(row: dict[str, Any], key: str) -> re.Pattern[str]:
         raise ValueError(f"{key} is {text!r}, not a text")
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{key}: {error}") from None
 
 
@@ -132,11 +133,16 @@ def load_rules(path: str | os.PathLike[str]) -> Rules:
     none.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(_MOST_TEXT + 1)
     except (OSError, ValueError) as error:
         raise SnapshotError(f"{os.fspath(path)}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}") from None
     try:
+        if len(text) > _MOST_TEXT:
+            raise ValueError(f"more than {_MOST_TEXT >> 20} MiB of rules")
         own = parse_rules(text)
+    except RecursionError:
+        raise SnapshotError(f"{os.fspath(path)}: values are nested too deep") from None
     except ValueError as error:
         raise SnapshotError(f"{os.fspath(path)}: {error}") from None
     return own.before(default_rules())

@@ -149,10 +149,9 @@ def match(work: Callable[[], _T]) -> _T:
     """What ``work`` returns, which searches a few texts for a regular expression of the user's: that can take for ever,
     with Python's lock held.
     """
-    if not _board:
-        read_on()
-        return work()
     read_on()
+    if _hang_seconds or not _board:
+        return work()
     _board.set_number(_WORK, _MATCHING)
     try:
         return work()

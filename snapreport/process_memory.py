@@ -11,7 +11,7 @@ numpy, polars and this package, imported                    68
 code of polars that runs for the first time                 12
 events: 29 bytes each (action, address, size, time, stack)  26
 allocations, curves, blocks                                 60
-arenas of Python that a few objects of reading hold         45
+arenas of Python that a few objects of reading hold          8
 columns and their encoding                                  40
 temporary arrays, at most (blocks, the stored tile)         90
 ========================================================  ====

@@ -121,6 +121,10 @@ def test_sentences() -> None:
         trace((FORWARD, 20, FORWARD)),
         trace((FORWARD, 20, MAIN)),
         trace((FORWARD, 20, None)),
+        # Lightning's closure, out of memory in its first forward pass.
+        trace(([*FORWARD[:2], *STEP], 20, MAIN)),
+        # Code that a framework compiles or traces.
+        trace((FORWARD, 6, FORWARD)),
         [],
     )
     texts = [
@@ -130,6 +134,8 @@ def test_sentences() -> None:
         "The program trains: the trace shows forward passes and backward passes.",
         "The program runs inference: forward passes ran without a backward pass and saved no graph.",
         "Forward passes ran without a backward pass, and their graphs were dropped, 20.0 MiB at once.",
+        "The trace does not show whether its forward pass is for training.",
+        "The program trains: the trace shows forward passes inside an optimizer's step().",
         "The trace does not show whether its forward pass is for training.",
         "",
     ]

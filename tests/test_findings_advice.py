@@ -204,11 +204,11 @@ def test_expandable_segments_where_the_request_then_fits() -> None:
         assert not {"expandable-segments", "max-split-size"} & rules_of(without).keys()
 
 
-def test_emptying_the_cache_costs_time_and_saves_no_memory() -> None:
+def test_emptying_the_cache_costs_time_and_lowers_no_peak() -> None:
     snapshot = planted("churn")
     advice = rules_of(snapshot)["empty-cache"]
     churned = next(f for f in findings(snapshot) if f.kind == "churn")
-    assert advice.evidence["saving"] is None and "saves no memory" in advice.detail[0]
+    assert advice.evidence["saving"] is None and "does not lower the peak allocated" in advice.detail[0]
     assert "end_step" in advice.detail[0] and advice.link == churned.link
     assert churned.evidence["emptied"] == churned.evidence["segments_freed"] and "retries" not in advice.detail[0]
     assert "garbage-collection-threshold" not in rules_of(snapshot), "empty_cache() explains it"

@@ -260,3 +260,18 @@ def test_theil_sen_is_exact_on_a_line_and_ignores_one_outlier(slope: int, count:
 def test_steps_go_before_what_the_curve_repeats() -> None:
     found = growth_repetitions(planted("leak").timeline(0))
     assert found is not None and found.unit == "step" and found.is_loop
+
+
+def test_a_copy_that_the_next_one_replaces_is_no_cycle(tmp_path: Path) -> None:
+    """The best weights so far, copied anew every third step: the older copy goes in one burst, from one step."""
+    best: list[int] = []
+
+    def body(script: Script, number: int) -> None:
+        if number % 3 == 0:
+            copy = [script.alloc("copy", 2 * MIB, KEEP, TRAIN) for _ in range(12)]
+            for address in best:
+                script.free(address, TRAIN)
+            best[:] = copy
+
+    leaks, _ = found_in(program(body, 15), tmp_path)
+    assert [leak.title for leak in leaks] == []

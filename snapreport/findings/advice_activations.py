@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -37,7 +38,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         context.frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint|checkpoint_wrapper")
     ):
         return None
-    activation = context.category("activation")
+    activation = context.category("activation") & ~dropped_graphs(context)
     live = np.flatnonzero(activation & context.at_peak)
     if not len(live):
         return None
@@ -54,11 +55,15 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
+    passes = waiting_graphs(context).passes
+    of = f"{layers} repeated layers"
+    if passes > 1 and layers % passes == 0:
+        of = f"{layers // passes} repeated layers in each of {passes} forward passes"
     return Advice(
         "checkpointing",
         "Use activation checkpointing",
         [
-            f"Activations of about {layers} repeated layers hold {context.share(size)}, and no recorded stack "
+            f"Activations of about {of} hold {context.share(size)}, and no recorded stack "
             f"trace goes "
             "through torch.utils.checkpoint.",
             "The replay leaves the input of every layer and the activations of one layer.",
@@ -68,6 +73,39 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         mask,
         1 - 1 / layers - INPUT_SHARE,
         evidence={"layers": layers},
+    )
+
+
+def _several_graphs(context: AdviceContext) -> Advice | None:
+    """Graphs of several forward passes, all alive until one backward pass."""
+    waiting = waiting_graphs(context)
+    mask, passes = waiting.mask, waiting.passes
+    size = context.bytes_at_peak(mask)
+    if passes < 2 or not context.is_much(size * (passes - 1) // passes):
+        return None
+    if waiting.failed:
+        do = "Free the graph of each forward pass before the next"
+        why = [
+            f"{passes} forward passes hold {context.share(size)}, and memory ran out before any backward pass.",
+            "In training call backward() for each; in evaluation use torch.no_grad(), and keep outputs on the CPU.",
+        ]
+    else:
+        do = "Call backward() after each forward pass"
+        why = [
+            f"{passes} forward passes hold {context.share(size)}, until one backward pass frees all of it.",
+            "Where the loss only adds up theirs, backward() on each part gives the same gradients, and one graph is "
+            "alive at a time. The gradients of the first part stay allocated through the others.",
+        ]
+    return Advice(
+        "backward-each",
+        do,
+        why,
+        "loss.backward() for each micro-batch",
+        "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+        mask,
+        1 - 1 / passes,
+        confidence="guess",
+        evidence={"passes": passes},
     )
 
 
@@ -92,7 +130,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs and temporaries, but not those of an optimizer's step."""
-    grows = context.category("activation", "input", "temporary") & (context.born >= 0)
+    grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 
@@ -169,6 +207,7 @@ def _elementwise(context: AdviceContext) -> Advice | None:
 
 ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _checkpointing,
+    _several_graphs,
     _accumulation,
     _mixed_precision,
     _chunked_loss,

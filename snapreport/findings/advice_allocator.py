@@ -14,13 +14,15 @@ _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-
 
 SPLIT_SIZES = (128, 256, 512, 1024)
 """Limits to try, in MiB."""
+OVERSIZED_SHARE = 0.1
+"""Of what is reserved: a setting that saves less is not worth it where memory is only cached and nothing failed."""
 PINNED_SHARE = 0.2
 """Share of pinned blocks: less rounding is not worth advice."""
 
 
 def _expandable(context: AdviceContext) -> Advice | None:
     """Where the allocator, replayed, reserves less with expandable segments, or where a request would fit."""
-    finding = _fragmented(context)
+    finding = _fragmented(context) or _oversized(context)
     if finding is None or context.snapshot.recording.settings.get("expandable_segments") is True:
         return None
     replayed = context.settings.replay(expandable_segments=True)
@@ -71,6 +73,34 @@ def _split_size(context: AdviceContext) -> Advice | None:
     )
 
 
+def _unset_split_size(context: AdviceContext) -> Advice | None:
+    """Where a limit on splitting blocks is set, and the allocator, replayed without it, reserves less."""
+    settings = context.snapshot.recording.settings
+    limit = settings.get("max_split_size") or -1
+    finding = _fragmented(context) or _oversized(context)
+    if finding is None or limit <= 0 or settings.get("expandable_segments") is True:
+        return None
+    replayed = context.settings.replay(max_split_size=None)
+    why, title = _gain(context, "Unset max_split_size_mb", finding, replayed)
+    if not title:
+        return None
+    return Advice(
+        "unset-max-split-size",
+        title,
+        [f"A block of {bytes_text(limit)} or more is never split: what a request leaves of it stays unused.", *why],
+        "PYTORCH_CUDA_ALLOC_CONF without max_split_size_mb",
+        _CONF,
+        link=finding.link,
+        avoids_failure=finding.kind == "oom",
+        evidence=_numbers(replayed),
+    )
+
+
+def _oversized(context: AdviceContext) -> Finding | None:
+    """The finding that much more was reserved than was ever allocated."""
+    return next((f for f in context.findings if f.kind == "fragmentation" and f.severity == "info"), None)
+
+
 def _fragmented(context: AdviceContext) -> Finding | None:
     """The finding of fragmentation on this device: of an out-of-memory error first."""
     for finding in context.findings:
@@ -91,11 +121,14 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
     if finding.kind == "oom":
         failed = [event for event in context.timeline.oom_events if event in replayed.avoided]
         why = [f"Peak reserved up to the failure: {arrow_text(replayed.before, replayed.after)}."]
+        if finding.evidence.get("device_full"):
+            why.append("The device stays nearly full: a later request may fail.")
         if len(failed) > 1:
             is_all = failed == context.timeline.oom_events
             why.insert(0, "All failed requests fit." if is_all else "Some of the failed requests fit, not all.")
         return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
-    if replayed.before - replayed.after < MIN_SHARE * replayed.before:
+    least = MIN_SHARE if finding.severity != "info" else OVERSIZED_SHARE
+    if replayed.before - replayed.after < least * replayed.before:
         return [], ""
     why = (
         ["Both replays first allocate what was live when recording began, in order of address."]
@@ -147,7 +180,7 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
         [
             f"empty_cache() in {finding.evidence['emptied_in']} releases segments that the program soon "
             f"allocates again. "
-            "This costs time and saves no memory."
+            "This costs time and does not lower the peak allocated; without it more may stay reserved."
         ],
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
@@ -181,6 +214,7 @@ def _pinned(context: AdviceContext) -> Advice | None:
 ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _expandable,
     _split_size,
+    _unset_split_size,
     _collect,
     _empty_cache,
 )

@@ -142,8 +142,9 @@ class AdviceContext:
 
     @cached_property
     def leaked(self) -> np.ndarray:
-        """Bool per allocation: part of a leak that was found, which has a remedy of its own."""
-        stacks = [row["stack"] for f in self.findings if f.kind == "leak" for row in f.evidence.get("stacks", [])]
+        """Bool per allocation: part of a leak that was found, which has its own remedy. A growing cache has none."""
+        leaks = [f for f in self.findings if f.kind == "leak" and f.severity != "info"]
+        stacks = [row["stack"] for f in leaks for row in f.evidence.get("stacks", [])]
         found: np.ndarray = np.isin(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
         return found
 

@@ -8,33 +8,27 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.saving import peak_without_spans
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text
-from snapreport.reading.recording import ACTIONS
-from snapreport.timeline.activity import GRAPH_DROPPED
-from snapreport.timeline.lifetimes import action_codes
-from snapreport.timeline.phases import BACKWARD, FORWARD
+from snapreport.timeline.phases import FORWARD
 
 _NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"
 _AUTOCAST = "https://docs.pytorch.org/docs/stable/amp.html"
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
 
-FEWEST_FREED, FEWEST_STACKS = 16, 5
-"""A graph that is dropped frees tensors of many lines at once; a cache or a list of outputs those of few."""
-
 
 def _no_grad(context: AdviceContext) -> Advice | None:
     """Activations that are freed together after a forward pass whose graph no backward pass uses."""
-    if context.timeline.activity.kind != GRAPH_DROPPED:
-        return None
     mask = dropped_graphs(context)
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
+    what = "evaluation" if context.trains else "inference"
     return Advice(
         "no-grad",
-        "Disable gradients: wrap inference in torch.no_grad()",
+        f"Disable gradients: wrap {what} in torch.no_grad()",
         [
             f"{context.share(size)} are activations saved for a backward pass that never runs: they are freed "
             f"together, "
@@ -44,32 +38,6 @@ def _no_grad(context: AdviceContext) -> Advice | None:
         _NO_GRAD,
         mask,
     )
-
-
-def dropped_graphs(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others."""
-    phase = context.phases.innermost
-    events = context.timeline.events
-    births = np.cumsum(action_codes(events) == ACTIONS.index("alloc"))
-    last = len(events)
-    inside = np.isin(phase[context.free_stack], (FORWARD, BACKWARD)) & (context.freed < last)
-    mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
-    rows = np.flatnonzero(mine)
-    requested = context.timeline.allocations["free_requested_event"].to_numpy()[rows]
-    end = np.where(requested >= 0, requested, context.freed[rows])
-    # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
-    group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
-    table = pl.DataFrame({"row": rows, "group": group, "stack": context.stack[rows], "end": end})
-    # The graph goes before the output that holds it: the last to be freed is that output, which is needed anyway.
-    table = table.filter((pl.col("end") < pl.col("end").max().over("group")) | (pl.col("end") >= last))
-    large = (
-        table.group_by("group")
-        .agg(pl.len(), stacks=pl.col("stack").n_unique())
-        .filter((pl.col("len") >= FEWEST_FREED) & (pl.col("stacks") >= FEWEST_STACKS))
-    )
-    found = np.zeros(len(context.size), bool)
-    found[table.filter(pl.col("group").is_in(large["group"].implode()))["row"].to_numpy()] = True
-    return found
 
 
 def _autocast_copies(context: AdviceContext) -> Advice | None:

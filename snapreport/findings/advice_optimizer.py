@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes
+from snapreport.findings.saving import peak_without_spans
 from snapreport.number_format import bytes_text
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
@@ -70,6 +72,9 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         return None
     moved = old & (context.phases.runs(ZERO_GRAD)[context.free_stack]) & (context.freed < len(events))
     if 2 * context.size[moved].sum() > context.size[old].sum():
+        fraction = _until_backward(context, old, next_forward)
+        if not fraction:
+            return None
         return Advice(
             "keep-gradients",
             "Call zero_grad() before the forward pass, not after it",
@@ -77,6 +82,7 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
             "Optimizer.zero_grad(set_to_none=True)",
             "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
             old,
+            fraction,
             evidence={"in_forward_bytes": size},
         )
     if _accumulates(context, old):
@@ -86,7 +92,10 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
     return Advice(
         "keep-gradients",
         "Free gradients between steps: zero_grad(set_to_none=True)",
-        [f"{bytes_text(size)} of gradients are zeroed and stay allocated through the forward pass."]
+        [
+            f"{bytes_text(size)} of gradients stay allocated through the forward pass: they are zeroed in place, or "
+            "never."
+        ]
         + ["The peak is in the optimizer's step, which needs them, and stays; the forward pass gains that much room."]
         * needed,
         "Optimizer.zero_grad(set_to_none=True)",
@@ -95,6 +104,24 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         spares_peak=needed,
         evidence={"in_forward_bytes": size},
     )
+
+
+def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.ndarray) -> float:
+    """The share of these gradients that may be taken out without saving more than it saves to free each of them from
+    the next forward pass up to the next backward pass, which may make it again; 0 where that is nothing.
+    """
+    timeline, rows = context.timeline, np.flatnonzero(old)
+    last = len(timeline.events)
+    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
+    starts = next_forward[rows]
+    ends = np.minimum(np.append(backward, last)[np.searchsorted(backward, starts, "right")], context.freed[rows])
+    size, born = context.size[rows], context.born[rows]
+    without = peak_without_spans(timeline, starts, np.where(ends < last, ends, -1), size)[0]
+    freed = np.where(context.freed[rows] < last, context.freed[rows], -1)
+    for parts in range(16, 0, -1):
+        if peak_without_spans(timeline, born, freed, np.floor(size * (parts / 16)).astype(np.int64))[0] >= without:
+            return parts / 16
+    return 0.0
 
 
 def _accumulates(context: AdviceContext, old: np.ndarray) -> bool:

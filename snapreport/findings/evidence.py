@@ -280,6 +280,7 @@ class AdviceNumbers(TypedDict, total=False):
 
     avoids_failure: bool
     layers: int
+    passes: int
     in_forward_bytes: int
     previous_bytes: int
     widths: list[int]

@@ -131,7 +131,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     if pins:
         top = pins[0]
         detail.append(
-            f"{bytes_text(top['held_bytes'])} from {top['function']} "
+            f"{bytes_text(top['held_bytes'])} from {names.place(top['stack'])} "
             "are all that is in use of "
             f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free."
         )
@@ -208,7 +208,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             detail=[
                 f"When most was reserved, {bytes_text(free)} were in unused segments and {bytes_text(split)} in free "
                 "parts of others.",
-                "PyTorch releases unused segments before it fails, but other processes cannot use them until then.",
+                *_out_of_reach(timeline, at, first, idle),
             ],
             bytes=idle,
             event=at,
@@ -226,6 +226,30 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             link={"view": "reserved", "at": at},
         )
     ]
+
+
+def _out_of_reach(timeline: DeviceTimeline, at: int, first: int, idle: int) -> list[str]:
+    """Why what was cached after event ``at`` did not serve the request that most was reserved for at ``first``."""
+    state = state_at(timeline, at)
+    request = request_behind(timeline, max(0, first))
+    free = reachable_free_memory(state, request)
+    lines = []
+    if free.other_stream >= IDLE_SHARE * idle:
+        streams = state.segments.filter((pl.col("free") > 0) & (pl.col("stream") != request.stream))["stream"]
+        lines.append(
+            f"{bytes_text(free.other_stream)} of it belong to {plural(streams.n_unique(), 'other stream')}: a stream "
+            "cannot use what another one has cached."
+        )
+    if free.other_pool >= IDLE_SHARE * idle:
+        lines.append(
+            f"{bytes_text(free.other_pool)} of it are in other pools: a private pool, as a CUDA graph has, keeps its "
+            "segments until it is deleted."
+        )
+    elif parts_at(timeline, at).unused_segments >= IDLE_SHARE * idle:
+        lines.append(
+            "PyTorch releases unused segments before it fails, but other processes cannot use them until then."
+        )
+    return lines
 
 
 def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[PinningRow]:

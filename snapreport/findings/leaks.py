@@ -13,7 +13,7 @@ from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.evidence import LeakEvidence, SavingRow
-from snapreport.findings.live import Names, by_category, listed
+from snapreport.findings.live import Names, by_category, listed, live_at
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
@@ -118,7 +118,7 @@ def _leak(
         device=timeline.device,
         severity="info" if is_cache else "warning",
         title=_title(evidence, is_cache=is_cache),
-        detail=_detail(timeline, evidence, all_leaks, is_cache=is_cache),
+        detail=_detail(timeline, remaining, evidence, all_leaks, is_cache=is_cache),
         bytes=size,
         event=len(timeline.events) - 1,
         stack=group[0].stack,
@@ -147,7 +147,9 @@ def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     return f"Leak: {amount} stay allocated {often}, {where}, {after}"
 
 
-def _detail(timeline: DeviceTimeline, evidence: LeakEvidence, all_leaks: int, *, is_cache: bool) -> list[str]:
+def _detail(
+    timeline: DeviceTimeline, remaining: pl.DataFrame, evidence: LeakEvidence, all_leaks: int, *, is_cache: bool
+) -> list[str]:
     unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
     lines = []
     if not evidence["replaced"]:
@@ -165,7 +167,12 @@ def _detail(timeline: DeviceTimeline, evidence: LeakEvidence, all_leaks: int, *,
         f"The lowest live bytes rose from {bytes_text(stairs[1])} in the second {unit} to {bytes_text(stairs[-1])} in "
         "the last."
     )
-    if evidence["device_limit"] > timeline.peak_bytes and not is_cache:
+    failed = [event for event in timeline.oom_events if event >= evidence["bounds"][-3]]
+    if failed:  # in one of the last two: the program has met the limit
+        held = int(live_at(remaining, failed[-1])["size"].sum())
+        total = int(timeline.allocated[failed[-1] + 1])
+        lines.append(f"When memory ran out, {bytes_text(held)} of the {bytes_text(total)} allocated came from it.")
+    elif evidence["device_limit"] > timeline.peak_bytes and not is_cache:
         more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
         lines.append(f"Memory runs out after {count_text(more)} more {unit}s at {bytes_text(all_leaks)} each.")
     if saving["saves_bytes"] and not is_cache:
@@ -178,11 +185,21 @@ def _detail(timeline: DeviceTimeline, evidence: LeakEvidence, all_leaks: int, *,
 def _remedy(evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
         return "Preallocate the tensor, or move what is no longer needed to the CPU."
-    if evidence["category"] == "activation" or len(evidence["stacks"]) >= _ONE_CAUSE:
+    if evidence["category"] == "activation" and len(evidence["stacks"]) >= _ONE_CAUSE:
         return (
-            "Something still references a tensor with its autograd graph: store loss.item() or tensor.detach().clone()."
+            "Something still references these tensors, probably through an autograd graph: store loss.item() or "
+            "tensor.detach().clone()."
         )
-    return f"Something still references these tensors after the {evidence['unit']}: drop it, or move them to the CPU."
+    if evidence["category"] == "activation":
+        # A graph would hold what other lines saved as well. A detached view holds all of the tensor that it is of.
+        return (
+            "Something still references this tensor or a view of it: store .item(), .cpu(), or .detach().clone() of "
+            "the part that is needed."
+        )
+    return (
+        f"Something still references these tensors after the {evidence['unit']}: drop it, or move them to the CPU. "
+        "A buffer that is meant to fill looks the same until it is full."
+    )
 
 
 def _is_cache(timeline: DeviceTimeline, growth: GrowingStack, category: str) -> bool:

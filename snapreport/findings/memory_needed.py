@@ -28,7 +28,7 @@ class MemoryNeeded:
     def sentence(self) -> str:
         return (
             f"None of the {len(self.tried)} allocator settings tried avoids it: "
-            f"the run needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB (replayed)."
+            f"up to its end the trace needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB (replayed)."
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+import polars as pl
+
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
@@ -11,7 +14,7 @@ from snapreport.findings.fragmentation import expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
 )
-from snapreport.findings.live import MOST, by_category, by_stack, listed, live_at, main_parts, names_of
+from snapreport.findings.live import MOST, Names, by_category, by_stack, listed, live_at, main_parts, names_of
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.shortage import (
@@ -27,10 +30,13 @@ from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, stack_phases
 from snapreport.timeline.rounding import SMALL_SIZE
 
 MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
+PIN_SHARE = 0.1
+"""Of the request: less in segments that one line keeps from being released is left out."""
 OUTSIDE = "the CUDA context, NCCL, cudaMallocAsync and pluggable allocators, other processes"
 """Users of device memory that no trace shows."""
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
@@ -113,7 +119,8 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         device=timeline.device,
         severity="error",
         title=_title(timeline, s, why),
-        detail=_detail(s, why, evidence) + ([needed.sentence] if needed is not None else []),
+        detail=_detail(s, why, evidence, names, _first_step_bytes(snapshot, timeline, event))
+        + ([needed.sentence] if needed is not None else []),
         bytes=s.requested,
         event=event,
         stack=stack or None,
@@ -153,7 +160,7 @@ _SCATTERED = {
 }
 
 
-def _detail(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
+def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, first_step: int) -> list[str]:
     lines = [_available(s, why)]
     if s.unused:
         lines += _cached(s)
@@ -172,10 +179,19 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
     if evidence["in_math_kernel"]:
         lines.append("It is for attention scores of SDPA's math kernel, which a fused kernel does not allocate.")
     lines += _allocated(s, evidence)
+    if why == "demand" and s.device_free is not None:
+        lines.append(
+            f"{bytes_text(s.reserved)} were reserved: with what was free, all that this process could have. CUDA "
+            "contexts and other processes had the rest of the device."
+        )
+    if first_step:
+        lines.append(
+            f"It is the first optimizer step, which allocates the optimizer's state: {bytes_text(first_step)} so far."
+        )
     pin = next((row for row in evidence["pinning_stacks"] if row["stack"]), None)
-    if pin:
-        where = plural(pin["segments"], "segment")
-        lines.append(f"{bytes_text(pin['free_bytes'])} are cached in {where} that only {pin['function']} occupies.")
+    if pin and pin["free_bytes"] >= PIN_SHARE * s.requested:
+        where, line = plural(pin["segments"], "segment"), names.place(pin["stack"])
+        lines.append(f"{bytes_text(pin['free_bytes'])} are cached in {where} that only {line} occupies.")
     if len(evidence["events"]) > 1:
         least, most = bytes_text(min(evidence["asked"])), bytes_text(max(evidence["asked"]))
         sizes = least if least == most else f"{least} to {most}"
@@ -219,6 +235,18 @@ def _in_math_kernel(recording: Recording, stack: int) -> bool:
     """Whether SDPA fell back to its math kernel, which made the request."""
     names = recording.frames["name"]
     return any(re.search(MATH_KERNEL, names[frame]) for frame in recording.stack(stack))
+
+
+def _first_step_bytes(snapshot: Snapshot, timeline: DeviceTimeline, event: int) -> int:
+    """Bytes of optimizer state at ``event``, where the program's first optimizer step runs there; else 0."""
+    live = live_at(timeline.allocations, event).filter(pl.col("category").cast(pl.String) == "optimizer state")
+    phase = stack_phases(snapshot.recording).innermost[timeline.events["stack"].to_numpy()[: event + 1]]
+    if phase[event] != OPTIMIZER_STEP or not len(live) or timeline.recording_gaps:
+        return 0
+    computed = np.flatnonzero(np.isin(phase, (FORWARD, BACKWARD)))
+    begins = computed[-1] if len(computed) else event
+    earlier = int(live["alloc_event"].to_numpy().min()) < begins or bool((phase[:begins] == OPTIMIZER_STEP).any())
+    return 0 if earlier else int(live["size"].sum())
 
 
 def _allocated(s: Shortage, evidence: OomEvidence) -> list[str]:

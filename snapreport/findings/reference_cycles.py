@@ -88,12 +88,15 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
             first=pl.col("free_event").min(),
             died=pl.col("died").max(),
             oldest=pl.col("born").min(),
+            births=pl.col("born").n_unique(),
             youngest=pl.col("alloc_event").max(),
             in_order=(pl.col("alloc_event").diff() > 0).fill_null(value=True).mean(),
         )
         .filter(
             (pl.col("count") >= _REPETITIONS)
             & (pl.col("died") - pl.col("oldest") >= _REPETITIONS - 1)
+            # One generation that a later one replaces piles up nothing: the best weights so far, copied anew.
+            & (pl.col("births") >= 2)
             & (pl.col("bytes") >= min_growth_bytes(timeline))
             & (pl.col("youngest") < pl.col("first"))  # all of it was live at once
         )

@@ -14,7 +14,9 @@ import polars as pl
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
-_NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*)$"
+# The interpreter's executable holds its C functions where it is linked statically, as conda's is. PyTorch 2.15 gives
+# them an offset as their line.
+_NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*|dylib|dll|pyd|exe)$|(^|/)python[\d.]*$"
 # Plain C functions are the interpreter's or libc's (stripped libraries resolve to the nearest exported name, hence
 # PyType_GetModule in the middle of call chains), but for the accelerators' libraries, which allocate in their own
 # right.

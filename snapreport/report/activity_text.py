@@ -13,11 +13,20 @@ _PHASES = {
     "zero_grad": "zero_grad()",
 }
 
+_OUTER = {
+    "backward": "a backward pass",
+    "optimizer step": "an optimizer's step()",
+    "zero_grad": "zero_grad()",
+}
+
 
 def activity_text(activity: Activity) -> str:
     """One sentence, "" where no phase was recorded."""
     ran = [text for phase, text in _PHASES.items() if phase in activity.events]
     if activity.kind == TRAINING:
+        within = [text for phase, text in _OUTER.items() if phase in activity.outer]
+        if within and ran in ([], [_PHASES["forward"]]):
+            return f"The program trains: the trace shows {ran[0] if ran else 'calls'} inside {listed(within)}."
         if not ran:
             return "The program trains: a backward pass ran on another device."
         if ran == [_PHASES["forward"]]:

@@ -25,11 +25,16 @@ def diff_text(result: SnapshotDiff) -> str:
     for device in result.devices:
         lines += ["", device_names(device.before.kind, (device.before.device, device.after.device))]
         lines += [f"  {_moment(moment)}" for moment in device.moments[:2]]
+        reserved = [int(timeline.reserved.max()) for timeline in (device.before, device.after)]
+        lines += [f"  {_moment(Moment('peak reserved', -1, -1, *reserved))}"] * any(reserved)
         steps = device.moments[2:]
         if steps:
             most = max(steps, key=lambda moment: abs(moment.after_bytes - moment.before_bytes))
             which = "common step" if len(steps) == 1 else f"largest change of {len(steps)} common steps"
-            lines.append(f"  {which}: {_moment(most)}")
+            if most.before_bytes == most.after_bytes:
+                lines.append(f"  {plural(len(steps), 'common step')}: the peaks are equal")
+            else:
+                lines.append(f"  {which}: {_moment(most)}")
         lines += (
             _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
         )
@@ -64,18 +69,20 @@ def _rows(heading: str, table: pl.DataFrame) -> list[str]:
 
 
 def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
-    changed = device.stacks[0].filter(pl.col("change") != "same").head(ROWS)
+    """The stacks that changed, but not those of a line whose bytes are the same: it is only called from elsewhere."""
+    changed = device.stacks[0].filter(pl.col("change") != "same")
+    places = [
+        names_of(result.after).place(after) if after is not None else names_of(result.before).place(before)
+        for before, after in changed.select("stack_before", "stack_after").rows()
+    ]
+    changed = changed.with_columns(place=pl.Series(places, dtype=pl.String))
+    changed = changed.filter(pl.col("delta").sum().over("place") != 0).head(ROWS)
     if not len(changed):
         return []
-    lines = ["  at the peak, by stack:"]
-    for row in changed.rows(named=True):
-        snapshot, stack = (
-            (result.after, row["stack_after"])
-            if row["stack_after"] is not None
-            else (result.before, row["stack_before"])
-        )
-        lines.append(f"    {signed(row['delta']):>11}  {row['change']:<8}  {names_of(snapshot).place(stack)}")
-    return lines
+    return ["  at the peak, by stack:"] + [
+        f"    {signed(delta):>11}  {change:<8}  {place}"
+        for delta, change, place in changed.select("delta", "change", "place").rows()
+    ]
 
 
 def device_names(kind: str, numbers: tuple[int, ...]) -> str:

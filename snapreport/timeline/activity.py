@@ -23,6 +23,8 @@ KINDS = (TRAINING, INFERENCE, GRAPH_DROPPED, UNKNOWN)
 # A graph that is dropped frees what a whole forward pass saved, at once: many allocations from many lines. A cache or a
 # list of outputs comes from few lines, and inference frees its own temporaries as it goes.
 _GRAPH_ALLOCATIONS, _GRAPH_STACKS = 16, 5
+# Fewer allocations in forward passes may be of code that a framework compiles or traces.
+_FORWARD_ALLOCATIONS = 10
 # Where other forward passes ended before, what the last one has in use is a small part of all that they allocated.
 _OPEN_SHARE = 0.1
 # The autograd engine's threads have no Python stack. Single allocations without one also come from C++ libraries.
@@ -40,11 +42,14 @@ class Activity:
     events: phase (of ``PHASES``, "none" left out) → the number of events in it, by the innermost telling frame; the
       allocations of autograd's threads, which have no Python stack, count as backward.
     graph_bytes: the most bytes that one dropped graph freed at once; 0 unless ``GRAPH_DROPPED``.
+    outer: phases that run in the trace and are the innermost of no event: Lightning's forward pass runs in a closure
+      inside the optimizer's step.
     """
 
     kind: str
     events: dict[str, int]
     graph_bytes: int = 0
+    outer: tuple[str, ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -61,14 +66,16 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
     if engine >= _ENGINE_ALLOCATIONS:
         by_phase[PHASES[BACKWARD]] = by_phase.get(PHASES[BACKWARD], 0) + engine
     if runs or engine >= _ENGINE_ALLOCATIONS:
-        return Activity(TRAINING, by_phase)
+        outer = tuple(PHASES[phase] for phase in runs if PHASES[phase] not in by_phase)
+        return Activity(TRAINING, by_phase, outer=outer)
     if not counts[FORWARD]:
         return Activity(UNKNOWN, by_phase)
     dropped, is_open = _graphs(events, allocations, phases)
     if dropped:
         return Activity(GRAPH_DROPPED, by_phase, dropped)
     if not is_open:
-        return Activity(INFERENCE, by_phase)
+        computed = (phases.innermost[allocations["stack"].to_numpy()] == FORWARD).sum()
+        return Activity(INFERENCE if computed >= _FORWARD_ALLOCATIONS else UNKNOWN, by_phase)
     # A forward pass that never came to its end. What an earlier backward pass left behind is evidence too.
     ghosts = allocations.filter(pl.col("alloc_event") < 0)["stack"].to_numpy()
     earlier = (phases.innermost[ghosts] == BACKWARD).any() or (phases.innermost[ghosts] == OPTIMIZER_STEP).any()

@@ -53,6 +53,7 @@ class Evidence:
 
 
 _MIN_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
+_MANY = 32  # tensors: a batch has few
 _COMES_DOWN, _RISES = 0.25, 0.5  # of what forward passes allocate at most
 RULES = ("workspace", "engine", "growing cache", "input batch", "copies", "forward only")
 
@@ -101,7 +102,20 @@ def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     if e.activity != TRAINING:
         return np.zeros(len(e.size), np.uint8)
     mine = input_batches(e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
-    return np.where(mine, INPUT, 0)
+    return np.where(mine & ~_copies_of_weights(e, mine), INPUT, 0)
+
+
+def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
+    """Bool per allocation of ``mine``: of a line that makes many tensors, nearly all as large as a parameter: the best
+    weights so far, copied each time.
+    """
+    rows = np.flatnonzero(mine)
+    of_weight = np.isin(e.size[rows], np.unique(e.size[e.codes == PARAMETER]))
+    count = np.bincount(e.stack[rows])
+    alike = np.bincount(e.stack[rows], of_weight) >= _SAME_SIZES * count
+    found = np.zeros(len(mine), bool)
+    found[rows] = (alike & (count >= _MANY))[e.stack[rows]]
+    return found
 
 
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:

@@ -182,6 +182,15 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     return _table([], [], [], [], "stack")
 
 
+def _begins(events: pl.DataFrame, first: np.ndarray, last: np.ndarray) -> bool:
+    """Whether what follows the last step comes from as many lines as a step that begins, rather than from the few that
+    log or copy something after the optimizer.
+    """
+    stack = events["stack"].to_numpy()
+    lines, after = (len(np.unique(part)) for part in (stack[first[-1] : last[-1] + 1], stack[last[-1] + 1 :]))
+    return after >= _REST * lines
+
+
 def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFrame:
     """Steps by their last events, ascending. What is allocated after them is a step that was not finished, or, where it
     is little, what the last one does after its optimizer (logging, say).
@@ -193,7 +202,8 @@ def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFr
     names = [f"step {number}" for number in range(1, len(last) + 1)]
     births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))
     rest = len(events) - 1 - last[-1]
-    if len(births) and births[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last):
+    is_long = len(births) and births[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last)
+    if is_long and _begins(events, first, last):
         first, last = np.append(first, last[-1] + 1), np.append(last, len(events) - 1)
         names.append(f"step {len(last)} (unfinished)")
     else:

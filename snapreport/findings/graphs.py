@@ -1,0 +1,154 @@
+"""Autograd graphs at the peak: those that no backward pass uses, and several that wait for one backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.memoize import memoize
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
+from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.phases import BACKWARD, FORWARD
+
+FEWEST_FREED, FEWEST_STACKS = 16, 5
+"""A graph that is dropped frees tensors of many lines at once; a cache or a list of outputs those of few."""
+_ROOT = r"^_make_grads$"
+"""Allocates the gradient of a loss, with which a backward pass begins."""
+_PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
+"""Stages of a pipeline hold the graphs of several micro-batches by design."""
+_ALIKE = 0.8
+"""The share of the graphs' bytes that come from lines which made some in each graph."""
+
+
+@memoize
+def dropped_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
+    backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
+    """
+    found = np.zeros(len(context.size), bool)
+    kind = context.timeline.activity.kind
+    if kind not in (TRAINING, GRAPH_DROPPED):
+        return found
+    phase = context.phases.innermost
+    events = context.timeline.events
+    births = np.cumsum(action_codes(events) == ACTIONS.index("alloc"))
+    last = len(events)
+    inside = np.isin(phase[context.free_stack], (FORWARD, BACKWARD)) & (context.freed < last)
+    mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
+    if kind == TRAINING:
+        # A forward pass that ran out of memory has no backward pass.
+        ends = _backward(context)
+        ends[context.timeline.oom_events] = True
+        mine &= ~_between(context, ends)
+    rows = np.flatnonzero(mine)
+    requested = context.timeline.allocations["free_requested_event"].to_numpy()[rows]
+    end = np.where(requested >= 0, requested, context.freed[rows])
+    # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
+    group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
+    table = pl.DataFrame({"row": rows, "group": group, "stack": context.stack[rows], "end": end})
+    # The graph goes before the output that holds it: the last to be freed is that output, which is needed anyway.
+    table = table.filter((pl.col("end") < pl.col("end").max().over("group")) | (pl.col("end") >= last))
+    large = (
+        table.group_by("group")
+        .agg(pl.len(), stacks=pl.col("stack").n_unique())
+        .filter((pl.col("len") >= FEWEST_FREED) & (pl.col("stacks") >= FEWEST_STACKS))
+    )
+    if kind == TRAINING:
+        # What is alive at the end may still see its backward pass, but where the same lines dropped a graph before.
+        dropped = table.filter(pl.col("group").is_in(large["group"].implode()) & (pl.col("end") < last))
+        table = table.filter((pl.col("end") < last) | pl.col("stack").is_in(dropped["stack"].unique().implode()))
+    found[table.filter(pl.col("group").is_in(large["group"].implode()))["row"].to_numpy()] = True
+    return found
+
+
+@dataclass(frozen=True)
+class WaitingGraphs:
+    """Graphs of several forward passes that are alive at the peak.
+
+    mask: Bool per allocation, activations of the lines that made some in each of them. passes: how many, 1 where there
+    is only one. failed: memory ran out before any backward pass; else one backward pass frees them all.
+    """
+
+    mask: np.ndarray
+    passes: int
+    failed: bool = False
+
+
+@memoize
+def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
+    """Between two passes the program allocates outside of any: a batch, a loss. A line of the model has then allocated
+    in each stretch. Layers of one pass lie in one stretch.
+    """
+    phase = context.phases.innermost
+    nothing = WaitingGraphs(np.zeros(len(context.size), bool), 1)
+    mine = context.category("activation") & context.at_peak & (phase == FORWARD)[context.stack] & (context.born >= 0)
+    rows = np.flatnonzero(mine & ~dropped_graphs(context))
+    if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
+        return nothing
+    events = context.timeline.events
+    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    stack = events["stack"].to_numpy()
+    # No backward pass began between their births, only after the last of them.
+    begun = backward_passes(context)
+    before = int(begun[context.born[rows]].max())
+    rows = rows[begun[context.born[rows]] == before]
+    ooms = [event for event in context.timeline.oom_events if event >= context.event and begun[event] == before]
+    if ooms:
+        rows = rows[context.freed[rows] > ooms[0]]
+        if context.occurs(context.frames(_PIPELINE)):
+            return nothing
+    else:
+        ended_in = begun[np.minimum(context.freed[rows], len(events) - 1)]
+        last = ended_in.min()
+        rows = rows[(ended_in == last) & (context.freed[rows] < len(events))]
+        # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
+        if (is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum() != 1:
+            return nothing
+    outside = np.cumsum(is_alloc & (stack > 0) & ~context.phases.runs(FORWARD)[stack])
+    table = pl.DataFrame(
+        {"stretch": outside[context.born[rows]], "stack": context.stack[rows], "size": context.size[rows]}
+    )
+    lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))
+    if not len(lines):
+        return nothing
+    by_passes = lines.group_by("passes").agg(pl.col("size").sum()).sort("size", "passes", descending=True)
+    passes = int(by_passes["passes"][0])
+    # A pass that was cut off has not reached every line.
+    alike = (pl.col("passes") - passes).abs() <= (1 if ooms else 0)
+    if passes < 2 or int(lines.filter(alike)["size"].sum()) < _ALIKE * int(lines["size"].sum()):
+        return nothing
+    # The same lines in every step: one step alone would leave the peak of the next.
+    repeated = lines.filter(alike)["stack"].to_numpy()
+    mask = context.category("activation") & np.isin(context.stack, repeated) & (context.born >= 0)
+    return WaitingGraphs(mask, passes, bool(ooms))
+
+
+def _backward(context: AdviceContext) -> np.ndarray:
+    """Bool per event: an allocation of a backward pass."""
+    events = context.timeline.events
+    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    backward: np.ndarray = context.phases.runs(BACKWARD)[events["stack"].to_numpy()]
+    found: np.ndarray = engine_allocations(events) | (is_alloc & backward)
+    return found
+
+
+def backward_passes(context: AdviceContext) -> np.ndarray:
+    """Int64 per event: how many backward passes have begun: a backward pass ends where a forward pass allocates."""
+    events = context.timeline.events
+    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    forward = is_alloc & (context.phases.innermost == FORWARD)[events["stack"].to_numpy()]
+    backward = _backward(context)
+    at = np.flatnonzero(forward | backward)
+    begins = np.zeros(len(events), np.int64)
+    begins[at[backward[at] & ~np.append(False, backward[at][:-1])]] = 1
+    return np.cumsum(begins)
+
+
+def _between(context: AdviceContext, events: np.ndarray) -> np.ndarray:
+    """Bool per allocation: whether any of ``events``, a Bool per event, lies between its birth and its free."""
+    count = np.append(0, np.cumsum(events))
+    return np.asarray(count[np.minimum(context.freed, len(events))] > count[context.born + 1])

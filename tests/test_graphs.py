@@ -1,0 +1,131 @@
+"""Graphs that no backward pass uses, and several that wait for one: what advice says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scripted import MIB, Script
+from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised
+
+LINES = ("embed", "attend", "normalise", "project", "head")
+LAYERS = 4
+PASS = len(LINES) * LAYERS * 10 * MIB
+"""Bytes that one forward pass saves."""
+
+
+def forward(script: Script, tag: str, caller: str = "train_step") -> list[int]:
+    """A batch of 1 MiB, then what a forward pass saves."""
+    held = [script.alloc("batch", MIB, ("/app/train.py", "next_batch"))]
+    for _ in range(LAYERS):
+        held += [
+            script.alloc(tag, 10 * MIB, ("/app/model.py", line), *FORWARD, ("/app/run.py", caller)) for line in LINES
+        ]
+    return held
+
+
+def backward(script: Script, held: list[int], *, of_loss: bool = True) -> None:
+    if of_loss:
+        held = [*held, script.alloc("root", 512, (TORCH + "autograd/__init__.py", "_make_grads"), *BACKWARD)]
+    grads = [script.alloc("gradient", 5 * MIB, *BACKWARD) for _ in range(4)]
+    for address in [*held[::-1], *grads]:
+        script.free(address, *BACKWARD)
+
+
+def steps(script: Script, count: int, passes: int, *, together: bool, of_loss: bool = True) -> None:
+    for number in range(count):
+        began, waiting = len(script.events), []
+        for _ in range(passes):
+            waiting += forward(script, "activation")
+            if not together:
+                backward(script, waiting)
+                waiting = []
+        if waiting:
+            backward(script, waiting, of_loss=of_loss)
+        script.free(script.alloc("update", MIB, *OPTIMIZER), *OPTIMIZER)
+        script.step(number, began)
+
+
+def evaluate(script: Script, count: int, *, keeps: bool) -> None:
+    """Forward passes after training. ``keeps``: gradients are on, and the graph goes with the output."""
+    for _ in range(count):
+        held = forward(script, "evaluation", "evaluate")
+        for address in held[:-1]:
+            script.free(address, *(() if keeps else FORWARD))
+        script.free(held[-1])
+
+
+def model() -> Script:
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 5 * MIB, *WEIGHTS)
+    return script
+
+
+def test_four_graphs_that_wait_for_one_backward_pass(tmp_path: Path) -> None:
+    script = model()
+    steps(script, 4, 4, together=True)
+    advice = advised(script.raw(), tmp_path)
+    found = advice["backward-each"]
+    assert found.title.startswith("Call backward() after each forward pass: peak ") and found.confidence == "guess"
+    assert found.evidence["passes"] == 4 and found.evidence["saving"]["saves_bytes"] == 3 * PASS
+    assert "4 repeated layers in each of 4 forward passes" in advice["checkpointing"].detail[0]
+
+
+@pytest.mark.parametrize(("passes", "together"), [(4, False), (1, True)])
+def test_one_graph_at_a_time(tmp_path: Path, passes: int, together: bool) -> None:
+    script = model()
+    steps(script, 4, passes, together=together)
+    advice = advised(script.raw(), tmp_path)
+    assert not {"backward-each", "no-grad"} & advice.keys()
+    assert "4 repeated layers hold" in advice["checkpointing"].detail[0]
+
+
+def test_a_stage_of_a_pipeline_holds_its_micro_batches(tmp_path: Path) -> None:
+    """It gets gradients from the next stage, and has no loss of its own."""
+    script = model()
+    steps(script, 4, 4, together=True, of_loss=False)
+    assert "backward-each" not in advised(script.raw(), tmp_path)
+
+
+def test_evaluation_with_gradients_after_training(tmp_path: Path) -> None:
+    script = model()
+    steps(script, 2, 1, together=True)
+    script.alloc("results", 100 * MIB, ("/app/run.py", "evaluate"))  # so that the peak is in the evaluation
+    evaluate(script, 3, keeps=True)
+    advice = advised(script.raw(), tmp_path)
+    found = advice["no-grad"]
+    assert found.title.startswith("Disable gradients: wrap evaluation in torch.no_grad(): peak")
+    assert found.evidence["at_peak_bytes"] == PASS - 10 * MIB, "all but the output"
+    assert "checkpointing" not in advice, "what no backward pass uses needs no checkpoint"
+
+
+def test_evaluation_without_gradients_after_training(tmp_path: Path) -> None:
+    script = model()
+    steps(script, 2, 1, together=True)
+    evaluate(script, 3, keeps=False)
+    assert "no-grad" not in advised(script.raw(), tmp_path)
+
+
+def test_a_forward_pass_that_ran_out_of_memory_is_no_evaluation(tmp_path: Path) -> None:
+    script = model()
+    steps(script, 2, 1, together=True)
+    held = [address for _ in range(3) for address in forward(script, "activation")]
+    event = {"action": "oom", "addr": 0, "device_free": 0, "size": 1 << 30, "stream": 0, "frames": []}
+    script.events.append({**event, "time_us": 10 * (len(script.events) + 1)})
+    for address in held:
+        script.free(address)
+    assert "no-grad" not in advised(script.raw(), tmp_path)
+
+
+def test_graphs_of_an_evaluation_that_runs_out_of_memory(tmp_path: Path) -> None:
+    script = model()
+    steps(script, 2, 1, together=True)
+    held = [address for _ in range(4) for address in forward(script, "evaluation", "evaluate")]
+    event = {"action": "oom", "addr": 0, "device_free": 0, "size": 1 << 30, "stream": 0, "frames": []}
+    script.events.append({**event, "time_us": 10 * (len(script.events) + 1)})
+    for address in held:
+        script.free(address)
+    found = advised(script.raw(), tmp_path)["backward-each"]
+    assert found.title.startswith("Free the graph of each forward pass before the next: peak")
+    assert found.evidence["passes"] == 4 and "memory ran out before any backward pass" in found.detail[0]

@@ -24,11 +24,14 @@ _ALIKE = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
 
-@memoize
 def dropped_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
     backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
     """
+    return context.remember("dropped graphs", lambda: _dropped(context))
+
+
+def _dropped(context: AdviceContext) -> np.ndarray:
     found = np.zeros(len(context.size), bool)
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, GRAPH_DROPPED):

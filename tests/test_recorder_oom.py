@@ -53,8 +53,11 @@ OUT_OF_MEMORY = {
 }
 
 
-@pytest.mark.parametrize("expandable", ["False", "True"])
-@pytest.mark.parametrize("kind", OUT_OF_MEMORY)
+# Expandable segments with what goes through the allocator in another way for them: free ranges, and private pools.
+@pytest.mark.parametrize(
+    ("kind", "expandable"),
+    [*((kind, "False") for kind in OUT_OF_MEMORY), *((kind, "True") for kind in ("backward", "fragmented", "graph"))],
+)
 def test_kinds_of_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path, kind: str, expandable: str) -> None:
     """In any thread, with any allocator settings: one whole snapshot whose last allocator event is the failure."""
     configuration = f"expandable_segments:{expandable}"

@@ -18,9 +18,17 @@ import click
 from snapreport.errors import SnapshotError
 from snapreport.recorder.dump import SUFFIXES, zstd_available
 from snapreport.recorder.metadata import git_facts
-from snapreport.recorder.options import COMPRESSIONS, CONTEXTS, MAX_ENTRIES, STACKS, Options, parse_steps, signal_number
+from snapreport.recorder.options import (
+    COMPRESSIONS,
+    CONTEXTS,
+    MAX_ENTRIES,
+    STACKS,
+    VARIABLE,
+    Options,
+    parse_steps,
+    signal_number,
+)
 from snapreport.recorder.profiler import SUFFIXES as PROFILE_SUFFIXES
-from snapreport.recorder.torch_import import OPTIONS
 from snapreport.terminal import echo, lines
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "recorder" / "bootstrap"
@@ -117,7 +125,7 @@ def _run(command: Sequence[str], options: Options) -> int:
         "KINETO_LOG_LEVEL": "6",
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
-        OPTIONS: options.to_json(),
+        VARIABLE: options.to_json(),
     }
     try:
         process = subprocess.Popen(command, env=environment)

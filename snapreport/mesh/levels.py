@@ -16,11 +16,12 @@ from snapreport.mesh.stacking import Ints, Lifetimes, birth_offsets
 
 COLUMNS = 1024
 ROWS = 1024
-# Below this many positions the page lays a tile out from the allocation columns in a few milliseconds.
-STORED_ABOVE = 16384
-# Rows of the stored tile, which is shown until the columns are decoded, a blink later: a quarter of the page's. At 1024
-# rows it is two thirds of a large file's first blob (90,000 spans on 920,183 events), and nobody sees the difference in
-# time.
+# Up to this many positions the page has laid the tile out from the allocation columns before a stored one would be on
+# screen: on 22,000 and on 100,000 events a stored tile came no sooner and cost 7 and 17 KB (docs/file-format.md).
+STORED_ABOVE = 1 << 18
+# Rows of the stored tile, which is shown until the columns are decoded, a moment later: a quarter of the page's. At
+# 1024 rows it is two thirds of a large file's first blob (90,000 spans on 920,183 events), and the difference is not
+# seen in that time.
 STORED_ROWS, MIN_STORED_ROWS = 256, 32
 # A span costs about a byte in the file and a microsecond in the browser.
 STORED_SPANS = 60_000

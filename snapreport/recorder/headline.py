@@ -11,7 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from snapreport.recorder.torch_import import OPTIONS
+from snapreport.recorder.options import VARIABLE
 
 SECONDS = 20.0
 """How long the exception may wait for it, after the snapshot is on disk."""
@@ -22,7 +22,7 @@ def report_headline(python: str, snapshot: Path, seconds: float = SECONDS) -> st
     if seconds < 1:
         return ""
     package = Path(__file__).resolve().parent.parent.parent
-    environment = {key: value for key, value in os.environ.items() if key != OPTIONS}
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
     environment["PYTHONPATH"] = str(package)
     with contextlib.suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
         done = subprocess.run(

@@ -14,6 +14,8 @@ CONTEXTS = ("all", "alloc", "state")
 COMPRESSIONS = ("gzip", "zstd", "none")
 # A million events take some 0.5 GiB of host memory while recording, and most runs need far fewer for a few steps.
 MAX_ENTRIES = 1_000_000
+# The environment variable that passes the options to all processes of a recorded command.
+VARIABLE = "SNAPREPORT_RECORD"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-OPTIONS = "SNAPREPORT_RECORD"  # the environment variable that carries the options to all processes
-
 
 class TorchImport:
     """A finder that finds nothing itself: it lets the others find torch and calls back when torch is imported."""
@@ -56,10 +54,10 @@ def start_recording() -> None:
     """Begins to record this process with the options of its environment."""
     import os
 
-    from snapreport.recorder.options import from_json
+    from snapreport.recorder.options import VARIABLE, from_json
     from snapreport.recorder.session import Recorder, say
 
     try:
-        Recorder(from_json(os.environ[OPTIONS])).start()
+        Recorder(from_json(os.environ[VARIABLE])).start()
     except (ImportError, AttributeError, RuntimeError, ValueError, KeyError, TypeError) as error:
         say(f"not recording: {error}")

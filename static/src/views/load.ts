@@ -1,5 +1,6 @@
 // Reads and runs the bundle of the other views. Both bundles have this file; they meet at one property of the window.
 
+import { deliverExports, runBundle } from '../ui/run-bundle'
 import type { DataClient } from '../worker/data-client'
 import type { Registry } from './view'
 
@@ -11,7 +12,7 @@ let loading: Promise<Registry> | undefined
 
 /** Called by the other bundle. */
 export function deliver(registry: Registry): void {
-  ;(window as unknown as Record<string, Registry>)[PLACE] = registry
+  deliverExports(PLACE, registry)
 }
 
 /** Reads their code, to be run later. */
@@ -23,21 +24,11 @@ export function fetchViews(client: DataClient): Promise<string> {
 /** The views, once their bundle has run. Rejects where the report holds none or the browser refuses to run it. */
 export function loadViews(client: DataClient): Promise<Registry> {
   loading ??= fetchViews(client)
-    .then(run)
+    .then((code) => runBundle<Registry>(code, PLACE, 'this view'))
     .catch((error: unknown) => {
       loading = undefined // a later switch tries again
       throw error
     })
     .finally(() => (unpacked = undefined))
   return loading
-}
-
-/** An inline script runs synchronously, unlike one with an address; the page's policy allows it by its hash. */
-function run(code: string): Registry {
-  const script = document.createElement('script')
-  script.textContent = code
-  document.head.append(script)
-  const registry = (window as unknown as Record<string, Registry | undefined>)[PLACE]
-  if (!registry) throw new Error('the browser did not run the code of this view')
-  return registry
 }

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Address, chooseLevels, coverWanted, type Grid, regionOf, wantedTiles } from '../src/gl/cover'
+import { type Address, chooseLevels, coverWindow, type Grid, regionOf, neededTiles } from '../src/gl/cover'
 import { readHash, writeHash } from '../src/app/hash'
 import type { State } from '../src/ui/state'
 import { RangeMax } from '../src/views/shared/range-max'
@@ -32,14 +32,14 @@ test('as long as the coarsest tile is there, every place of a window shows somet
     const y0 = next() * 2 ** 29
     const window = { x0, x1: x0 + 1 + next() * 9000, y0, y1: y0 + 100 + next() * 2 ** 29 }
     const [level, yLevel] = chooseLevels(GRID, window, 1400, 700)
-    const wanted = wantedTiles(GRID, window, level, yLevel)
+    const wanted = neededTiles(GRID, window, level, yLevel)
     const ready = new Map<string, boolean>([['0.0.0.0', true]])
     const isReady = (a: Address): boolean => {
       const id = `${a.level}.${a.tile}.${a.yLevel}.${a.yTile}`
       if (!ready.has(id)) ready.set(id, next() < 0.3)
       return ready.get(id)!
     }
-    const shown = coverWanted(GRID, wanted, isReady)
+    const shown = coverWindow(GRID, wanted, isReady)
     for (let probe = 0; probe < 20; probe++) {
       const x = Math.min(GRID.xEnd - 1, window.x0 + next() * (window.x1 - window.x0))
       const y = Math.min(GRID.yEnd - 1, window.y0 + next() * (window.y1 - window.y0))

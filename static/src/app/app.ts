@@ -54,7 +54,7 @@ class App implements Controller {
   private readonly split: Split
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
-  private sawPicture = false
+  private hasPicture = false
 
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
@@ -351,8 +351,8 @@ class App implements Controller {
 
   private afterDraw(): void {
     const { timeline } = this
-    if (!this.sawPicture && timeline.drawn.tiles > 0) {
-      this.sawPicture = true
+    if (!this.hasPicture && timeline.drawn.tiles > 0) {
+      this.hasPicture = true
       performance.mark('snapreport:first-picture')
     }
     this.showLegend()

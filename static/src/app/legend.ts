@@ -147,26 +147,26 @@ export class Legend {
     query: string,
   ): HTMLElement {
     let entry = this.entries.get(key)
-    const wanted = colouring.queryOf(key)
+    const keyQuery = colouring.queryOf(key)
     const name = colouring.nameOf(key)
     if (!entry) {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h(
         'button',
-        { type: 'button', disabled: wanted === null },
+        { type: 'button', disabled: keyQuery === null },
         h('span', { class: 'swatch', 'aria-hidden': 'true' }),
         nameElement(shortName(name)),
         numbers,
       )
       button.addEventListener('click', () => {
-        const isClearing = this.store.state.query === wanted
+        const isClearing = this.store.state.query === keyQuery
         // Besides the highlight, the stack with the most bytes of it is shown beside the picture.
-        this.store.set({ query: isClearing ? '' : wanted!, stack: isClearing ? null : this.stackOf(key) })
+        this.store.set({ query: isClearing ? '' : keyQuery!, stack: isClearing ? null : this.stackOf(key) })
       })
       entry = { item: h('li', {}, button), button, numbers }
       this.entries.set(key, entry)
     }
-    const isPressed = wanted !== null && query === wanted
+    const isPressed = keyQuery !== null && query === keyQuery
     const bytes = formatBytes(held.bytes[key])
     const share = formatShare(held.bytes[key], total)
     entry.numbers.textContent = `${bytes}  ${share}  ${formatCount(held.count[key])}×`
@@ -175,7 +175,7 @@ export class Legend {
     const isInferred = inferred * 2 > held.bytes[key]
     const guess = inferred > 0 ? `\n${formatShare(inferred, held.bytes[key])} of it inferred` : ''
     entry.button.title =
-      `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}${guess}\n${isPressed ? 'Click to clear the query' : wanted === null ? '' : `Click for ${wanted}`}`.trim()
+      `${name}\n${bytes}, ${share}, ${plural(held.count[key], 'allocation')}${guess}\n${isPressed ? 'Click to clear the query' : keyQuery === null ? '' : `Click for ${keyQuery}`}`.trim()
     const swatch = entry.button.firstElementChild as HTMLElement
     swatch.style.backgroundColor = cssOf(colouring, key)
     swatch.classList.toggle('inferred', isInferred)

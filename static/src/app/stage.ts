@@ -72,7 +72,7 @@ export class Stage {
     if (!view) return
     this.shown.add(state.view)
     const replay = view.needsReplay && scene?.data && hasAddresses(scene.data) ? this.replayOf(scene.info.index) : null
-    this.context = replay === 'coming' ? null : contextOf(this, state, scene, replay)
+    this.context = replay === 'pending' ? null : contextOf(this, state, scene, replay)
     this.element.classList.toggle('reading', !this.context)
     if (this.context) this.showNow(view, this.context)
   }
@@ -155,7 +155,7 @@ export class Stage {
   }
 
   /** The replay of a device; requested when a view first needs it, shown when it has arrived. */
-  replayOf(device: number): Replay | 'coming' {
+  replayOf(device: number): Replay | 'pending' {
     const replay = this.replays.get(device)
     if (replay) return replay
     if (replay === undefined) {
@@ -166,7 +166,7 @@ export class Stage {
       })
       shown.catch(this.onError)
     }
-    return 'coming'
+    return 'pending'
   }
 
   get isReady(): boolean {

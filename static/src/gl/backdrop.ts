@@ -23,7 +23,7 @@ export class Backdrop {
   private base: Base | null = null
   /** The base, as long as it does not change. */
   private picture: Texture | null = null
-  private isKept = false
+  private isCached = false
   /** What followed the pointer in the last frame; null: the whole canvas has to be restored. */
   private over: RectList | null = null
 
@@ -48,7 +48,7 @@ export class Backdrop {
       rects.startsWith(base.lines)
     const picture = isSame && context.isSoftware ? this.keep(rects, width, height) : null
     if (!picture) {
-      this.isKept = false
+      this.isCached = false
       this.base = { shown: stage.shown, lines: rects.slice(0, rects.fixed), generation, size }
       stage.drawShown(screen)
       painter.draw(screen, rects, 0, rects.count, width, height)
@@ -64,7 +64,7 @@ export class Backdrop {
   private keep(rects: RectList, width: number, height: number): Texture | null {
     const { context, stage, painter } = this
     const { screen, generation } = context
-    if (this.isKept) return this.picture
+    if (this.isCached) return this.picture
     const old = this.picture
     if (!old || old.generation !== generation || old.width !== screen.width || old.height !== screen.height) {
       if (old) freeTexture(context, old)
@@ -73,7 +73,7 @@ export class Backdrop {
     if (!this.picture) return null
     stage.drawShown(this.picture)
     painter.draw(this.picture, rects, 0, rects.fixed, width, height)
-    this.isKept = true
+    this.isCached = true
     this.over = null
     return this.picture
   }

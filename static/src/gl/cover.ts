@@ -40,7 +40,7 @@ export interface Shown {
   address: Address
   region: Rect
   /** Whether this is the tile needed there, not a stand-in. */
-  wanted: boolean
+  isNeeded: boolean
 }
 
 /** A column or row may cover this many device pixels before the next level is needed. */
@@ -57,7 +57,7 @@ export function chooseLevels(grid: Grid, window: Rect, pixelWidth: number, pixel
 }
 
 /** Tiles of a level that touch the window and hold data, those nearest the middle first; margin: extra tiles left and right. */
-export function wantedTiles(grid: Grid, window: Rect, level: number, yLevel: number, margin = 0): Address[] {
+export function neededTiles(grid: Grid, window: Rect, level: number, yLevel: number, margin = 0): Address[] {
   const width = grid.width / 2 ** level
   const height = grid.height / 2 ** yLevel
   const lastTile = Math.max(0, Math.ceil((grid.xEnd - grid.x0) / width) - 1)
@@ -85,18 +85,18 @@ export function regionOf(grid: Grid, a: Address): Rect {
 }
 
 /** What to draw, back to front, so that every needed place shows its best finished tile. */
-export function coverWanted(grid: Grid, wanted: readonly Address[], isReady: (a: Address) => boolean): Shown[] {
+export function coverWindow(grid: Grid, needed: readonly Address[], isReady: (a: Address) => boolean): Shown[] {
   const shown: Shown[] = []
-  for (const address of wanted) {
+  for (const address of needed) {
     const region = regionOf(grid, address)
     if (isReady(address)) {
-      shown.push({ address, region, wanted: true })
+      shown.push({ address, region, isNeeded: true })
       continue
     }
     const ancestor = nearestAncestor(address, isReady)
-    if (ancestor) shown.push({ address: ancestor, region, wanted: false })
+    if (ancestor) shown.push({ address: ancestor, region, isNeeded: false })
     for (const finer of finerTiles(grid, address)) {
-      if (isReady(finer)) shown.push({ address: finer, region: regionOf(grid, finer), wanted: false })
+      if (isReady(finer)) shown.push({ address: finer, region: regionOf(grid, finer), isNeeded: false })
     }
   }
   return shown

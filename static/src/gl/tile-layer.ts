@@ -1,7 +1,7 @@
 // A pyramid of tiles on the canvas: requests the tiles that the window needs, has them painted a little per frame,
 // and shows the best finished ones meanwhile.
 
-import { type Address, chooseLevels, coverWanted, type Grid, type Rect, regionOf, wantedTiles } from './cover'
+import { type Address, chooseLevels, coverWindow, type Grid, type Rect, regionOf, neededTiles } from './cover'
 import type { Part, QuadSource, TileStage } from './tile-stage'
 
 /** A tile as its provider delivers it. */
@@ -22,7 +22,7 @@ export interface TileProvider {
 
 export interface LayerFrame {
   /** Level that the window needs, and the coarsest one on the canvas. */
-  wantedLevel: number
+  neededLevel: number
   level: number
   yLevel: number
   exact: boolean
@@ -100,40 +100,40 @@ export class TileLayer {
       (place.x1 - place.x0) * sharpness,
       (place.y1 - place.y0) * sharpness,
     )
-    const wanted = wantedTiles(grid, window, level, yLevel)
+    const needed = neededTiles(grid, window, level, yLevel)
     // The coarsest tile is what every other falls back to: it comes first and stays.
     const root: Address = { level: 0, tile: 0, yLevel: 0, yTile: 0 }
     const rootId = provider.id(root)
-    const order = this.stage.picture(rootId) ? [...wanted, root] : [root, ...wanted]
+    const order = this.stage.picture(rootId) ? [...needed, root] : [root, ...needed]
     const ids = order.map((address) => provider.id(address))
     for (const stage of this.stages) for (const id of ids) stage.touch(id)
     // Where the coarsest has a picture, even an old one, it may wait until the needed ones are there.
     const canWait =
-      this.stage.picture(rootId) !== null && wanted.some((address) => !this.stage.has(provider.id(address)))
-    this.request(provider, canWait ? wanted : order, [root, ...wantedTiles(grid, window, level, yLevel, 1)])
+      this.stage.picture(rootId) !== null && needed.some((address) => !this.stage.has(provider.id(address)))
+    this.request(provider, canWait ? needed : order, [root, ...neededTiles(grid, window, level, yLevel, 1)])
     const moving = this.moves(window)
     this.ids = ids
     if (this.next && this.isComplete(this.next, ids)) this.takeOver(this.next)
     const unfinished = this.showsAny ? this.paint(ids, moving) : this.paintFirst(ids)
-    const shown = coverWanted(grid, wanted, (address) => this.stage.picture(provider.id(address)) !== null)
+    const shown = coverWindow(grid, needed, (address) => this.stage.picture(provider.id(address)) !== null)
     this.showsAny = shown.length > 0
     const parts = shown.flatMap(({ address, region }) => this.partOf(provider, address, region, window, place))
     this.stage.draw(parts, moving && this.stage.isSoftware)
     this.stage.evict(new Set([...ids, ...shown.map(({ address }) => provider.id(address))]))
-    const sharp = shown.filter((part) => part.wanted).length
+    const sharp = shown.filter((part) => part.isNeeded).length
     if (unfinished) this.requestFrame()
-    else if (sharp === wanted.length && !moving) this.idle(provider, window, level, yLevel)
+    else if (sharp === needed.length && !moving) this.idle(provider, window, level, yLevel)
     const tiles = [...new Set(shown.map(({ address }) => provider.id(address)))]
     const sources = tiles.map((id) => this.stage.source(id) as TileSource | null)
     return {
-      wantedLevel: level,
+      neededLevel: level,
       level: shown.reduce((least, part) => Math.min(least, part.address.level), shown.length ? Infinity : level),
       yLevel,
-      exact: sharp === wanted.length && sources.every((source) => source?.exact === true),
+      exact: sharp === needed.length && sources.every((source) => source?.exact === true),
       tiles: tiles.length,
       triangles: sources.reduce((sum, source) => sum + 2 * (source?.quads ?? 0), 0),
       // A picture in the colours of before still counts as missing: a theme is not shown until all of it is.
-      pending: wanted.filter((address) => this.isPending(provider.id(address))).length,
+      pending: needed.filter((address) => this.isPending(provider.id(address))).length,
       levelAt: (x) =>
         shown.reduce(
           (best, { address, region }) => (x >= region.x0 && x < region.x1 ? Math.max(best, address.level) : best),
@@ -217,7 +217,7 @@ export class TileLayer {
   private idle(provider: TileProvider, window: Rect, level: number, yLevel: number): void {
     this.stage.prepareAll()
     if (this.requests.size > 0) return
-    const near = wantedTiles(provider.grid, window, level, yLevel, 1)
+    const near = neededTiles(provider.grid, window, level, yLevel, 1)
     for (const address of near.slice(0, 12)) {
       const id = provider.id(address)
       for (const stage of this.stages) stage.touch(id)

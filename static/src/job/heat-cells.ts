@@ -27,7 +27,7 @@ const CLIP_ABOVE = 1.5
 const CLIP_AT = 1.25
 const CLIP_SHARE = 0.9
 /** Against their groups most ranks are near zero: noise gets no more than a quarter of the colours. */
-const LEAST_CLIP_AGAINST = 0.25
+const MIN_CLIP_AGAINST = 0.25
 
 export function scaleOf(matrix: HeatMatrix, metric: Metric, isAgainst: boolean): HeatScale {
   const { bytes } = matrix
@@ -39,7 +39,7 @@ export function scaleOf(matrix: HeatMatrix, metric: Metric, isAgainst: boolean):
   if (min > max) return { low: 0, high: 1, beyond: null, isDiverging: isAgainst }
   if (isAgainst) {
     const all = Math.max(1, -min, max)
-    const most = Math.max(clippedMost(matrix, all), LEAST_CLIP_AGAINST * all)
+    const most = Math.max(clippedMost(matrix, all), MIN_CLIP_AGAINST * all)
     const beyond = most < all ? all : null
     // More is worse, but of free memory less is.
     return metric === 'free'

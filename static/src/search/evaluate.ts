@@ -238,9 +238,9 @@ class Finder {
   // Masks
 
   private isLeftOut(column: string): boolean {
-    const isGone = this.info.leftOut.includes(column)
-    if (isGone) this.notes.add(LEFT_OUT[column])
-    return isGone
+    const isLeftOut = this.info.leftOut.includes(column)
+    if (isLeftOut) this.notes.add(LEFT_OUT[column])
+    return isLeftOut
   }
 
   private nothing(): Uint8Array {

@@ -162,24 +162,24 @@ function includes(names: readonly string[], name: string): boolean {
 }
 
 function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string, bad: Bad): string[] {
-  const wanted = value.toLowerCase()
+  const term = value.toLowerCase()
   if (kind === 'category') {
-    const names = CATEGORIES.filter((name) => name.includes(wanted))
+    const names = CATEGORIES.filter((name) => name.includes(term))
     if (names.length === 0) throw bad(`there is no category "${value}"; categories are ${CATEGORIES.join(', ')}`)
     return names
   }
   if (kind === 'source') {
-    if (!includes(SOURCES, wanted))
+    if (!includes(SOURCES, term))
       throw bad(`there is no source "${value}"; sources of categories are ${SOURCES.join(', ')}`)
-    return [wanted]
+    return [term]
   }
   if (kind === 'origin') {
-    if (wanted === PREEXISTING) return ['freed', 'ghost']
-    if (!includes(ORIGINS, wanted))
+    if (term === PREEXISTING) return ['freed', 'ghost']
+    if (!includes(ORIGINS, term))
       throw bad(`there is no origin "${value}"; origins are ${[...ORIGINS, PREEXISTING].join(', ')}`)
-    return [wanted]
+    return [term]
   }
-  if (includes(POOLS, wanted)) return [wanted]
+  if (includes(POOLS, term)) return [term]
   const pair = POOL.exec(value)
   if (!pair) throw bad(`"${value}" is no pool: a pool is a pair like 0,1, or one of ${POOLS.join(', ')}`)
   return [`(${BigInt(pair[1])}, ${BigInt(pair[2])})`]

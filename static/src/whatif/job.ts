@@ -67,7 +67,7 @@ export interface WhatIfAnswer {
   runs: WhatIfRun[]
 }
 
-export interface LeastQuestion {
+export interface MinimumQuestion {
   /** On top of the recorded ones; '' are the recorded ones. Expandable segments are searched as well. */
   settings: string
   without: Uint8Array | null
@@ -164,7 +164,7 @@ function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
 }
 
 /** The minimum memory under the settings, and under expandable segments where the settings have none. */
-export function* answerLeast(trace: Trace, check: Check, question: LeastQuestion): Generator<number, Minimum[]> {
+export function* answerMinimum(trace: Trace, check: Check, question: MinimumQuestion): Generator<number, Minimum[]> {
   const chosen = parseSettings(question.settings, check.settings)
   const grown = { ...chosen, expandable: true }
   const searched: [AllocatorSettings, string][] = [[chosen, question.settings || OWN]]

@@ -10,7 +10,7 @@ import { readSource, type SourceLines } from '../data/source'
 import { readStacks } from '../data/stacks'
 import { tileName } from '../layout/grid'
 import type { Check } from '../whatif/check'
-import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 import { type Trace, traceOf } from '../whatif/trace'
 import type { DataClient, OnProgress, ReplayRequest } from './data-client'
@@ -96,17 +96,17 @@ class RequestTable {
 class LinkedClient implements DataClient {
   readonly devices: DeviceInfo[]
   onTimes: DataClient['onTimes'] = () => {}
-  private readonly devicesHere = new Map<number, DeviceData>()
-  private readonly devicesComing = new Map<number, Promise<DeviceData>>()
+  private readonly devicesRead = new Map<number, DeviceData>()
+  private readonly devicesPending = new Map<number, Promise<DeviceData>>()
   /** Devices whose times were read or are missing. */
-  private readonly timesHere = new Set<number>()
-  private readonly timesComing = new Map<number, Promise<void>>()
-  private readonly replaysComing = new Map<number, Promise<Replay>>()
-  private readonly tilesComing = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
+  private readonly timesSettled = new Set<number>()
+  private readonly timesPending = new Map<number, Promise<void>>()
+  private readonly replaysPending = new Map<number, Promise<Replay>>()
+  private readonly tilesPending = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
   private readonly traces = new Map<number, { trace: Trace; check: Check | null }>()
-  private stacksHere: Stacks | undefined
-  private stacksComing: Promise<Stacks> | undefined
-  private sourceComing: Promise<SourceLines | null> | undefined
+  private stacksRead: Stacks | undefined
+  private stacksPending: Promise<Stacks> | undefined
+  private sourcePending: Promise<SourceLines | null> | undefined
   private replays: RequestTable | undefined
   private readonly local: BlobStore
 
@@ -122,48 +122,48 @@ class LinkedClient implements DataClient {
   }
 
   stacks(): Promise<Stacks> {
-    this.stacksComing ??= this.stacksHere
-      ? Promise.resolve(this.stacksHere)
+    this.stacksPending ??= this.stacksRead
+      ? Promise.resolve(this.stacksRead)
       : this.requests
           .ask('bytes', 'stacks')
-          .reply.then((bytes) => (this.stacksHere ??= readStacks(new DecodedBlob(bytes))))
-    return this.stacksComing
+          .reply.then((bytes) => (this.stacksRead ??= readStacks(new DecodedBlob(bytes))))
+    return this.stacksPending
   }
 
   source(): Promise<SourceLines | null> {
-    this.sourceComing ??=
+    this.sourcePending ??=
       'source' in this.manifest.sections
         ? this.requests.ask('bytes', 'source').reply.then((bytes) => readSource(new DecodedBlob(bytes)))
         : Promise.resolve(null)
-    return this.sourceComing
+    return this.sourcePending
   }
 
   device(index: number): Promise<DeviceData> {
-    const here = this.devicesHere.get(index)
+    const here = this.devicesRead.get(index)
     if (here) return Promise.resolve(here)
-    let coming = this.devicesComing.get(index)
-    if (!coming) {
-      coming = this.requests.ask('device', index).reply.then(({ columns, timeUs }) => {
-        this.devicesComing.delete(index)
+    let pending = this.devicesPending.get(index)
+    if (!pending) {
+      pending = this.requests.ask('device', index).reply.then(({ columns, timeUs }) => {
+        this.devicesPending.delete(index)
         // A synchronous call may have read it meanwhile: there is one object per device.
-        const d = this.devicesHere.get(index) ?? this.addDevice(columns)
+        const d = this.devicesRead.get(index) ?? this.addDevice(columns)
         if (timeUs !== undefined) this.addTimes(d, timeUs)
         return d
       })
-      this.devicesComing.set(index, coming)
+      this.devicesPending.set(index, pending)
     }
-    return coming
+    return pending
   }
 
   replay(index: number): Promise<Replay> {
-    let coming = this.replaysComing.get(index)
-    if (!coming) {
-      coming = this.device(index).then(async (data) =>
+    let pending = this.replaysPending.get(index)
+    if (!pending) {
+      pending = this.device(index).then(async (data) =>
         completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply),
       )
-      this.replaysComing.set(index, coming)
+      this.replaysPending.set(index, pending)
     }
-    return coming
+    return pending
   }
 
   async largestFree(index: number): Promise<Float64Array> {
@@ -182,7 +182,7 @@ class LinkedClient implements DataClient {
     )
   }
 
-  leastMemory(index: number, question: LeastQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]> {
+  leastMemory(index: number, question: MinimumQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]> {
     const argument = ({ trace, check }: { trace: Trace; check: Check | null }) => {
       if (!check?.exact) throw new Error('a trace is replayed under its own settings first')
       return { trace, check, question }
@@ -231,12 +231,12 @@ class LinkedClient implements DataClient {
   }
 
   times(index: number): Promise<void> {
-    let coming = this.timesComing.get(index)
-    if (!coming) {
-      coming = this.fetchTimes(index)
-      this.timesComing.set(index, coming)
+    let pending = this.timesPending.get(index)
+    if (!pending) {
+      pending = this.fetchTimes(index)
+      this.timesPending.set(index, pending)
     }
-    return coming
+    return pending
   }
 
   async identity(): Promise<Uint32Array> {
@@ -257,22 +257,22 @@ class LinkedClient implements DataClient {
 
   tile(key: TileKey): Promise<TileMesh> {
     const name = tileName(key)
-    const coming = this.tilesComing.get(name)
-    if (coming) return coming.mesh
+    const pending = this.tilesPending.get(name)
+    if (pending) return pending.mesh
     const { id, reply } = this.requests.ask('tile', key)
     const mesh = reply.finally(() => {
-      if (this.tilesComing.get(name)?.id === id) this.tilesComing.delete(name)
+      if (this.tilesPending.get(name)?.id === id) this.tilesPending.delete(name)
     })
-    this.tilesComing.set(name, { id, mesh })
+    this.tilesPending.set(name, { id, mesh })
     return mesh
   }
 
   cancel(key: TileKey): void {
     const name = tileName(key)
-    const coming = this.tilesComing.get(name)
-    if (!coming) return
-    this.tilesComing.delete(name) // at once: the same tile may be requested again before the rejection is handled
-    this.requests.cancel(coming.id)
+    const pending = this.tilesPending.get(name)
+    if (!pending) return
+    this.tilesPending.delete(name) // at once: the same tile may be requested again before the rejection is handled
+    this.requests.cancel(pending.id)
   }
 
   setKeys(device: number, keys: BandKeys): void {
@@ -280,14 +280,14 @@ class LinkedClient implements DataClient {
   }
 
   deviceNow(index: number): DeviceData {
-    let d = this.devicesHere.get(index)
+    let d = this.devicesRead.get(index)
     if (!d) {
       const info = this.devices[index]
       if (!info) throw new RangeError(`device ${index} of ${this.devices.length}`)
       d = this.addDevice(readDevice(info, this.sectionNow(info.section)))
       this.release(info.section)
     }
-    if (!this.timesHere.has(index)) {
+    if (!this.timesSettled.has(index)) {
       const section = `${d.info.section}.times`
       this.addTimes(d, readTimes(d.info, section in this.manifest.sections ? this.sectionNow(section) : null))
       this.release(section)
@@ -299,19 +299,19 @@ class LinkedClient implements DataClient {
     const info = this.devices[columns.info.index]
     // A read cannot report the error; onTimes does.
     const d = complete({ ...columns, info }, () => void this.times(info.index).catch(() => {}))
-    this.devicesHere.set(info.index, d)
+    this.devicesRead.set(info.index, d)
     return d
   }
 
   private addTimes(d: DeviceData, timeUs: Times | null): void {
-    if (this.timesHere.has(d.info.index)) return
-    this.timesHere.add(d.info.index)
+    if (this.timesSettled.has(d.info.index)) return
+    this.timesSettled.add(d.info.index)
     setTimes(d, timeUs)
   }
 
   private async fetchTimes(index: number): Promise<void> {
     const d = await this.device(index)
-    if (this.timesHere.has(index)) return
+    if (this.timesSettled.has(index)) return
     try {
       this.addTimes(d, await this.requests.ask('times', index).reply)
     } catch (error) {
@@ -322,7 +322,7 @@ class LinkedClient implements DataClient {
   }
 
   stacksNow(): Stacks {
-    return (this.stacksHere ??= readStacks(this.sectionNow('stacks')))
+    return (this.stacksRead ??= readStacks(this.sectionNow('stacks')))
   }
 
   private sectionNow(section: string): DecodedBlob {

@@ -4,7 +4,7 @@
 // check for messages between two.
 
 import type { TileKey } from '../data/model'
-import { answerLeast, answerWhatIf } from '../whatif/job'
+import { answerMinimum, answerWhatIf } from '../whatif/job'
 import type { Engine } from './engine'
 import {
   type FromWorker,
@@ -121,7 +121,7 @@ export class JobList {
       }
       case 'leastMemory': {
         const { trace, check, question } = job.argument as Requests['leastMemory']['argument']
-        return { value: await this.inSlices(job, answerLeast(trace, check, question)), transfer: [] }
+        return { value: await this.inSlices(job, answerMinimum(trace, check, question)), transfer: [] }
       }
       case 'code':
         return { value: await this.engine.code(job.argument as string), transfer: [] }

@@ -4,7 +4,7 @@ import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
 import type { Check } from '../whatif/check'
-import type { LeastQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 import type { Trace } from '../whatif/trace'
 
@@ -21,7 +21,7 @@ export interface Requests {
   /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
   whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
   /** The minimum memory on which the trace runs. It reports progress and can be cancelled, too. */
-  leastMemory: { argument: { trace: Trace; check: Check; question: LeastQuestion }; reply: Minimum[] }
+  leastMemory: { argument: { trace: Trace; check: Check; question: MinimumQuestion }; reply: Minimum[] }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */

@@ -12,7 +12,7 @@ import type { FlameModel } from './model'
 import type { CellLook, Look } from './painter'
 
 /** Parts of a strip that are thinner, as shares of the cell, are left blank. */
-const LEAST_SHARE = 0.004
+const MIN_SHARE = 0.004
 
 export class CellLooks {
   private readonly colours = new Memo<FrameColours>()
@@ -68,7 +68,7 @@ export class CellLooks {
     if (parts.length < 2) return []
     return parts
       .map((part) => ({ fill: css(rgbOf(colouring.rgba, part.key)), share: part.weight / weight }))
-      .filter(({ share }) => share >= LEAST_SHARE)
+      .filter(({ share }) => share >= MIN_SHARE)
   }
 }
 

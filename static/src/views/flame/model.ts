@@ -13,7 +13,7 @@ import { type Choices, isDifference, isOfTrace, type Place, readChoices } from '
 import { Mixes, MOST_KEYS } from './mixes'
 
 /** Narrower cells are joined, in pixels. */
-const LEAST_WIDTH = 1.5
+const MIN_WIDTH = 1.5
 
 export interface Focus {
   node: Node
@@ -81,7 +81,7 @@ export class FlameModels {
       const layout = layoutFlame(tree, node, {
         chains: choices.chains,
         open,
-        least: scale > 0 ? LEAST_WIDTH / scale : Infinity,
+        least: scale > 0 ? MIN_WIDTH / scale : Infinity,
       })
       return { focus, layout, scale }
     })

@@ -49,7 +49,7 @@ export class ReservedView implements View {
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
   private readonly prepared = new Memo<Prepared>()
   private inks: { key: string; inks: Inks } | null = null
-  private largest: { data: DeviceData; bytes: Float64Array | null; coming: Promise<void> } | null = null
+  private largest: { data: DeviceData; bytes: Float64Array | null; pending: Promise<void> } | null = null
 
   constructor(parts: ViewParts) {
     this.parts = parts
@@ -133,14 +133,14 @@ export class ReservedView implements View {
   }
 
   async settled(): Promise<void> {
-    await this.largest?.coming
+    await this.largest?.pending
   }
 
   /** The largest free range by position, requested when first shown; null until it has arrived. */
   private largestOf(data: DeviceData): Float64Array | null {
     if (this.largest?.data !== data) {
-      const largest: NonNullable<typeof this.largest> = { data, bytes: null, coming: Promise.resolve() }
-      largest.coming = this.parts.client.largestFree(data.info.index).then(
+      const largest: NonNullable<typeof this.largest> = { data, bytes: null, pending: Promise.resolve() }
+      largest.pending = this.parts.client.largestFree(data.info.index).then(
         (bytes) => {
           largest.bytes = bytes
           if (this.shown?.context.data === data) this.show(this.shown.context)

@@ -11,7 +11,7 @@ import type { Minimum } from '../../whatif/minimum'
 import { maskOf } from '../../whatif/query'
 import type { ReplayRequest } from '../../worker/data-client'
 import type { ViewParts } from '../view'
-import { errorBarText, HEADS, leastParts, nameOf, recordedRow, runRow } from './what-if-table'
+import { errorBarText, HEADS, minimumParts, nameOf, recordedRow, runRow } from './what-if-table'
 
 /** Finding the minimum memory takes some 50 replays: for traces with this many events it is searched only on demand. */
 const MANY_EVENTS = 200_000
@@ -169,7 +169,7 @@ export class WhatIfPanel {
       this.render()
       this.busy(false)
       if (!answer.check.exact) return
-      if (device.info.events <= MANY_EVENTS) await this.searchLeast()
+      if (device.info.events <= MANY_EVENTS) await this.searchMinimum()
       else fill(this.minimum, this.searchButton())
     } catch (error) {
       this.failed(turn, error)
@@ -181,12 +181,12 @@ export class WhatIfPanel {
   }
 
   private searchButton(): HTMLElement {
-    const search = () => void this.searchLeast()
+    const search = () => void this.searchMinimum()
     return h('button', { type: 'button', onclick: search }, 'Search the minimum memory')
   }
 
   /** The minimum memory for the settings in the field, on devices of any size. */
-  private async searchLeast(): Promise<void> {
+  private async searchMinimum(): Promise<void> {
     const { device, parts, turn } = this
     if (!device) return
     this.busy(true)
@@ -202,7 +202,7 @@ export class WhatIfPanel {
       const found = await request.answer
       if (turn !== this.turn) return
       this.minimums = found
-      fill(this.minimum, ...leastParts(found))
+      fill(this.minimum, ...minimumParts(found))
       this.busy(false)
     } catch (error) {
       if (turn === this.turn) fill(this.minimum)

@@ -65,14 +65,14 @@ function changeText(peak: number | null, base: number | null): string {
 }
 
 /** A sentence per search, then the cards. */
-export function leastParts(found: readonly Minimum[]): Node[] {
+export function minimumParts(found: readonly Minimum[]): Node[] {
   if (!found.length) return []
-  const lines = found.map((least) => h('p', {}, leastText(least)))
+  const lines = found.map((least) => h('p', {}, minimumText(least)))
   const beside = `For the allocator: what CUDA reports for the card, less ${formatBytes(CONTEXT)} for the CUDA context. NCCL and other processes take more.`
   return [...lines, h('p', {}, cardText(found[0])), cardsTable(found), h('p', { class: 'soft' }, beside)]
 }
 
-function leastText({ settings, memory, retries, monotone }: Minimum): string {
+function minimumText({ settings, memory, retries, monotone }: Minimum): string {
   const under = settings === OWN ? 'the recorded settings' : settings
   if (memory === null) return `Under ${under} the trace fails on any device.`
   const cost = retries === 0 ? 'no retry' : retries === 1 ? '1 retry' : `${formatCount(retries)} retries`

@@ -181,7 +181,7 @@ function scaleOf(state: AllocatorState, groups: Groups, shown: Shown[], { height
   const lines = Math.max(4, (height - shown.length * (HEADER + 8)) / LINE_STEP)
   const budget = bytes[0] && bytes[1] ? [Math.max(1, lines * 0.35), Math.max(2, lines * 0.65)] : [lines, lines]
   return [0, 1].map((kind) => {
-    const wanted = 2 ** Math.ceil(Math.log2(bytes[kind] / Math.max(1, budget[kind]) + 1))
-    return Math.max(bytes[kind] / MOST_LINES, 64, wanted / 2 ** zoom)
+    const needed = 2 ** Math.ceil(Math.log2(bytes[kind] / Math.max(1, budget[kind]) + 1))
+    return Math.max(bytes[kind] / MOST_LINES, 64, needed / 2 ** zoom)
   }) as [number, number]
 }

@@ -4,7 +4,7 @@
 import type { Rgb } from '../shared/inks'
 
 /** Below this share of a pixel, what is allocated there is drawn as if it had this share. */
-const LEAST_SHARE = 0.4
+const MIN_SHARE = 0.4
 
 /** Runs of addresses painted in order; a row is begun, filled and read out. */
 export class RowRaster {
@@ -56,7 +56,7 @@ export class RowRaster {
         out[offset + pixel] = empty
         continue
       }
-      const share = h === 0 ? 0 : f === 0 ? 1 : Math.max(h / (h + f), LEAST_SHARE)
+      const share = h === 0 ? 0 : f === 0 ? 1 : Math.max(h / (h + f), MIN_SHARE)
       const byHeld = h === 0 ? 0 : share / h
       const byRest = f === 0 ? 0 : (1 - share) / f
       const r = held[at] * byHeld + rest[at] * byRest

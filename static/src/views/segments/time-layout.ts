@@ -16,7 +16,7 @@ export const Y_OPTION = 'segments.y'
 const ROOMY = 760
 export const GUTTER = 114
 /** The narrowest window of the address axis, in bytes. */
-const LEAST_BYTES = 4096
+const MIN_BYTES = 4096
 
 /** The address axis of a replay, and the place of everything on it. */
 export interface Addresses {
@@ -58,7 +58,7 @@ export function yWindowOf({ options }: State, axis: AddressAxis): Range {
 export function yOptionOf([from, to]: Range, axis: AddressAxis): string | null {
   if (to - from > axis.length * 0.9999) return null
   const bounds = { x0: 0, x1: 1, y0: 0, y1: axis.length }
-  const { y0, y1 } = clamp({ x0: 0, x1: 1, y0: from, y1: to }, { bounds, minXSpan: 1, minYSpan: LEAST_BYTES })
+  const { y0, y1 } = clamp({ x0: 0, x1: 1, y0: from, y1: to }, { bounds, minXSpan: 1, minYSpan: MIN_BYTES })
   return `${Math.round(y0)}..${Math.round(y1)}`
 }
 

@@ -19,12 +19,12 @@ export function xWindowOf(data: DeviceData, state: State): XWindow {
   const from = state.x ? scale.toAxis(state.x[0]) : scale.x0
   // The timeline's window may reach beyond the last event.
   const to = state.x ? Math.min(scale.x1, scale.toAxis(state.x[1])) : scale.x1
-  return kept({ scale, x0: from, x1: to })
+  return clamped({ scale, x0: from, x1: to })
 }
 
 /** The part of the state that shows a window. */
 export function xPatch(window: XWindow): { x: Range | null } {
-  const { scale, x0, x1 } = kept(window)
+  const { scale, x0, x1 } = clamped(window)
   const slack = (scale.x1 - scale.x0) * 1e-9
   return { x: x0 <= scale.x0 + slack && x1 >= scale.x1 - slack ? null : [scale.toEvent(x0), scale.toEvent(x1)] }
 }
@@ -33,14 +33,14 @@ export function xPatch(window: XWindow): { x: Range | null } {
 export function zoomed(window: XWindow, at: number, factor: number): XWindow {
   const span = window.x1 - window.x0
   const most = Math.max(Math.min(1, window.scale.x1 - window.scale.x0) / span, factor)
-  return kept({ ...window, x0: at + (window.x0 - at) * most, x1: at + (window.x1 - at) * most })
+  return clamped({ ...window, x0: at + (window.x0 - at) * most, x1: at + (window.x1 - at) * most })
 }
 
 export function panned(window: XWindow, by: number): XWindow {
-  return kept({ ...window, x0: window.x0 + by, x1: window.x1 + by })
+  return clamped({ ...window, x0: window.x0 + by, x1: window.x1 + by })
 }
 
-function kept({ scale, x0, x1 }: XWindow): XWindow {
+function clamped({ scale, x0, x1 }: XWindow): XWindow {
   const bounds = { x0: scale.x0, x1: scale.x1, y0: 0, y1: 1 }
   const window = clamp({ x0, x1, y0: 0, y1: 1 }, { bounds, minXSpan: 1, minYSpan: 1 })
   return { scale, x0: window.x0, x1: window.x1 }

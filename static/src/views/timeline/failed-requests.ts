@@ -15,8 +15,8 @@ export interface FailedRequest {
 }
 
 /** An event is usually thinner than a pixel; its failed request must be visible and clickable. */
-const LEAST_WIDTH = 44
-const LEAST_HEIGHT = 6
+const MIN_WIDTH = 44
+const MIN_HEIGHT = 6
 /** Failures closer together are one block's width apart or left out. */
 const MOST = 8
 const STRIPE = 9
@@ -33,9 +33,9 @@ export function failedRequests(frame: Frame): FailedRequest[] {
     const below = scene.data?.allocated[event + 1] ?? figures?.allocated
     const left = xToPixel(frame, x)
     if (requested <= 0 || below === undefined || left < free) continue
-    const right = Math.max(left + LEAST_WIDTH, xToPixel(frame, scale.toAxis(event + 1)))
+    const right = Math.max(left + MIN_WIDTH, xToPixel(frame, scale.toAxis(event + 1)))
     const bottom = yToPixel(frame, below)
-    const top = Math.min(yToPixel(frame, below + requested), bottom - LEAST_HEIGHT)
+    const top = Math.min(yToPixel(frame, below + requested), bottom - MIN_HEIGHT)
     if (right <= 0 || bottom <= 0 || top >= plot.height) continue
     free = right + 4
     found.push({

@@ -75,7 +75,7 @@ export class Ruler {
   /** Plain drags measure. */
   isOn = false
   private readonly store: Store
-  private told = ''
+  private shownText = ''
 
   constructor(store: Store) {
     this.store = store
@@ -114,7 +114,7 @@ export class Ruler {
     const { element } = this
     element.hidden = points === null
     if (!points) {
-      this.told = ''
+      this.shownText = ''
       return
     }
     const { rects, plot, inks, scale } = frame
@@ -133,8 +133,8 @@ export class Ruler {
     }
     const lines = measureLines(measure(frame.scene, points))
     const text = lines.join('\n')
-    if (text !== this.told) fill(element, ...lines.map((line) => h('div', {}, line)))
-    this.told = text
+    if (text !== this.shownText) fill(element, ...lines.map((line) => h('div', {}, line)))
+    this.shownText = text
     const left = Math.max(2, Math.min(plot.width - element.offsetWidth - 2, Math.max(x0, x1) + 8))
     const top = Math.max(2, Math.min(plot.height - element.offsetHeight - 2, Math.min(y0, y1)))
     element.style.transform = `translate(${Math.round(plot.left + left)}px, ${Math.round(plot.top + top)}px)`

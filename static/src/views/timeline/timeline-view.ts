@@ -59,7 +59,7 @@ export class TimelineView {
   private at: { x: number; y: number } | null = null
   private box: Box | null = null
   private hoverColumn: Column | null = null
-  private leastTop = 0
+  private minTop = 0
 
   constructor(client: DataClient, store: Store) {
     this.client = client
@@ -216,14 +216,14 @@ export class TimelineView {
 
   /** Makes room for what another pane shows on the same scale; 0: none. */
   setExtent(bytes: number): void {
-    if (bytes === this.leastTop) return
-    this.leastTop = bytes
+    if (bytes === this.minTop) return
+    this.minTop = bytes
     this.requestFrame()
   }
 
   private limits(): Limits | null {
     const scale = this.scene?.scale(this.store.state.axis)
-    return scale ? limitsOf(scale, Math.max(this.scene!.yTop, this.leastTop)) : null
+    return scale ? limitsOf(scale, Math.max(this.scene!.yTop, this.minTop)) : null
   }
 
   private setBox(box: Box | null): void {

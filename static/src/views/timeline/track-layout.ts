@@ -16,7 +16,7 @@ export interface Piece {
 /** Thinner spans may be merged with their neighbours. */
 const THIN = 3
 /** No piece is thinner. */
-const LEAST = 1.5
+const MIN_WIDTH = 1.5
 
 /** Left and right edge of a span in axis units. Times of its own count on the time axis, as far as the axis reaches. */
 export function edgesOf(track: Track, i: number, scale: AxisScale): [number, number] {
@@ -39,7 +39,7 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
     const [left, right] = edgesOf(track, i, scale)
     if (left > window.x1) break
     const x0 = Math.max(0, toPixel(left))
-    const x1 = Math.min(width, Math.max(toPixel(right), x0 + LEAST))
+    const x1 = Math.min(width, Math.max(toPixel(right), x0 + MIN_WIDTH))
     if (x1 < 0) continue
     const thin = x1 - x0 < THIN
     const before = pieces[pieces.length - 1]
@@ -50,7 +50,7 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
       continue
     }
     // A span that was widened to be visible gives way to one that really begins there.
-    if (before && before.x1 > x0) before.x1 = Math.max(x0, before.x0 + LEAST)
+    if (before && before.x1 > x0) before.x1 = Math.max(x0, before.x0 + MIN_WIDTH)
     pieces.push({ x0, x1, from: i, to: i })
     merging = false
   }

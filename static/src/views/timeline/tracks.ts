@@ -203,8 +203,8 @@ export class Tracks {
   private rowsFor(height: number): number {
     const all = this.tracks.length
     const few = height < LOW_PIXELS ? ROWS_WHEN_LOW : ROWS
-    const wanted = this.mode === 'none' ? 0 : this.mode === 'all' ? all : Math.min(few, all)
-    this.rowCount = Math.min(wanted, Math.max(1, Math.floor((height * MOST) / ROW)))
+    const rowsToShow = this.mode === 'none' ? 0 : this.mode === 'all' ? all : Math.min(few, all)
+    this.rowCount = Math.min(rowsToShow, Math.max(1, Math.floor((height * MOST) / ROW)))
     return this.rowCount
   }
 

@@ -14,7 +14,8 @@ from planted import path_of, planted, rewritten
 from scripted import MIB, Script
 
 import snapreport
-from snapreport.findings.gate import Growth, Rules, check
+from snapreport.findings.gate import check
+from snapreport.findings.gate_rules import Growth, Rules
 from snapreport.report.gate_output import check_junit, check_markdown
 from snapreport.report.markdown import code_cell, escape
 

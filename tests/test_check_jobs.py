@@ -16,7 +16,8 @@ from cli import assert_refused, process
 from cli import in_process as run
 from planted import path_of, planted
 
-from snapreport.findings.gate import Growth, Rules, check
+from snapreport.findings.gate import check
+from snapreport.findings.gate_rules import Growth, Rules
 
 TINY = {"steps": 2, "layers": 1, "hidden": 64, "heads": 2, "sequence": 32, "vocabulary": 512}
 

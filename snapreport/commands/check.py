@@ -28,16 +28,14 @@ from snapreport.commands.shared import (
     redaction_of,
     report_unlinked,
 )
+from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
 from snapreport.output_file import cannot_write, check_output, write_file
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.findings.gate import Growth
     from snapreport.snapshot import Snapshot
 
 FAILED, UNKNOWN = 1, 2
-# As findings/gate.py has them; loading that module for --help would cost half a second.
-KINDS = ("oom", "leak", "fragmentation", "churn")
 
 
 class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -46,8 +44,6 @@ class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     name = "growth"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Growth:
-        from snapreport.findings.gate import Growth
-
         if isinstance(value, Growth):
             return value
         percent = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*", value)
@@ -70,10 +66,10 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
             return value
         kinds = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",") if part.strip()))
         for kind in kinds:
-            if kind not in KINDS:
-                self.fail(f"{kind!r} is no kind of finding; there are {', '.join(KINDS)}", param, ctx)
+            if kind not in FAILING_KINDS:
+                self.fail(f"{kind!r} is no kind of finding; there are {', '.join(FAILING_KINDS)}", param, ctx)
         if not kinds:
-            self.fail(f"no kind of finding given; there are {', '.join(KINDS)}", param, ctx)
+            self.fail(f"no kind of finding given; there are {', '.join(FAILING_KINDS)}", param, ctx)
         return kinds
 
 
@@ -123,7 +119,7 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "--fail-on",
     metavar="KINDS",
     type=KindsType(),
-    help=f"Findings that fail the check: {', '.join(KINDS)}; with commas.",
+    help=f"Findings that fail the check: {', '.join(FAILING_KINDS)}; with commas.",
 )
 @click.option(
     "--summary-md",
@@ -166,7 +162,7 @@ def check(
     """
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
-    from snapreport.findings.gate import Rules, check_all
+    from snapreport.findings.gate import check_all
     from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text, overall
     from snapreport.report.source_links import SourceLinks
 

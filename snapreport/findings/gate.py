@@ -7,9 +7,8 @@ to show it; else the result is unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
 
 import polars as pl
 
@@ -18,6 +17,7 @@ from snapreport.allocator.whatif import WhatIf
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
+from snapreport.findings.gate_rules import Check, Growth, Rules
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
@@ -29,69 +29,8 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.recording_gaps import has_history
 
-# The choices of --fail-on: kinds of findings about something that is wrong, not mere facts.
-FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
 _KINDS = {"oom": "out-of-memory error"}
 EVIDENCE_ROWS = 5
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How much a peak may grow: ``share`` of the baseline's peak, or ``size`` bytes; one of them is set."""
-
-    share: float | None = None
-    size: int | None = None
-
-    def limit(self, baseline: int) -> int:
-        """The greatest peak allowed, in bytes."""
-        return baseline + (self.size if self.size is not None else int(round(baseline * (self.share or 0.0), 3)))
-
-    def __str__(self) -> str:
-        return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g}%"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """``max_peak``, ``max_reserved``: bytes. ``fits``: bytes for the allocator on which the traces have to
-    run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
-    """
-
-    max_peak: int | None = None
-    max_reserved: int | None = None
-    max_growth: Growth | None = None
-    fail_on: tuple[str, ...] = ()
-    fits: int | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.fail_on) or any(
-            rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth, self.fits)
-        )
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one rule on one device. ``message``: one sentence; ``evidence``: the reasons, a line each.
-
-    ``file``: of a series, all of them. ``value``, ``limit``: bytes, or for ``fail_on`` rules the number of findings and
-    0. ``unknown``: why the recording cannot show whether the rule holds, "" where it can; then ``passed`` is false.
-    """
-
-    rule: str
-    file: str
-    device: str
-    passed: bool
-    message: str
-    value: int
-    limit: int
-    evidence: list[str] = field(default_factory=list)
-    unknown: str = ""
-
-    @property
-    def status(self) -> Literal["passed", "failed", "unknown"]:
-        return "unknown" if self.unknown else "passed" if self.passed else "failed"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "status": self.status}
 
 
 def check_all(snapshots: Sequence[Snapshot], rules: Rules, baseline: Snapshot | None = None) -> list[Check]:

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from snapreport import terminal
-from snapreport.findings.gate import Check
+from snapreport.findings.gate_rules import Check
 from snapreport.number_format import plural
 from snapreport.output_file import MARKDOWN_MARK
 from snapreport.report.markdown import code_cell, escape, prose

@@ -150,7 +150,7 @@ def snapshot_with_a_long_name(folder: Path) -> Path:
 def test_a_pattern_that_never_ends(tmp_path: Path) -> None:
     """A match holds Python's lock: Ctrl-C would be unheard, and nothing would be written for years."""
     path = snapshot_with_a_long_name(tmp_path)
-    run = process("stats", path, "--redact-pattern", ENDLESS, seconds=300)
+    run = process("stats", path, "--redact-pattern", ENDLESS, seconds=120, program=IMPATIENT)
     assert_refused(run, path, "a pattern takes too long to search one text")
 
 

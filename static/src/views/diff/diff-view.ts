@@ -226,10 +226,9 @@ export class DiffView implements View {
     const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
     fill(
       this.legend,
-      swatch('before'),
-      `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`,
-      swatch('after'),
-      `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}. Each over its own events, on one scale of bytes.`,
+      h('span', {}, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`),
+      h('span', {}, swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}.`),
+      'Each over its own events, on one scale of bytes.',
     )
     canvas.setAttribute(
       'aria-label',

@@ -32,10 +32,10 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
   const missing = (what: string, value: string | null): string =>
     info.leftOut.includes(what) ? 'left out' : (value ?? '–')
   return [
-    column('event', 'Event', 1, 76, ({ event }) => formatCount(event)),
+    column('event', 'Event', 1, 72, ({ event }) => formatCount(event)),
     ...(hasTimes ? [column('time', 'Time', 2, 116, ({ us }) => (us === null ? '…' : formatOffset(us)))] : []),
-    column('action', 'Action', 1, 132, ({ action }) => action, { isNumber: false }),
-    column('size', 'Size', 1, 84, ({ size }) => (size === null ? 'left out' : formatBytes(size)), {
+    column('action', 'Action', 1, 112, ({ action }) => action, { isNumber: false }),
+    column('size', 'Size', 1, 76, ({ size }) => (size === null ? 'left out' : formatBytes(size)), {
       tip: ({ size }) => (size === null ? '' : `${formatCount(size)} B`),
     }),
     column('address', 'Address', 3, 132, ({ address }) => missing('addr_lo', address)),
@@ -43,7 +43,7 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
     column('allocated', 'Allocated', 2, 92, ({ allocated }) => formatBytes(allocated), {
       tip: ({ allocated }) => `${formatCount(allocated)} B`,
     }),
-    column('stack', 'Stack', 1, 104, (record) => stackWords(stacks, record), {
+    column('stack', 'Stack', 1, 84, (record) => stackWords(stacks, record), {
       grow: 1,
       isNumber: false,
       tip: (record) => stackTip(stacks, record),

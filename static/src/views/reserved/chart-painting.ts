@@ -97,7 +97,8 @@ function drawFlags(ctx: CanvasRenderingContext2D, scene: ChartScene, box: Box): 
     const x = xToPixel(window, box, xOfPosition(data, window.scale, position))
     if (x < box.left || x > box.left + box.width) return
     const width = ctx.measureText(label).width
-    const left = x + 6 + width > box.left + box.width ? x - 6 - width : x + 5
+    const beside = x + 6 + width > box.left + box.width ? x - 6 - width : x + 5
+    const left = Math.max(box.left + 4, beside)
     ctx.fillStyle = css(inks.panel, 0.85)
     ctx.fillRect(left - 3, box.top + 3 + row * 17, width + 6, 16)
     ctx.fillStyle = css(colour)

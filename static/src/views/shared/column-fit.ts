@@ -22,6 +22,8 @@ export function widthOf(columns: readonly Wide[]): number {
   return columns.reduce((sum, { width }) => sum + width, 0)
 }
 
-export function templateOf(columns: readonly Wide[]): string {
-  return columns.map(({ width, grow }) => (grow > 0 ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(' ')
+/** `most`: pixels to which a column grows; behind them the rest of a wide window stays free. */
+export function templateOf(columns: readonly Wide[], most = Infinity): string {
+  const widest = (grow: number): string => (most < Infinity ? `${most}px` : `${grow}fr`)
+  return columns.map(({ width, grow }) => (grow > 0 ? `minmax(${width}px, ${widest(grow)})` : `${width}px`)).join(' ')
 }

@@ -70,7 +70,8 @@ export function drawByteAxis(ctx: CanvasRenderingContext2D, box: Box, top: numbe
     ctx.fillStyle = css(inks.ink, 0.09)
     ctx.fillRect(box.left, Math.round(y), box.width, 1)
     ctx.fillStyle = css(inks.soft)
-    ctx.fillText(label, box.left - 7, Math.min(y, box.top + box.height - 5))
+    // Where there is nothing above the box, the highest label would be cut.
+    ctx.fillText(label, box.left - 7, Math.max(6, Math.min(y, box.top + box.height - 5)))
   }
   ctx.fillRect(box.left - 1, box.top, 1, box.height + 1)
   ctx.textAlign = 'left'

@@ -51,7 +51,7 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
       total(live.bytes),
     ),
     counts(
-      { name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 1, width: 88 },
+      { name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 2, width: 88 },
       (g) => live.count[g],
       total(live.count),
     ),
@@ -113,7 +113,7 @@ function nameColumn(word: string, groups: Groups): Column {
     name: 'name',
     title: word[0].toUpperCase() + word.slice(1),
     hint: `The ${word}`,
-    width: 170,
+    width: 200,
     grow: 1,
     level: 1,
     isNumber: false,

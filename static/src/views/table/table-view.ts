@@ -21,6 +21,8 @@ import { type Model, openOf, TableModel } from './table-model'
 import { cell, fillTableRow } from './table-rows'
 
 const ROW_HEIGHT = 26
+/** Pixels of a name's column: on a very wide screen nobody finds from a name to numbers that lie farther away. */
+const MOST_NAME = 1100
 const LEFT_OUT: Record<string, string> = {
   addr_lo: 'addresses',
   stream: 'streams',
@@ -241,7 +243,7 @@ export class TableView implements View {
     if (active) this.list.head.querySelector<HTMLElement>(`[data-column="${active}"]`)?.focus()
     const cells = columns.map(({ total, isNumber }, i) => cell(i === 0 ? 'Total' : (total ?? ''), isNumber))
     fill(this.list.foot, h('div', { role: 'row', class: 'list-row' }, ...cells))
-    this.list.setColumns(templateOf(columns), widthOf(columns))
+    this.list.setColumns(templateOf(columns, MOST_NAME), widthOf(columns))
     this.list.element.setAttribute('aria-colcount', String(columns.length))
   }
 

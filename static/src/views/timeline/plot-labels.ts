@@ -5,11 +5,11 @@ import { formatBytes } from '../../layout/format'
 import { h } from '../../ui/dom'
 import { FONT } from '../shared/font'
 import type { FailedRequest } from './failed-requests'
-import type { Frame } from './frame'
+import { type Frame, xToPixel } from './frame'
 import { reservedAtEnd } from './lines'
 
 /** Pixels of the plot. */
-export interface LabelBox {
+interface LabelBox {
   x0: number
   y0: number
   x1: number
@@ -52,14 +52,23 @@ function show(element: HTMLElement, { plot }: Frame, label: Label | null): void 
   element.style.width = `${Math.ceil(x1 - x0)}px`
 }
 
+/** Of texts that were measured: to change a canvas's font takes longer than all else about a label. */
+const widths = new Map<string, number>()
+
 function widthOf({ strips: { top } }: Frame, text: string, font = FONT): number {
-  top.font = font
-  const { width } = top.measureText(text)
-  top.font = FONT
-  return width + 2 * PADDING
+  const key = font + text
+  let width = widths.get(key)
+  if (width === undefined) {
+    if (widths.size > 500) widths.clear()
+    top.font = font
+    width = top.measureText(text).width + 2 * PADDING
+    top.font = FONT
+    widths.set(key, width)
+  }
+  return width
 }
 
-export function overlaps(a: LabelBox, b: LabelBox, gap = GAP): boolean {
+function overlaps(a: LabelBox, b: LabelBox, gap = GAP): boolean {
   return a.x0 < b.x1 + gap && b.x0 < a.x1 + gap && a.y0 < b.y1 + gap && b.y0 < a.y1 + gap
 }
 
@@ -104,7 +113,11 @@ function reservedLabel(frame: Frame, taken: readonly LabelBox[]): Label | null {
   const tops = end.above
     ? [2]
     : [end.y - HEIGHT - 3, end.y + 3, ...besides.filter((top) => Math.abs(top + HEIGHT / 2 - end.y) <= MOST_AWAY)]
-  for (const x1 of [plot.width - GAP, ...taken.map(({ x0 }) => x0 - GAP - 1).sort((a, b) => b - a)]) {
+  // Where the trace ends before the window, right behind its end: farther away it would belong to nothing.
+  const lineEnd = xToPixel(frame, frame.scene.end(frame.scale))
+  const free = Math.max(lineEnd, ...taken.map(({ x1 }) => x1))
+  const last = Math.min(plot.width - GAP, free + GAP + 1 + width)
+  for (const x1 of [last, ...taken.map(({ x0 }) => x0 - GAP - 1).sort((a, b) => b - a)]) {
     for (const y0 of tops) {
       const box = { x0: x1 - width, y0, x1, y1: y0 + HEIGHT }
       const fits = box.x0 >= 0 && y0 >= 2 && box.y1 <= plot.height

@@ -25,12 +25,12 @@ if __name__ == "__main__":
     began = time.perf_counter()
     reduced = job(folder, jobs=int(workers))
     digested = time.perf_counter()
-    # Without ranks in full, whose snapshots the report would read and hold: those cost what a report of two ranks does.
     document = build_job(reduced, PageOptions(detail=()))
     written = time.perf_counter()
-    peaks = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    full = build_job(reduced)
+    # As the command does: large ranks in full are laid out by a process of their own.
+    full = build_job(reduced, PageOptions(is_apart=int(workers) > 1))
     open(out, "wb").write(full)
+    peaks = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(json.dumps({
         "digests_s": digested - began, "report_s": written - digested, "detail_s": time.perf_counter() - written,
         "reducer_mib": peaks[0], "worker_mib": peaks[1] if int(workers) > 1 else 0, "report_bytes": len(full),
@@ -77,12 +77,11 @@ def measure(
 
 
 def run(folder: Path, browser: Any, ranks: list[int]) -> list[dict[str, Any]]:
-    """64 and 1,024 ranks of 1.5 MB and 8 of 100 MB, or those of ``ranks`` alone."""
+    """64 and 1,024 ranks of 1.5 MB and 8 of 100 MB, or those of ``ranks`` alone, on one process and on two."""
     rows = []
     for count in ranks:
         options = LARGE if count == 8 else MEDIUM
-        workers = (2,) if count > 64 else (1, 2)
-        rows += measure(folder, browser, count, workers, options, 2 if count == 8 else 32)
+        rows += measure(folder, browser, count, (1, 2), options, 2 if count == 8 else 32)
     return rows
 
 
@@ -98,9 +97,11 @@ def _opening(browser: Any, report: Path) -> float:
 
 def _line(row: dict[str, Any]) -> str:
     opens = "" if row["opens_s"] is None else f", opens in {row['opens_s']:.2f} s"
+    stages = [row[name] for name in ("digests_s", "report_s", "detail_s")]
+    digests, report, detail = (f"{seconds:.1f} s ({seconds / max(sum(stages), 1e-9):.0%})" for seconds in stages)
     return (
         f"{row['ranks']:,} ranks of {row['snapshot_bytes'] / 1e6:.1f} MB, {row['workers']} workers: "
-        f"digests {row['digests_s']:.1f} s, report {row['report_s']:.1f} s and {row['detail_s']:.1f} s for two in "
-        f"full, {row['report_bytes'] / 1e6:.2f} MB{opens}; reducer {row['reducer_mib']} MiB, worker "
-        f"{row['worker_mib']} MiB; largest digest {row['digest_bytes'] / 1e3:.1f} KB"
+        f"digests {digests}, report {report} and {detail} for two in full, "
+        f"{row['report_bytes'] / 1e6:.2f} MB{opens}; reducer {row['reducer_mib']} MiB, "
+        f"worker {row['worker_mib']} MiB; largest digest {row['digest_bytes'] / 1e3:.1f} KB"
     )

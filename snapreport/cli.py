@@ -180,19 +180,20 @@ def report(
     separate: bool,
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
-    # Only reports of single snapshots have these options.
-    is_single = separate or dry_run
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     if redaction and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
-    may_be_job = len(snaps) > 1 and "-" not in snaps and not is_single
+    may_be_job = len(snaps) > 1 and "-" not in snaps and not separate
     if may_be_job and _are_ranks(snaps):
         from snapreport.commands.job import JobPage, run_job
 
         check_inputs(snaps)
-        check_output(output or "job.html", snaps, force=force)
+        output = output or "job.html"
+        if not dry_run:
+            check_output(output, snaps, force=force)
         page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
-        run_job(snaps, output or "job.html", page, rules=rules, inference=not no_inference, redaction=redaction)
+        inference = not no_inference
+        run_job(snaps, output, page, dry_run=dry_run, rules=rules, inference=inference, redaction=redaction)
         return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
@@ -208,7 +209,7 @@ def report(
             from snapreport.commands.job import JobPage, write_loaded_job
 
             page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
-            write_loaded_job(snapshots, output, page)
+            write_loaded_job(snapshots, output, page, dry_run=dry_run)
             return
         if dry_run:
             from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text

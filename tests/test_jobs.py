@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import json
 import pickle
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import recorded
 from cli import in_process, process
@@ -403,6 +405,102 @@ def test_reports_of_each_rank_are_linked(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "each").iterdir()) == [f"rank_{r:05}.html" for r in range(3)]
     wrong = process("job", "job", "--detail", "9", "--jobs", "1", cwd=tmp_path)
     assert wrong.code == 2 and "no such rank" in wrong.err
+
+
+def job_of_ranks(folder: Path, ranks: int, change: dict[int, dict[str, Any]], **options: Any) -> Job:
+    """A data-parallel job, of which some ranks have other options; None for a rank without a file."""
+    folder.mkdir()
+    base = samples.JobOptions(**{**SMALL, "ranks": ranks, **options})
+    for rank in range(ranks):
+        samples.write_rank(dataclasses.replace(base, **change.get(rank, {})), rank, folder)
+    return snapreport.job([folder], jobs=1)
+
+
+@pytest.mark.parametrize("kind", ["data", "experts"])
+def test_two_ranks_with_the_same_leak_are_no_group_of_their_own(tmp_path: Path, kind: str) -> None:
+    leaks = {rank: {"straggler": rank} for rank in (3, 11)}
+    job = job_of_ranks(tmp_path / "job", 16, leaks, kind=kind, leak=64 << 20, jitter=0.05)
+    assert sorted(outlier.row for outlier in job.outliers) == [3, 11]
+    assert {job.stacks[outlier.stacks[0][0]].function for outlier in job.outliers} == {"log_step"}
+
+
+def test_every_other_rank_is_a_group(tmp_path: Path) -> None:
+    """What comes back at equal distances is how the job is; what one of them leaks is not."""
+    larger = {rank: {"layers": 4} for rank in range(1, 12, 2)}
+    job = job_of_ranks(tmp_path / "job", 12, {**larger, 6: {"straggler": 6}}, leak=24 << 20)
+    assert [outlier.row for outlier in job.outliers] == [6] and len(job.groups) == 2
+
+
+def test_ranks_that_run_out_at_the_same_time(tmp_path: Path) -> None:
+    fail = {rank: {"oom": rank} for rank in (2, 6)}
+    far_apart = {"hosts": 1, "clock_us": 10_000_000}
+    for name, options in (("same", {}), ("clocks", far_apart)):
+        job = job_of_ranks(tmp_path / name, 8, fail, memory=1 << 30, **options)
+        assert sorted(outlier.row for outlier in job.outliers) == [2, 6]
+        words = [sentence.text for sentence in headline(job)]
+        assert words[0].startswith("Rank 2 of 8 ran out of memory first" if name == "same" else "Ranks 2, 6 ran out")
+        assert words[1].startswith("It holds" if name == "same" else "Rank 2 of 8 holds"), words[1]
+
+
+def test_ranks_that_recorded_less_are_not_called_different(tmp_path: Path) -> None:
+    """Rings that lost their beginning, ranks without events or without a device, and a file that cannot be read."""
+    folder = tmp_path / "job"
+    paths = samples.write_job(folder, "data", ranks=8, **SMALL)
+
+    def change(rank: int, **parts: Any) -> None:
+        paths[rank].write_bytes(pickle.dumps({**pickle.loads(paths[rank].read_bytes()), **parts}))
+
+    for rank in (3, 4):
+        traces = pickle.loads(paths[rank].read_bytes())["device_traces"]
+        change(rank, device_traces=[trace[-len(trace) // 4 :] for trace in traces])
+    change(5, device_traces=[[]], segments=[])
+    change(6, device_traces=[], segments=[])
+    paths[7].write_bytes(b"not a pickle")
+    job = snapreport.job([folder], jobs=1)
+    words = [sentence.text for sentence in headline(job)]
+    assert not job.outliers and job.groups[0].rows == [0, 1, 2, 3, 4]
+    assert words[0].startswith("All 5 ranks peak"), "those that recorded nothing are not compared"
+    assert words[1:] == [
+        "Ranks 5, 6 recorded no allocations.",
+        f"1 file could not be read: {paths[7].name}.",
+    ]
+
+
+def test_files_of_equal_ranks(tmp_path: Path) -> None:
+    """Ranks that start anew on each host are not taken for older files of the same ranks; RANK=0 everywhere neither."""
+    made = samples.write_job(tmp_path / "made", "data", ranks=4, metadata=False, **SMALL)
+    for number, path in enumerate(made):
+        host = tmp_path / "hosts" / f"node{number // 2}"
+        host.mkdir(parents=True, exist_ok=True)
+        (host / f"rank{number % 2}.pickle").write_bytes(path.read_bytes())
+    job = snapreport.job([tmp_path / "hosts"], jobs=1)
+    assert headline(job)[-1].text.startswith("2 more files have the rank and step of another and are left out")
+    of_hosts = snapreport.job([tmp_path / "hosts"], jobs=1, rank_pattern=r"node(\d+)/rank0")
+    assert of_hosts.ranks.tolist()[:2] == [0, 1]
+    first = samples.write_job(tmp_path / "one", "data", ranks=1, **SMALL)[0].read_bytes()
+    (tmp_path / "same").mkdir()
+    for rank in range(3):
+        (tmp_path / "same" / f"rank{rank}.pickle").write_bytes(first)
+    assert snapreport.job([tmp_path / "same"], jobs=1).ranks.tolist() == [0, 1, 2]
+
+
+def test_different_world_sizes_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    samples.write_job(folder, "data", ranks=3, **SMALL)
+    samples.write_rank(samples.JobOptions(**{**SMALL, "ranks": 5}), 4, folder)
+    words = [sentence.text for sentence in headline(snapreport.job([folder], jobs=1))]
+    assert "The recordings name different world sizes, 3 and 5: they may be of different jobs." in words
+    assert "No file of rank 3." in words
+
+
+def test_ranks_in_full_have_the_same_rules_as_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path, _) = samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    (tmp_path / "own.toml").write_text('[[rule]]\ncategory = "workspace"\nfile = "head.py"\n')
+    shown: list[PageOptions] = []
+    monkeypatch.setattr("snapreport.jobs.build.write_job_report", lambda job, out, options: shown.append(options))
+    in_process("job", tmp_path / "job", "-o", tmp_path / "a.html", "--rules", tmp_path / "own.toml", "--jobs", 1)
+    timeline = shown[0].read(str(path)).timeline(0)
+    assert "workspace" in timeline.allocations["category"].cast(pl.String).to_list()
 
 
 def test_paths(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 import snapreport
 from snapreport import samples
 from snapreport.errors import SnapshotError
-from snapreport.jobs import execution
-from snapreport.jobs.build import build_job
+from snapreport.jobs import build, execution
+from snapreport.jobs.build import PageOptions, build_job
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
 
@@ -42,6 +42,18 @@ def cluster() -> Iterator[Any]:
 
 def test_two_processes_give_the_same_bytes(ranks: list[Path], report: bytes) -> None:
     assert build_job(snapreport.job(ranks, jobs=2)) == report
+
+
+def test_ranks_in_full_are_laid_out_by_a_process_of_their_own(
+    ranks: list[Path], report: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are large: this process then stays as small as without them."""
+    monkeypatch.setattr(build, "LARGE_DETAIL", 0)
+    monkeypatch.setattr(build, "read_details", lambda *given: pytest.fail("read here"))
+    job = snapreport.job(ranks, jobs=1)
+    assert build_job(job, PageOptions(is_apart=True)) == report
+    with pytest.raises(SnapshotError, match=r"the report takes .* allowed"):
+        build_job(job, PageOptions(is_apart=True, max_size=1000))
 
 
 def test_the_order_of_the_files_does_not_matter(ranks: list[Path], report: bytes) -> None:

@@ -126,6 +126,8 @@ def test_nothing_is_left_in_what_other_commands_write(snap: Path, tmp_path: Path
         in_process(*arguments).out
         for arguments in (
             ["job", ranks, "--json", *detail],
+            ["job", ranks, "--dry-run", *detail],
+            [*sorted(ranks.iterdir()), "--dry-run", "--redact"],
             ["digest", snap, "--dry-run", "--redact"],
             ["check", snap, *rules, "--junit", junit, "--summary-md", markdown],
             ["check", snap, *rules, "--json"],
@@ -140,6 +142,32 @@ def test_nothing_is_left_in_what_other_commands_write(snap: Path, tmp_path: Path
         for secret in SECRETS:
             assert secret not in text, (number, secret, text[max(0, text.find(secret) - 80) : text.find(secret) + 80])
     assert "node17" in in_process("job", ranks, "--json", "--jobs", 1).out
+
+
+def test_a_dry_run_of_a_job_lists_what_its_report_holds(snap: Path, tmp_path: Path) -> None:
+    """Ranks by their names make a job's report by themselves: its strings are listed, not those of separate ones."""
+    ranks = [tmp_path / f"rank{rank}.pickle" for rank in range(2)]
+    for path in ranks:
+        path.write_bytes(snap.read_bytes())
+    (tmp_path / "out").mkdir()
+    page = tmp_path / "out" / "job.html"
+    for detail in ("none", "worst"):
+        assert in_process("job", *ranks, "-o", page, "--force", "--detail", detail, "--jobs", 1).code == 0
+        run = in_process("job", *ranks, "-o", page, "--dry-run", "--detail", detail, "--jobs", 1)
+        listed, text = {line.strip() for line in run.out.splitlines()}, text_of(page)
+        assert run.code == 0 and "rank0.pickle" in listed
+        for secret in SECRETS:
+            assert (secret in run.out) == (secret in text), (detail, secret)
+        for name in ("step of alice", "/home/alice/x", "function3"):
+            assert (name in run.out) == (json.dumps(name)[1:-1] in text), (detail, name)
+    page.unlink()
+    alone = in_process(*ranks, "--dry-run")
+    assert alone.code == 0 and "job of" in alone.out and not page.exists()
+    assert "job of" not in in_process(*ranks, "--dry-run", "--separate").out
+    assert in_process("job", *ranks, "--dry-run", "--json").code == 2
+    assert in_process("job", *ranks, "--dry-run", "--each", tmp_path / "each").code == 2
+    digest = in_process("digest", snap, "--dry-run").out
+    assert "node17.secret.example" in digest and "git.corp" not in digest
 
 
 def test_a_digest_is_not_redacted_later(snap: Path, tmp_path: Path) -> None:

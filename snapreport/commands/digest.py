@@ -35,7 +35,7 @@ from snapreport.terminal import echo, lines
 @category_options
 @redact_options
 @redact_prefix_option
-@click.option("--dry-run", is_flag=True, help="Write no digest; list the strings of the snapshot that it may hold.")
+@click.option("--dry-run", is_flag=True, help="Write no digest; list the strings of the snapshot that it would hold.")
 @force_option
 @max_memory_option
 def digest(
@@ -64,13 +64,15 @@ def digest(
         from snapreport.report.build import write_document
 
         snapshots = load_all([snap], rules, inference=not no_inference, redaction=redaction)
+        data = digest_bytes(snapshots[0])
         if dry_run or not output:
-            from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text
+            from snapreport.jobs.digest import read_digest
+            from snapreport.jobs.outgoing import digest_strings
+            from snapreport.report.outgoing_strings import outgoing_text
 
-            text = outgoing_text(outgoing_strings(snapshots, snapshots[0].recording.name))
+            text = outgoing_text(digest_strings(read_digest(data)))
             pipe_safe(lambda: echo(text))
             return
-        data = digest_bytes(snapshots[0])
         pipe_safe(lambda: write_document(output, data))
     if output != "-":
         echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)

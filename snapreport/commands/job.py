@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.jobs.redacted import RedactedJob
+    from snapreport.jobs.build import PageOptions
     from snapreport.jobs.reduce import Job
     from snapreport.reading.redaction import Redaction
     from snapreport.report.build import Written
@@ -89,6 +89,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @link_options
 @category_options
 @redact_options
+@click.option("--dry-run", is_flag=True, help="Write no report; list the strings of the snapshots that it would hold.")
 @force_option
 @max_memory_option
 def job(
@@ -110,6 +111,7 @@ def job(
     no_inference: bool,
     redact: bool,
     redact_pattern: tuple[str, ...],
+    dry_run: bool,
     force: bool,
 ) -> None:
     """Write one report over the ranks of a job: which rank is different, and why.
@@ -120,6 +122,8 @@ def job(
     """
     if as_json and output == "-":
         raise click.UsageError("--json and -o - both write to standard output")
+    if dry_run and (as_json or each is not None):
+        raise click.UsageError("--dry-run lists the strings of the report; it does not go with --json and --each")
     if dask and jobs:
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
@@ -128,7 +132,7 @@ def job(
     output = output or (None if as_json else "job.html")
     if (max_size or source or link) and not output:
         raise click.UsageError("--max-size, --source and --link are for the report; give -o as well")
-    if output:
+    if output and not dry_run:
         check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
     page = JobPage(title, detail, each, max_size, source, link, strip_prefix)
     run_job(
@@ -136,6 +140,7 @@ def job(
         output,
         page,
         as_json=as_json,
+        dry_run=dry_run,
         jobs=jobs,
         dask=dask,
         rank_pattern=rank_pattern,
@@ -164,9 +169,33 @@ class JobPage:
 
         return SourceLinks(self.link, self.strip_prefix)
 
+    def options(self, **more: Any) -> PageOptions:
+        """The same for the report, with ``more`` of its options."""
+        from snapreport.jobs.build import PageOptions
 
-def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json: bool = False, **options: Any) -> None:
-    """Reduces, writes, and prints the answer on standard error. ``options``: of ``snapreport.job``."""
+        return PageOptions(
+            title=self.title,
+            detail=self.detail,
+            max_size=self.max_size,
+            source=self.source,
+            links=self.links(),
+            is_apart=True,
+            **more,
+        )
+
+
+def run_job(
+    snaps: Sequence[str],
+    output: str | None,
+    page: JobPage,
+    *,
+    as_json: bool = False,
+    dry_run: bool = False,
+    **options: Any,
+) -> None:
+    """Reduces, writes, and prints the answer on standard error. ``dry_run``: lists the report's strings instead.
+    ``options``: of ``snapreport.job``.
+    """
     redaction: Redaction | None = options.get("redaction")
     if redaction:
         page = replace(page, strip_prefix=())  # the names of files are relative already
@@ -174,16 +203,24 @@ def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json:
     if page.each is not None:
         _make_folder(page.each)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    written = None
     with progress.shown():
         from snapreport.jobs.build import job as reduce_paths
+        from snapreport.jobs.build import report_links
+        from snapreport.jobs.detail import RankReader
         from snapreport.jobs.job_json import job_json
         from snapreport.jobs.redacted import redacted_job
 
         reduced = reduce_paths(snaps, each=page.each, **options)
-        redacted = redacted_job(reduced, redaction) if redaction else None
-        written = _write(reduced, output, page, {}, redacted) if output else None
-        if redacted:
-            reduced = redacted.job
+        each = report_links(reduced, page.each, output) if output and page.each is not None else {}
+        real: dict[str, str] = {}
+        if redaction:
+            redacted = redacted_job(reduced, redaction)
+            reduced, real = redacted.job, redacted.real
+            each = {redacted.shown[path]: link for path, link in each.items()}
+        read = RankReader(options.get("rules"), options.get("inference", True), redaction, real)
+        if output:
+            written = _write(reduced, output, page.options(each=each, read=read), dry_run=dry_run)
     if as_json:
         pipe_safe(lambda: echo(json.dumps(job_json(reduced), indent=1)))
     for failed in reduced.failed[:FAILED_ROWS]:
@@ -194,33 +231,27 @@ def run_job(snaps: Sequence[str], output: str | None, page: JobPage, *, as_json:
         _say(reduced, output, written)
 
 
-def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage) -> None:
-    """Writes the job's report of snapshots that are already loaded."""
-    from snapreport.jobs.build import job_of
+def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage, *, dry_run: bool = False) -> None:
+    """Writes the job's report of snapshots that are already loaded, or lists its strings."""
+    from snapreport.jobs.build import by_path, job_of
 
     reduced = job_of(snapshots)
-    known = {snapshot.recording.path: snapshot for snapshot in snapshots}
-    _say(reduced, output, _write(reduced, output, page, known))
+    written = _write(reduced, output, page.options(snapshots=by_path(snapshots)), dry_run=dry_run)
+    if written:
+        _say(reduced, output, written)
 
 
-def _write(
-    reduced: Job, output: str, page: JobPage, known: Mapping[str, Snapshot], redacted: RedactedJob | None = None
-) -> Written:
-    from snapreport.jobs.build import PageOptions, report_links, write_job_report
+def _write(reduced: Job, output: str, options: PageOptions, *, dry_run: bool) -> Written | None:
+    """Writes the report, or lists its strings on standard output."""
+    if dry_run:
+        from snapreport.jobs.outgoing import job_strings
+        from snapreport.report.outgoing_strings import outgoing_text
 
-    each = report_links(reduced, page.each, output) if page.each is not None else {}
-    if redacted:
-        reduced, each = redacted.job, {redacted.shown[path]: link for path, link in each.items()}
-    options = PageOptions(
-        title=page.title,
-        detail=page.detail,
-        each=each,
-        snapshots=known,
-        max_size=page.max_size,
-        source=page.source,
-        links=page.links(),
-        read=redacted.read if redacted else None,
-    )
+        text = outgoing_text(job_strings(reduced, options))
+        pipe_safe(lambda: echo(text))
+        return None
+    from snapreport.jobs.build import write_job_report
+
     written: Written = pipe_safe(lambda: write_job_report(reduced, output, options))
     return written
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from snapreport import progress
 from snapreport.errors import SnapshotError
-from snapreport.jobs.digest import digest_bytes, rank_device
+from snapreport.jobs.detail import DEFAULT_DETAIL, RankReader, chosen_rows, read_details
+from snapreport.jobs.digest import digest_bytes
 from snapreport.jobs.document import Detail, job_document
-from snapreport.jobs.execution import Made, make_all
+from snapreport.jobs.execution import Made, make_all, one_process
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.reduce import Job, reduce_job
@@ -27,7 +30,10 @@ from snapreport.report.payload import Sections
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.snapshot import Snapshot, load
 
-DEFAULT_DETAIL = ("worst", "median")
+LARGE_DETAIL = 32 << 20
+"""Bytes of snapshots shown in full from which on a process of their own pays: starting it takes 0.7 s, reading a
+snapshot six times its size."""
+_READ = RankReader()
 
 
 def digest(path: str | os.PathLike[str]) -> bytes:
@@ -74,8 +80,17 @@ def job(
 
 def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
     """The job of snapshots that are loaded already."""
-    paths = [snapshot.recording.path for snapshot in snapshots]
+    paths = list(by_path(snapshots))
     return reduce_job(paths, [Made(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern)
+
+
+def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
+    """Snapshots by what :func:`job_of` calls their files: redacted paths can be equal."""
+    found: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        path = snapshot.recording.path
+        found[path if path not in found else f"{path} ({len(found) + 1})"] = snapshot
+    return found
 
 
 def report_names(paths: Sequence[str], ranks: Sequence[int | None]) -> dict[str, str]:
@@ -111,7 +126,8 @@ class PageOptions:
     detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or
     rank numbers; those of which only a digest is there are left out where they were not given by number. each: of paths
     to reports of their own, relative to the report. snapshots: those loaded already, by path; read: reads the
-    others. max_size, source, links: of ``report.build.build_report``, for the ranks shown in full.
+    others. max_size, source, links: of ``report.build.build_report``, for the ranks shown in full. is_apart: whether
+    large ranks are read and laid out in a process of their own, so that this one stays as small as without them.
     """
 
     title: str | None = None
@@ -121,7 +137,8 @@ class PageOptions:
     max_size: int | None = None
     source: Sequence[str | os.PathLike[str]] = ()
     links: SourceLinks = REPOSITORY_LINKS
-    read: Callable[[str], Snapshot] | None = None
+    read: Callable[[str], Snapshot] = _READ
+    is_apart: bool = False
 
 
 def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:
@@ -142,8 +159,19 @@ def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
     """The document, and what was left out of it. Where leaving out columns is not enough, ranks are not shown in full,
     the last chosen first.
     """
+    if options.is_apart:
+        shown = [job.rows[row] for row in chosen_rows(job, options.detail)]
+        if sum(row.digest.file_bytes for row in shown if row.path not in options.snapshots) > LARGE_DETAIL:
+            try:
+                with progress.stage("ranks shown in full", 1, "reports"), one_process() as pool:
+                    return pool.submit(_fitted, job, replace(options, is_apart=False)).result()
+            except BrokenProcessPool:
+                raise SnapshotError(
+                    "the process that lays out the ranks shown in full was killed, for lack of memory or because it "
+                    "did not end; --detail none does without them"
+                ) from None
     title = options.title or job_title(job)
-    snapshots, details = _details(job, options.detail, options.snapshots, options.read or load)
+    snapshots, details = read_details(job, options.detail, options.snapshots, options.read)
     for count in range(len(details), -1, -1):
         dropped = _not_in_full(job, details[count:], options)
         try:
@@ -193,35 +221,3 @@ def job_title(job: Job) -> str:
 def job_line(job: Job) -> str:
     """The answer in one line, for the terminal."""
     return " ".join(sentence.text for sentence in headline(job)[:2]).replace("`", "")
-
-
-def _details(
-    job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot], read: Callable[[str], Snapshot]
-) -> tuple[list[Snapshot], list[Detail]]:
-    chosen: dict[int, str] = {}
-    for word in wanted:
-        if word == "none":
-            continue
-        if word in ("worst", "median"):
-            chosen.setdefault(job.worst if word == "worst" else job.typical, word)
-            continue
-        rows = [row for row, rank in enumerate(job.ranks.tolist()) if str(rank) == word]
-        if not rows:
-            raise SnapshotError(f"--detail {word}: no such rank; give worst, median, none, or numbers of ranks")
-        chosen.setdefault(rows[0], "given")
-    snapshots: list[Snapshot] = []
-    details: list[Detail] = []
-    devices = 0
-    for row, why in chosen.items():
-        path = job.rows[row].path
-        try:
-            snapshot = known.get(path) or read(path)
-        except SnapshotError as error:
-            if why == "given":
-                raise SnapshotError(f"--detail {job.ranks[row]}: cannot be shown in full: {error}") from None
-            continue
-        device = devices + snapshot.devices.index(rank_device(snapshot)) if snapshot.devices else devices
-        details.append(Detail(row, len(snapshots), device, why))
-        snapshots.append(snapshot)
-        devices += len(snapshot.devices)
-    return snapshots, details

@@ -178,6 +178,13 @@ def _on_processes(
                     done(index, result)
 
 
+@contextlib.contextmanager
+def one_process() -> Iterator[Executor]:
+    """A fresh process of this machine, with as many threads as there are cores."""
+    with _pool(1) as pool:
+        yield pool
+
+
 def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         workers,

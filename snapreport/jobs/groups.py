@@ -18,6 +18,8 @@ import numpy as np
 
 UNSHARED = 0.25
 """Of the smaller rank's bytes: so much may lie in stacks that only one of two ranks of a role has."""
+OWN_STACK = 0.8
+"""Of the bytes in stacks that the others do not have: so much in one of them is a leak, not another program."""
 NEGLIGIBLE = 0.002
 """Of a rank's bytes: a stack below this counts as absent."""
 LEVEL_GAP = 0.005
@@ -55,28 +57,41 @@ class Group:
     is_judged: bool
 
 
-def find_groups(stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray) -> list[Group]:
+def find_groups(
+    stacks: np.ndarray,
+    totals: np.ndarray,
+    parameters: np.ndarray,
+    failed: np.ndarray | None = None,
+    unnamed: np.ndarray | None = None,
+) -> list[Group]:
     """The groups of a job's ranks, ordered by their first rank.
 
     ``stacks``: Float64, ranks by stacks, bytes at the peak of each; ``totals``: Float64, all bytes of a rank's peak;
-    ``parameters``: Float64, those of them that are parameters, gradients or optimizer state. Rows are in order of rank.
+    ``parameters``: Float64, those of them that are parameters, gradients or optimizer state; ``failed``: Boolean, ranks
+    that ran out of memory; ``unnamed``: the column of ``stacks`` without a stack trace, Boolean. Rows are in order of
+    rank.
     """
     if not len(totals):
         return []
-    roles = _roles(stacks, totals)
+    failed = np.zeros(len(totals), bool) if failed is None else failed
+    unnamed = np.zeros(stacks.shape[1], bool) if unnamed is None else unnamed
+    roles = _roles(stacks, totals, unnamed)
     roles = _adopted(roles, stacks, totals, parameters)
+    roles = _joined_outliers(roles, stacks, totals, parameters, failed)
     groups = [
         group for rows in roles for group in _groups_of_role(np.array(rows), stacks, totals, parameters, len(totals))
     ]
     return sorted(groups, key=lambda group: group.rows[0])
 
 
-def _roles(stacks: np.ndarray, totals: np.ndarray) -> list[list[int]]:
+def _roles(stacks: np.ndarray, totals: np.ndarray, unnamed: np.ndarray) -> list[list[int]]:
     """Clusters by the bytes in stacks that are not shared: the rank that most others resemble leads, again and again.
 
-    Ranks with the same stacks are compared once, by the first of them.
+    Ranks with the same stacks are compared once, by the first of them. Bytes without a stack trace can be in any: a
+    rank whose trace begins late has more of these, and lacks the stacks that they would be in.
     """
-    has = stacks > NEGLIGIBLE * np.maximum(totals, 1)[:, None]
+    has = (stacks > NEGLIGIBLE * np.maximum(totals, 1)[:, None]) & ~unnamed
+    unknown = stacks[:, unnamed].sum(axis=1)
     _, first, signature, count = np.unique(
         np.packbits(has, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
@@ -88,6 +103,7 @@ def _roles(stacks: np.ndarray, totals: np.ndarray) -> list[list[int]]:
         leader = first[kind]
         only = has[first] != has[leader]
         apart = (stacks[first] * only).sum(axis=1) + (only * stacks[leader]).sum(axis=1)
+        apart = np.maximum(apart - np.abs(unknown[first] - unknown[leader]), 0)
         unshared[i] = apart / np.maximum(np.minimum(totals[first], totals[leader]), 1.0)
         near[i] = unshared[i] <= UNSHARED
     left = np.ones(len(first), bool)
@@ -127,6 +143,49 @@ def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, par
             best.append(row)
             best.sort()
     return sorted(kept)
+
+
+def _joined_outliers(
+    roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray, failed: np.ndarray
+) -> list[list[int]]:
+    """Roles of a few ranks that hold the same too much join the role whose stacks they have, too.
+
+    Not where they have a part of the model of their own, or follow each other at equal distances as replicas and the
+    first ranks of hosts do: then that is how the job is.
+    """
+    kept = sorted((list(rows) for rows in roles), key=len)
+    for rows in [rows for rows in kept if len(rows) >= 2]:
+        if _is_regular(rows) and not failed[rows].all():
+            continue
+        best, best_missing = None, 1.0
+        for others in kept:
+            if others is rows or len(rows) > (len(rows) + len(others)) // 4:
+                continue
+            typical, usual = np.median(stacks[others], axis=0), float(np.median(totals[others]))
+            missing = (typical * (stacks[rows] == 0)).sum(axis=1) / max(typical.sum(), 1.0)
+            more = parameters[rows] - float(np.median(parameters[others]))
+            # Ranks that ran out of memory, or that keep so much in one stack that they peak between two steps, lack
+            # those of a step.
+            own = stacks[rows] * (typical == 0)
+            is_one = (own.max(axis=1, initial=0) >= OWN_STACK * own.sum(axis=1)) & (
+                own.sum(axis=1) >= totals[rows] - usual
+            )
+            is_like = (missing < UNSHARED) | failed[rows] | is_one
+            is_like &= (totals[rows] > usual) & (more <= PARAMETER_SHARE * usual)
+            if is_like.all() and (best is None or missing.max() < best_missing):
+                best, best_missing = others, float(missing.max())
+        if best is not None:
+            best += rows
+            best.sort()
+            kept = [others for others in kept if others is not rows]
+    return sorted(kept)
+
+
+def _is_regular(rows: list[int]) -> bool:
+    """Whether ranks are neighbours, or equally far apart, where they begin at the first rank or are three at least."""
+    apart = np.diff(rows)
+    is_even = bool((apart == apart[0]).all())
+    return is_even and (apart[0] == 1 or rows[0] == 0 or len(rows) > 2)
 
 
 def _is_end_role(row: int, rows: list[int], totals: np.ndarray, parameters: np.ndarray) -> bool:

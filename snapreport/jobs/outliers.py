@@ -97,7 +97,8 @@ def _are_apart(logs: np.ndarray, deviation: float) -> np.ndarray:
 
 
 def _by_stack(group: Group, bytes_of: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it.
+    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it. One in
+    eight ranks at most may have such a stack together.
 
     Where the ranks of a group differ by themselves, only stacks count that the others do not have at all.
     """
@@ -105,12 +106,14 @@ def _by_stack(group: Group, bytes_of: np.ndarray, above: np.ndarray, least: np.n
         return np.zeros(len(above), bool)
     excess = bytes_of - group.expected
     judged = excess if group.kind == "level" else bytes_of
-    order = np.sort(judged, axis=0)
-    highest, second = order[-1], np.maximum(order[-2], 0)
+    order = np.maximum(np.sort(judged, axis=0)[::-1], 0)
     alone = LONELY_STACK if group.kind == "level" else UNKNOWN_TO_OTHERS
+    lonely = np.zeros(judged.shape, bool)
+    for count in range(1, max(1, len(above) // 8) + 1):
+        lowest, next_one = order[count - 1], order[count]
+        lonely |= (judged >= lowest) & (lowest - next_one >= alone * lowest)
     deviation = 1.4826 * np.median(np.abs(excess - np.median(excess, axis=0)), axis=0)
-    lonely = (judged == highest) & (highest - second >= alone * highest) & (excess > 8 * deviation)
-    telling = lonely & (excess > least[:, None])
+    telling = lonely & (excess > 8 * deviation) & (excess > least[:, None])
     explains = above >= 0.5 * np.where(telling, excess, 0).sum(axis=1)
     return np.asarray(telling.any(axis=1) & explains & (above > 0.5 * least))
 

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snapreport.jobs.reduce import Job
-from snapreport.reading.redaction import Redaction
-from snapreport.snapshot import Snapshot, load
+from snapreport.reading.paths import file_name
+from snapreport.reading.redaction import HIDDEN, Redaction
 
 
 @dataclass(frozen=True)
 class RedactedJob:
-    """``shown``: the new name of each path; ``read``: reads a snapshot by its new name, redacted."""
+    """``shown``: the new name of each path."""
 
     job: Job
     shown: dict[str, str]
-    read: Callable[[str], Snapshot]
+
+    @property
+    def real(self) -> dict[str, str]:
+        """The path of each new name."""
+        return {name: path for path, name in self.shown.items()}
 
 
 def redacted_job(job: Job, redaction: Redaction) -> RedactedJob:
     """``job`` with its files renamed. Its digests must have been made with the same ``redaction``."""
     # A digest's own name for its source was redacted with what its recording knows of users and hosts.
-    names = {row.path: row.digest.source for row in job.rows}
-    names |= redaction.of_paths([*(failed.path for failed in job.failed), *job.left_out])
+    names = {row.path: row.digest.source for row in job.rows} | job.left_out_sources
+    # A file that could not be read may be called after a host that the others know.
+    hidden = {name for path, shown in names.items() for name in _hidden(file_name(path), shown)}
+    names |= redaction.of_paths([failed.path for failed in job.failed], hidden)
     shown: dict[str, str] = {}
     for path, name in names.items():
         shown[path] = name if name not in shown.values() else f"{name} ({len(shown) + 1})"
-    real = {name: path for path, name in shown.items()}
-
-    def read(name: str) -> Snapshot:
-        snapshot = load(real[name])
-        (snapshot.recording,) = redaction.of([snapshot.recording])
-        return snapshot
-
     renamed = dataclasses.replace(
         job,
         rows=[dataclasses.replace(row, path=shown[row.path]) for row in job.rows],
@@ -44,4 +44,10 @@ def redacted_job(job: Job, redaction: Redaction) -> RedactedJob:
         ],
         left_out=[shown[path] for path in job.left_out],
     )
-    return RedactedJob(renamed, shown, read)
+    return RedactedJob(renamed, shown)
+
+
+def _hidden(name: str, shown: str) -> Sequence[str]:
+    """What redaction took out of a file's name."""
+    found = re.fullmatch(re.escape(shown).replace(re.escape(HIDDEN), "(.+?)"), name) if HIDDEN in shown else None
+    return found.groups() if found else ()

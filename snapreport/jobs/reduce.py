@@ -53,13 +53,16 @@ class Clock:
 @dataclass(frozen=True, eq=False)
 class Job:
     """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
-    None where no recording says it.
+    None where no recording says it. left_out_sources: what the digests of those files call them, by path. undecided: of
+    these, how many nothing shows to be older than what is compared.
     """
 
     rows: list[Row]
     failed: list[Failed] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     world_size: int | None = None
+    left_out_sources: dict[str, str] = field(default_factory=dict)
+    undecided: int = 0
 
     @property
     def digests(self) -> list[Digest]:
@@ -116,7 +119,11 @@ class Job:
     def groups(self) -> list[Group]:
         """See ``groups.py``; row numbers are those of this job."""
         state = [sum(size for name, size in d.categories if name in MODEL_STATE) for d in self.digests]
-        return find_groups(self.stack_bytes, self.peaks.astype(np.float64), np.array(state, np.float64))
+        failed = np.array([bool(digest.ooms) for digest in self.digests])
+        unnamed = self.stack_ids == int(EMPTY, 16)
+        return find_groups(
+            self.stack_bytes, self.peaks.astype(np.float64), np.array(state, np.float64), failed, unnamed
+        )
 
     @cached_property
     def group_of(self) -> np.ndarray:
@@ -186,21 +193,29 @@ def reduce_job(
         for path, result, fact in zip(paths, made, facts, strict=True)
         if result.data is None
     ]
+    # Processes that were started by hand can all say RANK=0, and write files that tell them apart.
+    recorded = [one.digest.rank for one in read if one and one.digest.rank is not None]
+    named = [fact.rank for fact, one in zip(facts, read, strict=True) if one]
+    names_tell_more = len(set(recorded)) == 1 < len(recorded) and None not in named and len(set(named)) == len(named)
     candidates: list[tuple[int | None, RankSource, int]] = []
     for index, one in enumerate(read):
         if one is None:
             continue
-        if one.digest.rank is not None and rank_pattern is None:
+        if one.digest.rank is not None and rank_pattern is None and not names_tell_more:
             candidates.append((one.digest.rank, "recording", index))
         else:
             candidates.append((facts[index].rank, "file name", index))
     if not candidates:
         first = failed[0].error if failed else "no files"
         raise SnapshotError(f"not one of {len(paths)} files could be read; the first: {first}")
-    chosen = newest_of_each(
-        [_moment(read[index], facts[index].step, facts[index].oom, rank, paths[index]) for rank, _, index in candidates]
-    )
-    left_out = [paths[candidates[i][2]] for i in sorted(set(range(len(candidates))) - set(chosen))]
+    moments = [
+        _moment(read[index], facts[index].step, facts[index].oom, rank, paths[index]) for rank, _, index in candidates
+    ]
+    chosen = newest_of_each(moments)
+    older = [candidates[i][2] for i in sorted(set(range(len(candidates))) - set(chosen))]
+    compared = {moments[i][:3] for i in chosen}
+    undecided = sum(moments[i][:3] in compared for i in set(range(len(moments))) - set(chosen))
+    sources = {paths[index]: one.digest.source for index in older if (one := read[index])}
     rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
     free = (number for number in range(len(paths) + len(taken)) if number not in taken)
     # Files that nothing gives a rank are numbered by name, in the numbers that are left.
@@ -216,7 +231,7 @@ def reduce_job(
     worlds = [row.digest.world_size for row in rows if row.digest.world_size]
     world = world_size or max(worlds, default=0) or None
     failed.sort(key=lambda row: (row.rank is None, row.rank or 0, natural_key(row.path)))
-    return Job(rows, failed, sorted(left_out, key=natural_key), world)
+    return Job(rows, failed, sorted((paths[index] for index in older), key=natural_key), world, sources, undecided)
 
 
 def _moment(

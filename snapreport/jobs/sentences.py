@@ -80,14 +80,19 @@ def imbalance_of(job: Job) -> Imbalance:
     """How uneven the ranks' peaks are, and what that costs: a job is as large as its worst rank."""
     peaks = job.peaks
     worst = int(np.argmax(peaks))
+    # Ranks that recorded nothing, such as those without a device, have no headroom that could be told.
+    peaks = peaks[peaks > 0] if peaks.any() else peaks
     high, median = int(peaks[worst]), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
     name = f"Rank {job.ranks[worst]}"
     if len(peaks) < 2 or share < MIN_IMBALANCE:
         low = int(peaks.min())
         within = f"within {share_text(high - low, high)} of" if low < high else "at"
-        text = f"All {len(peaks)} ranks peak {within} {bytes_text(high)}."
-        if len(peaks) < 2:
+        all_ranks = "Both" if len(peaks) == 2 else f"All {len(peaks)}"
+        text = f"{all_ranks} ranks peak {within} {bytes_text(high)}."
+        if not high:
+            text = "No rank recorded an allocation."
+        elif len(peaks) < 2:
             text = f"{name} peaks at {bytes_text(high)} allocated."
         elif (high - int(peaks.min())) / max(high, 1) >= MIN_IMBALANCE:
             text = f"{name} has the highest peak, {bytes_text(high)}; the median rank peaks at {bytes_text(median)}."
@@ -131,7 +136,7 @@ def headline(job: Job) -> list[JobSentence]:
     if first is not None:
         found.append(_oom_sentence(job))
         own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
-        if own is not None:
+        if own is not None and found[0].rows == [first.row]:
             described.add(own.row)
             text = outlier_sentence(job, own).text.replace(
                 f"Rank {job.ranks[own.row]} of {_world(job)} holds", "It holds", 1
@@ -146,18 +151,40 @@ def headline(job: Job) -> list[JobSentence]:
                 f"{upper_first(ranks_text(sorted(job.ranks[rows].tolist())))} also hold more than their groups.", rows
             )
         )
-    if len(job.groups) > 1:
-        found.append(_groups_sentence(job))
+    groups = [group for group in job.groups if job.peaks[group.rows].any()]
+    if len(groups) > 1:
+        found.append(_groups_sentence(job, groups))
     cost = imbalance_of(job)
     found.append(JobSentence(cost.sentence, [cost.worst]))
-    if job.missing:
-        found.append(JobSentence(f"No file of {ranks_text(job.missing)}.", []))
+    idle = [row for row, peak in enumerate(job.peaks.tolist()) if not peak]
+    if 0 < len(idle) < len(job.rows):
+        ranks = upper_first(ranks_text(job.ranks[idle].tolist()))
+        found.append(JobSentence(f"{ranks} recorded no allocations.", idle))
+    worlds = sorted({digest.world_size for digest in job.digests if digest.world_size})
+    if len(worlds) > 1:
+        sizes = listed([count_text(size) for size in worlds])
+        found.append(
+            JobSentence(f"The recordings name different world sizes, {sizes}: they may be of different jobs.", [])
+        )
+    failed = {one.rank for one in job.failed}
+    if missing := [rank for rank in job.missing if rank not in failed]:
+        found.append(JobSentence(f"No file of {ranks_text(missing)}.", []))
     if job.failed:
         names = listed([failed.path.replace("\\", "/").rpartition("/")[2] for failed in job.failed[:3]])
         more = f" and {count_text(len(job.failed) - 3)} more" if len(job.failed) > 3 else ""
         found.append(JobSentence(f"{plural(len(job.failed), 'file')} could not be read: {names}{more}.", []))
     if job.left_out:
-        found.append(JobSentence(f"{plural(len(job.left_out), 'older snapshot')} of these ranks: left out.", []))
+        older, undecided = len(job.left_out) - job.undecided, job.undecided
+        if older:
+            found.append(JobSentence(f"{plural(older, 'older snapshot')} of these ranks: left out.", []))
+        if undecided:
+            verb = "has" if undecided == 1 else "have"
+            text = f"{plural(undecided, 'more file')} {verb} the rank and step of another and"
+            found.append(
+                JobSentence(
+                    f"{text} {'is' if undecided == 1 else 'are'} left out; --rank-pattern tells ranks apart.", []
+                )
+            )
     return found
 
 
@@ -180,13 +207,13 @@ def _oom_sentence(job: Job) -> JobSentence:
     return JobSentence(f"{which} ran out of memory{step}. {unknown}", rows)
 
 
-def _groups_sentence(job: Job) -> JobSentence:
+def _groups_sentence(job: Job, groups: Sequence[Group]) -> JobSentence:
     parts = [
         f"{rank_ranges(job.ranks[group.rows].tolist())} ({bytes_text(int(np.median(job.peaks[group.rows])))})"
-        for group in job.groups[:6]
+        for group in groups[:6]
     ]
-    more = f" and {len(job.groups) - 6} more groups" if len(job.groups) > 6 else ""
-    return JobSentence(f"The ranks form {len(job.groups)} groups by what they allocate: {'; '.join(parts)}{more}.", [])
+    more = f" and {len(groups) - 6} more groups" if len(groups) > 6 else ""
+    return JobSentence(f"The ranks form {len(groups)} groups by what they allocate: {'; '.join(parts)}{more}.", [])
 
 
 def group_name(job: Job, group: Group) -> str:

@@ -61,9 +61,9 @@ class Redaction:
         with supervision.matching():
             return [_redacted(recording, hide) for recording in recordings]
 
-    def of_paths(self, paths: Sequence[str]) -> dict[str, str]:
-        """What to call files instead of by their paths, of which no more is known."""
-        hide = self._hide({found[1] for path in paths for found in _HOME.finditer(path) if found[1]})
+    def of_paths(self, paths: Sequence[str], names: Iterable[str] = ()) -> dict[str, str]:
+        """What to call files instead of by their paths, of which no more is known. ``names``: of users and hosts."""
+        hide = self._hide({*names, *(found[1] for path in paths for found in _HOME.finditer(path) if found[1])})
         return {path: hide.text(hide.path(path)) for path in paths}
 
     def _hide(self, names: set[str]) -> _Hide:

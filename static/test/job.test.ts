@@ -4,6 +4,7 @@ import { DecodedBlob } from '../src/data/columns'
 import type { JobAxis, JobManifest } from '../src/data/job-manifest'
 import { cellsOfPixel, paintHeat } from '../src/gl/heat-raster'
 import { axisMarks, columnOf } from '../src/job/axis-marks'
+import { beyondWords } from '../src/job/beyond-note'
 import { againstGroups, heatCells, levelOf, MIDDLE_LEVEL, scaleOf } from '../src/job/heat-cells'
 import { divergingColour, heatColour } from '../src/job/heat-colours'
 import { JobData, keysOf } from '../src/job/job-data'
@@ -13,7 +14,7 @@ import { partsOf } from '../src/job/links'
 import { cellAt, layOutMap, reveal, zoneAt, zoomRange } from '../src/job/map-geometry'
 import { naturalOrder, orderRows, type SortKey } from '../src/job/row-order'
 import { brushedRows, readColumns, readRows, rowsInWords, writeRows } from '../src/job/selection'
-import { fitOf, medianOf, spreadOf, spreadOverRows } from '../src/job/statistics'
+import { clippedEnd, fitOf, medianOf, spreadOf, spreadOverRows } from '../src/job/statistics'
 import { encodeBlob } from './encode'
 
 const GIB = 2 ** 30
@@ -281,6 +282,19 @@ test('one extreme rank does not take the colours from the others', () => {
   assert.equal(scaleOf(matrix([10, ...most, 140]), 'allocated', false).beyond, null, 'less than half above the usual')
   assert.equal(scaleOf(matrix([0.1, -0.2, 0.1, 0, 400]), 'allocated', true).high, 100, 'noise stays pale')
   assert.equal(scaleOf(matrix([1, 100]), 'allocated', false).high, 100, 'of two ranks none is usual')
+})
+
+test('one extreme value does not squeeze a chart, and the chart says who it is', () => {
+  const usual = Array.from({ length: 20 }, (_, i) => 80 + i)
+  assert.equal(clippedEnd([10, ...usual, 9000]), 1.25 * 97)
+  assert.equal(clippedEnd([10, ...usual, 140]), 140)
+  assert.equal(clippedEnd([1, 100]), 100, 'of two none is usual')
+  assert.equal(clippedEnd([]), 0)
+  const GIB = 2 ** 30
+  const words = (values: number[]): string | null => beyondWords('Bars', values, 10 * GIB, (index) => `Rank ${index}`)
+  assert.equal(words([GIB, 2 * GIB]), null)
+  assert.equal(words([GIB, 78 * GIB]), 'Bars end at 10.0 GiB: Rank 1 goes on to 78.0 GiB.')
+  assert.equal(words([20 * GIB, 78 * GIB]), 'Bars end at 10.0 GiB: Rank 1 goes on to 78.0 GiB, 1 more lies beyond.')
 })
 
 test('against its group a rank differs from the median of the same column', () => {

@@ -9,7 +9,8 @@ import { css } from '../views/shared/inks'
 import type { JobModel } from './job-model'
 import type { JobActions } from './job-state'
 import type { Panel } from './panel'
-import { medianOf } from './statistics'
+import { beyondWords } from './beyond-note'
+import { clippedEnd, medianOf } from './statistics'
 
 /** One bar: bytes by category. `row`: of a rank; null: of a group. */
 interface Bar {
@@ -25,9 +26,10 @@ export class CategoriesPanel implements Panel {
   private readonly list: VirtualList
   private readonly legend = h('ul', { class: 'job-legend', 'aria-label': 'Categories' })
   private readonly modes = new Map<'group' | 'rank', HTMLButtonElement>()
+  private readonly words = h('p', { class: 'job-words' })
   private model: JobModel | null = null
   private bars: Bar[] = []
-  private most = 1
+  private end = 1
   private mode: 'group' | 'rank' | null = null
 
   constructor(private readonly actions: JobActions) {
@@ -52,7 +54,7 @@ export class CategoriesPanel implements Panel {
     this.element = h(
       'div',
       { class: 'job-categories' },
-      h('div', { class: 'job-bar' }, modes, h('p', { class: 'job-words' }, 'Bytes at the peak.')),
+      h('div', { class: 'job-bar' }, modes, this.words),
       this.legend,
       this.list.element,
     )
@@ -75,7 +77,14 @@ export class CategoriesPanel implements Panel {
             )
             return barOf(group.name, null, index, members.length ? medians : categories.map(() => 0))
           })
-    this.most = Math.max(1, ...this.bars.map(({ total }) => total))
+    const totals = this.bars.map(({ total }) => total)
+    this.end = Math.max(1, clippedEnd(totals))
+    this.words.textContent = [
+      'Bytes at the peak.',
+      beyondWords('Bars', totals, this.end, (index) => this.bars[index].name),
+    ]
+      .filter(Boolean)
+      .join(' ')
     const isUsed = categories.map((_, category) => this.bars.some(({ bytes }) => bytes[category] > 0))
     fill(
       this.legend,
@@ -123,13 +132,15 @@ export class CategoriesPanel implements Panel {
   private fillRow(row: HTMLElement, { name, bytes, total, row: index }: Bar): void {
     const { data, dark, state } = this.model!
     row.setAttribute('aria-selected', String(index !== null && index === state.row))
-    const bar = h('span', { class: 'job-stacked' })
+    const bar = h('span', { class: total > this.end ? 'job-stacked clipped' : 'job-stacked' })
     const lines: string[] = []
+    let room = this.end
     bytes.forEach((value, category) => {
       if (value <= 0) return
       const title = `${data.manifest.categories[category]}: ${formatBytes(value)}, ${formatShare(value, total)}`
       const part = h('span', { title })
-      part.style.width = `${(100 * value) / this.most}%`
+      part.style.width = `${(100 * Math.min(value, room)) / this.end}%`
+      room = Math.max(0, room - value)
       part.style.background = css(categoryColour(data.manifest.categories[category], category, dark))
       bar.append(part)
       lines.push(title)

@@ -10,7 +10,9 @@ import type { JobActions } from './job-state'
 import { linkedSentence, rankLink, stackLink } from './links'
 import type { Panel } from './panel'
 import { rowsInWords } from './selection'
+import { beyondNote } from './beyond-note'
 import { spreadChart } from './spread-chart'
+import { clippedEnd } from './statistics'
 
 /** Stacks named for a group and for an outlier, and outliers, before the rest is counted. */
 const STACKS_OF_GROUP = 4
@@ -29,7 +31,7 @@ export class GroupsPanel implements Panel {
     if (key === this.drawn) return
     this.drawn = key
     const { groups, outliers } = data.manifest
-    const most = Math.max(1, ...data.peakAllocated)
+    const end = Math.max(1, clippedEnd(data.peakAllocated))
     const nothing = outliers.length === 0 ? 'No rank stands out of its group.' : null
     fill(
       this.element,
@@ -38,11 +40,12 @@ export class GroupsPanel implements Panel {
       ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
       outliers.length > OUTLIERS &&
         h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more stand out; sort the ranks by "Above its group".`),
-      ...groups.map((group, index) => this.groupCard(model, group, index, most)),
+      groups.length > 0 && beyondNote('Charts', data.peakAllocated, end, (row) => data.nameOf(row)),
+      ...groups.map((group, index) => this.groupCard(model, group, index, end)),
     )
   }
 
-  private groupCard(model: JobModel, group: JobGroup, index: number, most: number): HTMLElement {
+  private groupCard(model: JobModel, group: JobGroup, index: number, end: number): HTMLElement {
     const { data, state, dark } = model
     const isBrushed = state.group === index
     const swatch = h('span', { class: 'swatch', 'aria-hidden': 'true' })
@@ -72,7 +75,7 @@ export class GroupsPanel implements Panel {
         {},
         brush,
         h('span', { class: 'soft' }, `${plural(group.rows.length, 'rank')}, ${spread}`),
-        spreadChart(model, group.rows, most),
+        spreadChart(model, group.rows, end),
       ),
       ranks !== group.name && h('p', { class: 'job-group-ranks' }, ranks),
       group.holds !== '' && h('p', {}, capital(group.holds)),

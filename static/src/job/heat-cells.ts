@@ -3,7 +3,7 @@
 import type { HeatCells } from '../gl/heat-raster'
 import type { HeatMatrix, Metric } from './job-data'
 import type { ColumnRange } from './selection'
-import { fitOf } from './statistics'
+import { clippedEnd, fitOf } from './statistics'
 
 /** Bytes at both ends of the colours. `low` is above `high` where less is worse. */
 export interface HeatScale {
@@ -22,10 +22,6 @@ export const MIDDLE_LEVEL = 128
 /** The scale begins at zero unless all values lie in the upper part of it: then their differences would not be seen. */
 const FROM_ZERO_BELOW = 0.5
 
-/** A few ranks may lie beyond the colours: when the highest is above 1.5 times what nine in ten ranks stay below. */
-const CLIP_ABOVE = 1.5
-const CLIP_AT = 1.25
-const CLIP_SHARE = 0.9
 /** Against their groups most ranks are near zero: noise gets no more than a quarter of the colours. */
 const MIN_CLIP_AGAINST = 0.25
 
@@ -55,18 +51,14 @@ export function scaleOf(matrix: HeatMatrix, metric: Metric, isAgainst: boolean):
     : { low: bottom, high: top, beyond, isDiverging: false }
 }
 
-/** Where the colours end, so that one extreme rank does not take them from all others. */
+/** Where the colours end. */
 function clippedMost({ rows, columns, bytes }: HeatMatrix, most: number): number {
-  const highest: number[] = []
-  for (let row = 0; row < rows; row++) {
-    let top = -1
+  const highest = Array.from({ length: rows }, (_, row) => {
+    let top = 0
     for (let at = row * columns; at < (row + 1) * columns; at++) top = Math.max(top, Math.abs(bytes[at]) || 0)
-    if (top > 0) highest.push(top)
-  }
-  if (highest.length < 3) return most
-  highest.sort((a, b) => a - b)
-  const usual = highest[Math.floor(CLIP_SHARE * (highest.length - 1))]
-  return most > CLIP_ABOVE * usual ? CLIP_AT * usual : most
+    return top
+  })
+  return Math.min(most, clippedEnd(highest))
 }
 
 /** 1 … 255; 0 of NaN. */

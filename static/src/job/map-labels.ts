@@ -6,7 +6,7 @@ import { css, groupColour, mix } from '../views/shared/inks'
 import { axisMarks, columnOf } from './axis-marks'
 import type { JobModel } from './job-model'
 import { columnToX, groupStrip, labelStep, type MapGeometry, placeToY } from './map-geometry'
-import type { Spread } from './statistics'
+import { clippedEnd, type Spread } from './statistics'
 
 /** Least distance of two names of rows. */
 const LABEL_PIXELS = 13
@@ -95,8 +95,8 @@ function drawPicked(
 function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
   const { data, order, shown, inks, shownName } = model
   const width = geometry.width - geometry.strip - 6
-  let most = 1
-  for (const value of shown) if (value > most) most = value
+  const end = Math.max(1, clippedEnd(shown))
+  const isClipped = shown.some((value) => value > end)
   const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
   for (let place = Math.floor(window.y0); place < Math.min(order.length, window.y1); place++) {
     const row = order[place]
@@ -111,18 +111,23 @@ function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: Map
     }
     const isMarked = data.bytesAbove[row] > 0 || data.ooms[row] > 0
     ctx.fillStyle = css(data.ooms[row] > 0 ? inks.oom : isMarked ? inks.peak : inks.allocated, isDim ? 0.25 : 1)
-    ctx.fillRect(
-      geometry.strip,
-      from,
-      (shown[row] / most) * width,
-      Math.max(isMarked ? 1.5 : 0.5, to - from - (perRow > 4 ? 1 : 0)),
-    )
+    const height = Math.max(isMarked ? 1.5 : 0.5, to - from - (perRow > 4 ? 1 : 0))
+    ctx.fillRect(geometry.strip, from, Math.min(1, shown[row] / end) * width, height)
+    // A bar that goes on beyond the scale is broken before its end.
+    if (shown[row] > end) ctx.clearRect(geometry.strip + width - 8, from, 3, height)
   }
   ctx.fillStyle = css(inks.soft)
   ctx.textAlign = 'left'
   ctx.textBaseline = 'bottom'
   ctx.fillText(fitted(ctx, shownName, width + 4), geometry.strip, geometry.top - 18)
-  ctx.fillText(`to ${formatBytes(most)}`, geometry.strip, geometry.top - 4)
+  const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
+  ctx.fillText(fitted(ctx, last, width + 4), geometry.strip, geometry.top - 4)
+}
+
+/** Where the curves end, so that one extreme rank does not press the median to the bottom: well above three in four ranks. */
+function curveEnd(spreads: readonly (Spread | null)[]): number {
+  const [usual, most] = [3, 4].map((at) => Math.max(0, ...spreads.map((spread) => spread?.[at] ?? 0)))
+  return usual > 0 && most > 2 * usual ? 1.25 * usual : most
 }
 
 /** Median and spread of the brushed rows in each column. */
@@ -137,9 +142,10 @@ function drawCurves(
   const [top, bottom] = [16, geometry.top - 5]
   const first = Math.floor(window.x0)
   const spreads = all.slice(first, Math.ceil(window.x1))
-  const most = Math.max(1, ...spreads.map((spread) => spread?.[4] ?? 0))
+  const highest = Math.max(1, ...spreads.map((spread) => spread?.[4] ?? 0))
+  const most = Math.max(1, curveEnd(spreads))
   const lowest = Math.min(0, ...spreads.map((spread) => spread?.[0] ?? 0))
-  const y = (bytes: number): number => bottom - ((bytes - lowest) / (most - lowest)) * (bottom - top)
+  const y = (bytes: number): number => bottom - ((Math.min(bytes, most) - lowest) / (most - lowest)) * (bottom - top)
   ctx.save()
   ctx.beginPath()
   ctx.rect(geometry.left, 0, geometry.right - geometry.left, geometry.top)
@@ -163,7 +169,8 @@ function drawCurves(
   ctx.fillStyle = css(inks.soft)
   ctx.textAlign = 'left'
   ctx.textBaseline = 'top'
-  const text = `median and spread, to ${formatBytes(Math.round(most))}`
+  const beyond = highest > most ? ` (greatest: ${formatBytes(Math.round(highest))})` : ''
+  const text = `median and spread, to ${formatBytes(Math.round(most))}${beyond}`
   ctx.fillStyle = css(inks.panel, 0.75)
   ctx.fillRect(geometry.left, 0, ctx.measureText(text).width + 8, 15)
   ctx.fillStyle = css(inks.soft)

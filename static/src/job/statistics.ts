@@ -68,3 +68,19 @@ export function spreadOverRows(rows: readonly number[], bytesOf: (row: number) =
   })
   return { min, median: medianOf(values), max, minRow, maxRow, count }
 }
+
+/** A few ranks may lie beyond a scale: when the highest is above 1.5 times what nine in ten stay below. */
+const CLIP_ABOVE = 1.5
+const CLIP_AT = 1.25
+const CLIP_SHARE = 0.9
+
+/** Where a scale over values ends, so that one extreme rank does not squeeze all others: at the greatest, or before it. */
+export function clippedEnd(values: ArrayLike<number>): number {
+  const known = Float64Array.from(values)
+    .filter((value) => value > 0)
+    .sort()
+  const most = known[known.length - 1] ?? 0
+  if (known.length < 3) return most
+  const usual = known[Math.floor(CLIP_SHARE * (known.length - 1))]
+  return most > CLIP_ABOVE * usual ? CLIP_AT * usual : most
+}

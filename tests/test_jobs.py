@@ -370,7 +370,7 @@ def test_missing_and_damaged_ranks_are_rows_and_not_the_end(tmp_path: Path) -> N
     assert job.missing == [2, 3]
     assert [(failed.rank, failed.path) for failed in job.failed] == [(3, str(paths[3]))]
     text = " ".join(sentence.text for sentence in headline(job))
-    assert "No file of ranks 2, 3." in text and "1 file could not be read" in text
+    assert "No file of rank 2." in text and "1 file could not be read" in text
 
 
 def test_the_command(tmp_path: Path) -> None:

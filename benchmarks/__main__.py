@@ -1,9 +1,7 @@
-"""``python -m benchmarks WHAT``, WHAT one of sizes, peers, switches, interactions, growth, findings, recording,
-categories, whatif, job: times, memory and sizes of the installed package, as tables.
+"""``python -m benchmarks WHAT``: times, memory and sizes of the installed package, as tables. WHAT is one of these.
 
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
-the
-        whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
+        the whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
         report, in turns in one run; then how the report opens and moves in Chromium
 switches
@@ -12,6 +10,9 @@ interactions
         the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
         their targets, also at a quarter of the processor's speed; reports (.html) may be given too, and larger samples
         have targets of their own: --samples huge:3000000 huge:5000000
+first-picture
+        reports of 22 thousand to 2.83 million events with and without a stored tile: bytes, and when the first picture,
+        the first frame on screen and the finished page are there
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee of memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of what is told of them
@@ -44,6 +45,7 @@ from typing import Any
 from benchmarks import (
     categories,
     findings,
+    first_picture,
     fuzz,
     growth,
     interactions,
@@ -91,7 +93,7 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
-BROWSED = ("sizes", "peers", "switches", "interactions", "soak", "whatif", "job")
+BROWSED = ("sizes", "peers", "switches", "interactions", "first-picture", "soak", "whatif", "job")
 
 
 def main() -> None:
@@ -106,6 +108,7 @@ def main() -> None:
             "peers",
             "switches",
             "interactions",
+            "first-picture",
             "growth",
             "findings",
             "recording",
@@ -214,6 +217,12 @@ def main() -> None:
             paths = options.snapshots or generated(folder, options.samples or list(interactions.SAMPLES))
             document["rows"] = [interactions.measure(path, folder, browser, options.runs) for path in paths]
             print(interactions.table(document["rows"]))
+        elif options.what == "first-picture":
+            if browser is None:
+                sys.exit("first pictures are measured in Chromium")
+            paths = options.snapshots or generated(folder, options.samples or list(first_picture.SAMPLES))
+            document["rows"] = [first_picture.measure(path, folder, browser, options.runs) for path in paths]
+            print(first_picture.table(document["rows"]))
         else:
             paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
             document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)

@@ -172,10 +172,8 @@ def _cards(answer: Answer, found: Minimum) -> list[str]:
     cards = [card for card in answer.cards if card["settings"] == found.settings.text()]
     fitting = next((card for card in cards if card["fits"]), None)
     if fitting is None:
-        return [f"It fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
-    text = (
-        f"It fits on a {fitting['card']} card ({fitting['example']}) with {bytes_text(fitting['spare_bytes'])} to spare"
-    )
+        return [f"The trace fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
+    text = f"The trace fits on a {fitting['card']} card ({fitting['example']}) with {bytes_text(fitting['spare_bytes'])} to spare"
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
         text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"

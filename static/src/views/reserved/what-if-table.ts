@@ -90,9 +90,9 @@ function exact(memory: number): string {
 function cardText({ memory, fits }: Minimum): string {
   const at = fits.indexOf(true)
   if (memory === null || at < 0)
-    return `It fits on none of the cards known, the largest of which has ${CARDS.at(-1)!.name}.`
+    return `The trace fits on none of the cards known, the largest of which has ${CARDS.at(-1)!.name}.`
   const { name, example, usable } = CARDS[at]
-  const text = `It fits on a ${name} card (${example}) with ${formatBytes(usable - memory)} to spare`
+  const text = `The trace fits on a ${name} card (${example}) with ${formatBytes(usable - memory)} to spare`
   if (at === 0) return `${text}.`
   return `${text}; a ${CARDS[at - 1].name} card is ${formatBytes(memory - CARDS[at - 1].usable)} too small.`
 }

@@ -74,19 +74,22 @@ export class RankPanel implements Panel {
   private reports({ data }: JobModel, row: number): HTMLElement | null {
     const inside = data.manifest.detail.find((detail) => detail.row === row)
     const address = data.manifest.links[row]
+    const link =
+      address !== '' && h('a', { href: address, target: '_blank', rel: 'noreferrer' }, `Its own report: ${address}`)
     if (inside) {
       return h(
         'p',
-        {},
+        { class: 'job-reports' },
         h(
           'button',
           { type: 'button', class: 'job-open', onclick: () => this.actions.openDevice(inside.device) },
           'Open its timeline',
         ),
+        link,
       )
     }
-    return address
-      ? h('p', {}, h('a', { href: address, target: '_blank', rel: 'noreferrer' }, `Its own report: ${address}`))
+    return link
+      ? h('p', {}, link)
       : h(
           'p',
           { class: 'soft' },

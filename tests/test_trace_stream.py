@@ -12,6 +12,7 @@ import numpy as np
 import polars.testing
 import pytest
 
+import snapreport
 from snapreport.errors import SnapshotError
 from snapreport.reading import safe_pickle, trace_stream
 from snapreport.reading.decode import decode
@@ -146,6 +147,14 @@ def test_what_is_unusual_is_read_the_plain_way(raw: Any, tmp_path: Path) -> None
     path = tmp_path / "unusual.pickle"
     path.write_bytes(pickled)
     assert_equal(snapreport.load(path).recording, plain(pickled))
+
+
+def test_a_frame_that_claims_more_than_the_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "frame.pickle"
+    pickled = pickle.dumps({"segments": [], "device_traces": [[]]}, 4)
+    path.write_bytes(pickled[:3] + bytes([pickled[3] + 1]) + pickled[4:])
+    with pytest.raises(SnapshotError, match="cut short"):
+        snapreport.load(path)
 
 
 def test_persistent_ids_of_the_files_own_are_refused(tmp_path: Path) -> None:

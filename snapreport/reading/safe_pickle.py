@@ -69,6 +69,8 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
             source = DivertedPickle(file)
             with supervision.unpickling():
                 raw = _DivertingUnpickler(source, collectors).load()
+            if source.is_cut_short():
+                raise Unusual("a frame is cut short")
             collectors.finish()
     except Exception as error:  # noqa: BLE001  whatever it is, the plain way meets it too, and words it
         raise Unusual(str(error)) from None

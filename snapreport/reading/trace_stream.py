@@ -60,13 +60,19 @@ class DivertedPickle(io.RawIOBase):
         head, first = file.read(2), file.read(1)
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
             raise Unusual("no protocol from 2 to 5")
-        self.diverted = self.nones = 0
+        self.diverted = self.nones = self._left = 0
         # The reference to the first key of an entry, once it is known.
         self._key = b""
         self._file = file
         # Frames are optional: snapreport's recorder writes protocol 4 without.
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
         self._piece = memoryview(head)
+
+    def is_cut_short(self) -> bool:
+        """Whether the last frame that was read claims more than the file holds, which Python's unpickler refuses."""
+        while self._left and (block := self._file.read(min(BLOCK, self._left))):
+            self._left -= len(block)
+        return self._left > 0
 
     def readable(self) -> bool:
         """Tell :class:`io.BufferedReader` that this can be read."""
@@ -107,7 +113,7 @@ class DivertedPickle(io.RawIOBase):
 
     def _bodies(self, data: bytes) -> Iterator[bytes]:
         """The file in blocks, without the headers of frames. ``data``: what is read already."""
-        left = 0  # of a frame, or of an opcode with its argument between two frames
+        left = self._left = 0  # of a frame, or of an opcode with its argument between two frames
         while block := self._file.read(BLOCK):
             data += block
             bodies, at = [], 0
@@ -127,6 +133,7 @@ class DivertedPickle(io.RawIOBase):
                 if width is None:
                     raise Unusual("opcodes between frames")
                 left = 1 + width + int.from_bytes(data[at + 1 : at + 1 + width], "little")
+            self._left = left
             yield b"".join(bodies)
             data = data[at:]
         yield data  # cut short: the unpickler says so

@@ -173,7 +173,8 @@ def _cards(answer: Answer, found: Minimum) -> list[str]:
     fitting = next((card for card in cards if card["fits"]), None)
     if fitting is None:
         return [f"The trace fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
-    text = f"The trace fits on a {fitting['card']} card ({fitting['example']}) with {bytes_text(fitting['spare_bytes'])} to spare"
+    spare = bytes_text(fitting["spare_bytes"])
+    text = f"The trace fits on a {fitting['card']} card ({fitting['example']}) with {spare} to spare"
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
         text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"

@@ -24,7 +24,7 @@ from decoder import Report
 import snapreport
 from snapreport import samples
 from snapreport.errors import SnapshotError
-from snapreport.jobs.build import PageOptions, build_job, job_of
+from snapreport.jobs.build import PageOptions, build_job, job_of, report_links
 from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
 from snapreport.jobs.execution import Made
@@ -35,6 +35,7 @@ from snapreport.jobs.outliers import find_outliers
 from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline, rank_ranges
+from snapreport.reading.redaction import Redaction
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
 
@@ -405,6 +406,23 @@ def test_reports_of_each_rank_are_linked(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "each").iterdir()) == [f"rank_{r:05}.html" for r in range(3)]
     wrong = process("job", "job", "--detail", "9", "--jobs", "1", cwd=tmp_path)
     assert wrong.code == 2 and "no such rank" in wrong.err
+
+
+@pytest.mark.parametrize("is_redacted", [False, True])
+def test_reports_are_linked_by_their_names_whatever_rank_the_recordings_state(
+    tmp_path: Path, is_redacted: bool
+) -> None:
+    """RANK is known only once a file is read, after its report has a name."""
+    samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    for path, name in zip(sorted((tmp_path / "job").iterdir()), "ba", strict=True):
+        path.rename(path.with_name(f"{name}.pickle"))
+    (tmp_path / "each").mkdir()
+    (tmp_path / "each" / "rank_00000.html").write_text("of an earlier run")
+    redaction = Redaction() if is_redacted else None
+    job = snapreport.job([tmp_path / "job"], jobs=1, each=tmp_path / "each", redaction=redaction)
+    links = report_links(job, str(tmp_path / "each"), str(tmp_path / "job.html"))
+    names = ["file_00001.html", "file_00000.html"] if is_redacted else ["b.pickle.html", "a.pickle.html"]
+    assert [(row.rank, links[row.path]) for row in job.rows] == [(0, f"each/{names[0]}"), (1, f"each/{names[1]}")]
 
 
 def job_of_ranks(folder: Path, ranks: int, change: dict[int, dict[str, Any]], **options: Any) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
@@ -68,14 +69,17 @@ def job(
     options: dict[str, object] = {"inference": inference, "redaction": redaction}
     if rules is not None:
         options["rules"] = os.fspath(rules)
+    names: dict[str, str] = {}
     if each is not None:
-        options |= {"each": os.fspath(each), "names": report_names(files, [fact.rank for fact in facts])}
+        names = report_names(files, [fact.rank for fact in facts], is_redacted=redaction is not None)
+        options |= {"each": os.fspath(each), "names": names}
     labels = {
         path: f"rank {fact.rank}" if fact.rank is not None else Path(path).name
         for path, fact in zip(files, facts, strict=True)
     }
     made = make_all(files, jobs=jobs, executor=executor, dask=dask, options=options, label=lambda path: labels[path])
-    return reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size)
+    reduced = reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size)
+    return replace(reduced, report_names=names)
 
 
 def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
@@ -93,14 +97,15 @@ def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
     return found
 
 
-def report_names(paths: Sequence[str], ranks: Sequence[int | None]) -> dict[str, str]:
-    """Names of the ranks' own reports: ``rank_00037.html``; of several files of a rank, and of files without one, with
-    the file's own name.
+def report_names(paths: Sequence[str], ranks: Sequence[int | None], *, is_redacted: bool = False) -> dict[str, str]:
+    """Names of the ranks' own reports, by path: ``rank_00037.html``. Where no name of a file says the rank, or several
+    files have the same one, the file's own name, or its number where names are redacted.
     """
     names: dict[str, str] = {}
-    for path, rank in zip(paths, ranks, strict=True):
-        own = Path(path.replace("\\", "/")).name
-        name = f"rank_{rank:05}.html" if rank is not None and list(ranks).count(rank) == 1 else f"{own}.html"
+    files_of_rank = Counter(ranks)
+    for number, (path, rank) in enumerate(zip(paths, ranks, strict=True)):
+        own = f"file_{number:05}" if is_redacted else Path(path.replace("\\", "/")).name
+        name = f"rank_{rank:05}.html" if rank is not None and files_of_rank[rank] == 1 else f"{own}.html"
         while name in names.values():
             name = f"{len(names)}_{name}"
         names[path] = name
@@ -109,13 +114,13 @@ def report_names(paths: Sequence[str], ranks: Sequence[int | None]) -> dict[str,
 
 def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
     """The reports in ``folder`` by path of their snapshots, relative to the job's own report; none of digests."""
-    names = report_names([row.path for row in job.rows], [row.rank for row in job.rows])
     here = Path(output).resolve().parent if output != "-" else Path.cwd()
     found = {}
-    for path, name in names.items():
-        file = (Path(folder) / name).resolve()
+    for row in job.rows:
+        # By the name that was written: a recording may state another rank than the name of its file.
+        file = (Path(folder) / job.report_names[row.path]).resolve()
         if file.exists():
-            found[path] = quote(os.path.relpath(file, here).replace(os.sep, "/"))
+            found[row.path] = quote(os.path.relpath(file, here).replace(os.sep, "/"))
     return found
 
 

@@ -54,7 +54,7 @@ class Clock:
 class Job:
     """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
     None where no recording says it. left_out_sources: what the digests of those files call them, by path. undecided: of
-    these, how many nothing shows to be older than what is compared.
+    these, how many nothing shows to be older than what is compared. report_names: of the ranks' own reports, by path.
     """
 
     rows: list[Row]
@@ -63,6 +63,7 @@ class Job:
     world_size: int | None = None
     left_out_sources: dict[str, str] = field(default_factory=dict)
     undecided: int = 0
+    report_names: dict[str, str] = field(default_factory=dict)
 
     @property
     def digests(self) -> list[Digest]:

@@ -1,1 +1,1 @@
-"""Measures what the project promises: see ``python -m benchmarks --help``."""
+"""Measures what the project claims: see ``python -m benchmarks --help``."""

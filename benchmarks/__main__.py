@@ -3,7 +3,7 @@
 sizes   every real snapshot (taken from ``../shared/snapshots`` where there are any) and small generated ones: time of
         the whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
-        report, in turns in one run; then how the report opens and moves in Chromium
+        report, taking turns in one run; then how the report opens and moves in Chromium
 switches
         the same in Chromium: the first switch to each view, at the moment a report is ready, and a later one
 interactions
@@ -11,23 +11,23 @@ interactions
         their targets, also at a quarter of the processor's speed; reports (.html) may be given too, and larger samples
         have targets of their own: --samples huge:3000000 huge:5000000
 first-picture
-        reports of 22 thousand to 2.83 million events with and without a stored tile: bytes, and when the first picture,
-        the first frame on screen and the finished page are there
-growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee of memory
+        reports of 22 thousand to 2.83 million events with and without a stored tile: bytes, and the times of
+        the first picture, the first frame on screen and the finished page
+growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
 findings
-        200 generated runs, each with one planted cause or none: precision and recall of what is told of them
+        200 generated runs, each with one planted cause or none: precision and recall of the findings
 recording
-        what recording costs a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
-        per step, host memory per million events, snapshots written by pickle.dump and streamed
+        cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time per
+        step, host memory per million events, snapshots written by pickle.dump and streamed
 soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
-fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers unlike the tests' oracle
+fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and
-        opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB (--ranks 64 for some, --ranks for none)
-whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds a setting at
-        22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
+        opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB (--ranks 64 for some of them, --ranks alone for none)
+whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds per setting
+        at 22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
         allocator on a fake CUDA runtime
 
-Seconds mean little on a shared machine, their relation within one run more: figures are medians, ratios pair by pair.
+On a shared machine, ratios within one run mean more than seconds: figures are medians, ratios are taken pair by pair.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from benchmarks.measure import command, empty_report
 
 @contextlib.contextmanager
 def chromium(wanted: bool) -> Iterator[Any]:
-    """A running Chromium, found as the tests find it; None where none is wanted or playwright is not installed."""
+    """A running Chromium, found as the tests find it; None where none is requested or playwright is not installed."""
     if not wanted or importlib.util.find_spec("playwright") is None:
         print("browser figures: not measured" + (" (no playwright)" if wanted else ""), file=sys.stderr)
         yield None

@@ -1,13 +1,10 @@
-"""How right inferred categories are: the frames of everything before a cut are hidden, and what is inferred is
-compared with
-what the frames said.
+"""Accuracy of inferred categories: the frames of everything before a cut are hidden, and the inferred categories are
+compared with those that the frames give.
 
-Cuts are quiet positions: in each tenth of a trace, the lowest that is within 1% of the least of the rest. The truth
-is what
-the whole trace tells of a block; blocks from before it that never had a stack are what is inferred from the whole
-trace,
-which was checked by hand. Blocks of one size are interchangeable, so bytes are right up to the true bytes of their
-category.
+Cuts are at quiet positions: in each tenth of a trace, the lowest that is within 1% of the minimum of the rest. The
+truth is what the whole trace says about a block; for blocks from before it that never had a stack, it is what is
+inferred from the whole trace, which was checked by hand. Blocks of one size are interchangeable, so bytes are right up
+to the true bytes of their category.
 """
 
 from __future__ import annotations
@@ -37,8 +34,8 @@ _LEAST_EVENTS = 150
 
 
 def measure(paths: Sequence[Path]) -> pl.DataFrame:
-    """A row per file, device, cut and rule: ``source``, ``rule``, ``bytes`` said by it and ``right`` bytes among them;
-    rule "(silent)": bytes of which nothing is said.
+    """A row per file, device, cut and rule: ``source``, ``rule``, the ``bytes`` that it categorised and the ``right``
+    bytes among them; rule "(silent)": bytes that no rule categorised.
     """
     rows = []
     for path in paths:
@@ -112,14 +109,14 @@ def _at(timeline: DeviceTimeline, by_stack: StackCategories, cut: int) -> list[d
 
 
 def _right(said: np.ndarray, truth: np.ndarray, size: np.ndarray) -> int:
-    """Bytes of each category that are both said and true, summed."""
+    """Bytes of each category that are both claimed and true, summed."""
     most = len(CATEGORIES)
     of_said, of_truth = (np.bincount(codes, size, minlength=most)[1:] for codes in (said, truth))
     return int(np.minimum(of_said, of_truth).sum())
 
 
 def table(rows: pl.DataFrame) -> str:
-    """The figures as text: for each rule its bytes, how many of them are right, and in how many files it speaks."""
+    """The figures as text: for each rule its bytes, how many of them are right, and in how many files it applies."""
     total = max(1, int(rows["bytes"].sum()))
     lines = [f"{'rule':<28}{'GiB':>9}{'of all':>8}{'right':>8}{'files':>7}"]
     grouped = rows.group_by("source", "rule").agg(pl.col("bytes", "right").sum(), files=pl.col("file").n_unique())

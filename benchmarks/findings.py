@@ -1,9 +1,9 @@
-"""Findings held against what was planted: 200 generated runs, each with one cause or with none, the same for everyone
-by seed.
+"""Findings compared with what was planted: 200 generated runs, each with one cause or none, the same everywhere by
+seed.
 
-A unit is one device of one run. For each kind: precision (of what was told, how much was planted), recall (of what was
-planted, how much was told), and of what was found, how often the right stack stands first and the bytes are exact. What
-is planted is counted in the raw trace, event by event, not by the code that is measured.
+A unit is one device of one run. For each kind: precision (of what was reported, how much was planted), recall (of what
+was planted, how much was reported), and, of what was found, how often the right stack comes first and the bytes are
+exact. What is planted is counted in the raw trace, event by event, not by the code that is measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK_ALIKES = ("cache", "optimizer", "truncated", "serving", "checkpointing", "l
 
 @dataclass(frozen=True)
 class Run:
-    """``planted``: one of ``KINDS`` or "none"; ``form``: of a look-alike, which; ``options``: of the generator."""
+    """``planted``: one of ``KINDS`` or "none"; ``form``: which look-alike; ``options``: the generator's."""
 
     planted: str
     form: str
@@ -43,7 +43,7 @@ class Run:
 
 
 def runs(count: int = RUNS, seed: int = SEED) -> Iterator[Run]:
-    """The runs, kinds mixed; a shorter list is the beginning of a longer one."""
+    """The runs, kinds mixed; a shorter list is a prefix of a longer one."""
     dice = random.Random(seed)
     kinds: list[str] = []
     while len(kinds) < count:
@@ -82,10 +82,10 @@ def _model(dice: random.Random) -> dict[str, Any]:
 
 
 def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
-    """What is planted, or what only looks so.
+    """The options that plant a cause, or that only resemble one.
 
-    Who collects cycles or empties the cache stands in the stacks of frees alone; where they are not needed, some go
-    without.
+    Who collects cycles or empties the cache appears only in the stacks of frees; where these are not needed, some runs
+    omit them.
     """
     context = {"context": dice.choice(("all", "all", "alloc"))}
     if kind == "leak":
@@ -114,8 +114,8 @@ def _cause(dice: random.Random, kind: str, form: str) -> dict[str, Any]:
 
 
 def measure(folder: Path, count: int = RUNS, seed: int = SEED) -> dict[str, Any]:
-    """Make the runs and read them: ``kinds`` (a row for each kind), ``wrong`` (a line for each unit that is not as
-    planted).
+    """Makes the runs and reads them: ``kinds`` (a row for each kind), ``wrong`` (a line for each unit that differs from
+    what was planted).
     """
     planted, told, right, first, exact = (Counter[str]() for _ in range(5))
     wrong: list[str] = []
@@ -179,7 +179,7 @@ IS: dict[str, Callable[[Finding], bool]] = {
     "cycles": lambda f: f.kind == "leak" and "bursts" in f.evidence,
 }
 
-# By the name of a frame of the stack that a finding puts first; of fragmentation, of the stack that pins most.
+# By the name of a frame of the stack that a finding puts first; for fragmentation, of the stack that pins most.
 SOURCE: dict[str, Callable[[str], bool]] = {
     "leak": lambda name: name == "log_step",
     "oom demand": lambda name: name in ("train", "serve_forever"),
@@ -202,10 +202,10 @@ def _leak_is_exact(finding: Finding, trace: list[dict[str, Any]], options: dict[
 
 
 def _oom_is_exact(finding: Finding, trace: list[dict[str, Any]], options: dict[str, Any]) -> bool:
-    """What was asked for, what was free on the device, and the holes that the request could have used."""
+    """The request, what was free on the device, and the holes that the request could have used."""
     (oom,) = [event for event in trace if event["action"] == "oom"]
     reserved = allocated = 0
-    for event in trace:  # recorded from the start, so that both begin with nothing
+    for event in trace:  # recorded from the start, so both begin empty
         sign = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}.get(event["action"], 0)
         reserved += sign * event["size"]
         allocated += {"alloc": 1, "free_completed": -1}.get(event["action"], 0) * event["size"]

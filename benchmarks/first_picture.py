@@ -1,4 +1,4 @@
-"""The first picture with and without a stored tile: its bytes, and how soon something and everything is on screen."""
+"""The first picture with and without a stored tile: its bytes, and how soon it and the finished page are on screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ main(sys.argv[2:])
 
 
 def measure(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]:
-    """Bytes of each report, median and least ms from navigation to each mark. Reports take turns, so that a slow
+    """Bytes of each report, and median and minimum ms from navigation to each mark. Reports take turns, so that a slow
     moment of the machine slows all of them.
     """
     reports = {rows: folder / f"{path.name}.{rows}.html" for rows in ROWS}
@@ -48,7 +48,7 @@ def measure(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]
 
 
 def marks_of(browser: Any, report: Path) -> dict[str, float]:
-    """Milliseconds from navigation to each mark, in a page of its own."""
+    """Milliseconds from navigation to each mark, in a new page."""
     context = browser.new_context(offline=True, viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.goto(report.as_uri())

@@ -1,6 +1,4 @@
-"""A report in a browser: how soon it is there, how its frames come while it is zoomed, dragged and hovered, its
-heap.
-"""
+"""A report in a browser: how soon it opens, its frame times while it is zoomed, dragged and hovered, and its heap."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def browse(browser: Any, report: Path) -> dict[str, float]:
 
 
 def zoom_in(page: Any) -> None:
-    """From the whole trace to single events."""
+    """Zooms from the whole trace to single events."""
     for _ in range(60):
         page.mouse.wheel(0, -120)
         page.wait_for_timeout(20)

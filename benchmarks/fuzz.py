@@ -1,7 +1,8 @@
-"""Hostile files by the thousand: crashes, hangs, memory and wrong numbers, counted. ``python -m benchmarks fuzz``.
+"""Thousands of hostile files: counts crashes, hangs, memory and wrong numbers. ``python -m benchmarks fuzz``.
 
-A worker reads file after file; this process looks at its processor time and memory. What hangs there or takes too much
-is given to the command line, which has to end it by itself: one line that names the file, exit code 2, in time.
+A worker reads file after file; this process watches its processor time and memory. A file that hangs it or takes too
+much memory is passed to the command line, which has to end it by itself: one line that names the file, exit code 2, in
+time.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from benchmarks.inputs import ROOT
 
 HANG_SECONDS = 10.0  # of processor time
 MEMORY = 2 << 30
-RESTARTED_AFTER = 1500  # cases; a worker that grows slowly is seen before that
+RESTARTED_AFTER = 1500  # cases; a worker that grows slowly is noticed before that
 FAULTS = ("crash", "hang", "memory", "wrong")
 
 
 @dataclass
 class Tally:
-    """``counts``: (kind, container) to outcomes. ``faults``: what is not zero, to be looked at."""
+    """``counts``: (kind, container) to outcomes. ``faults``: outcomes that must not occur, to be examined."""
 
     counts: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)
@@ -110,7 +111,7 @@ class Worker:
 def run(
     count: int, folder: Path, *, seed: int = 0, workers: int = 2, real: bool = True, keep: Path | None = None
 ) -> Tally:
-    """Read ``count`` cases. ``keep``: a folder for the files at fault."""
+    """Reads ``count`` cases. ``keep``: a folder for the faulty files."""
     tally = Tally()
     with ThreadPoolExecutor(workers) as pool:
         for part in pool.map(
@@ -143,11 +144,11 @@ def _share(numbers: range, folder: Path, seed: int, real: bool, keep: Path | Non
 
 
 def by_command_line(path: Path, fault: str) -> dict[str, str]:
-    """What the command line makes of a file that a program could not read: ``ended``, or the fault."""
+    """How the command line handles a file that a program could not read: ``ended``, or the fault."""
     command = [sys.executable, "-m", "snapreport", "stats", str(path), "--max-memory", str(MEMORY)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, cwd=ROOT)
-        # Waits without a limit: that it ends by itself is what is tested, and its processor time is what counts.
+        # Waits without a limit: the test is that the process ends by itself, and its processor time is what counts.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(status)
         errors.seek(0)

@@ -1,9 +1,9 @@
-"""Hostile files, by number: the same number is the same file on the same inputs.
+"""Hostile files, by number: the same number gives the same file for the same inputs.
 
 Bases are small: generated snapshots, and real and recorded ones cut to some 80 events, where there are any. A case
-changes one of them as an object (any value, key or entry replaced, removed, repeated, moved), as a pickle (bytes
-flipped, spliced, removed), cuts it at a boundary, or puts values into it that multiply when they are hashed; in any
-container, before or after it is packed.
+changes one of them as an object (any value, key or entry replaced, removed, repeated, moved) or as a pickle (bytes
+flipped, spliced, removed), cuts it at a boundary, or inserts values that multiply when they are hashed; in any
+container, before or after it is compressed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.inputs import REAL
 
 RECORDED = REAL.parent / "recorded"
 EVENTS, SEGMENTS, BLOCKS, FRAMES = 80, 12, 20, 12
-# Of a hundred cases. What multiplies takes seconds each, until it is ended; whole real files take a second.
+# Of a hundred cases. Values that multiply take seconds each, until they are ended; whole real files take a second.
 KINDS = {"object": 46.0, "bytes": 22.0, "packed bytes": 12.0, "cut": 18.0, "whole file": 1.9, "keys": 0.1}
 CONTAINERS = ("plain", "gzip", "xz", "bzip2", "zstd", "zip", "gzip of zip")
 SAMPLES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -44,7 +44,7 @@ SAMPLES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """``kind``, ``container``: of ``KINDS``, ``CONTAINERS``. ``whole``: the pickle that was cut, else empty."""
+    """``kind``, ``container``: of ``KINDS``, ``CONTAINERS``. ``whole``: the pickle before it was cut, else empty."""
 
     kind: str
     container: str
@@ -53,7 +53,7 @@ class Case:
 
 
 class Cases:
-    """Files by number, from ``seed`` on."""
+    """Files by number, starting from ``seed``."""
 
     def __init__(self, seed: int = 0, *, real: bool = True) -> None:
         self._seed = seed
@@ -81,7 +81,7 @@ class Cases:
         return Case("packed bytes", container, mutated_bytes(packed(whole, container), rng))
 
     def _cut(self, index: int, protocol: int, whole: bytes, container: str, rng: random.Random) -> Case:
-        """At a boundary between two opcodes, or in what is packed at any byte."""
+        """Cuts at a boundary between two opcodes, or a compressed file at any byte."""
         if rng.random() < 0.5:
             key = index, protocol
             if key not in self._boundaries:
@@ -105,7 +105,7 @@ def _zip(content: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, text in (("archive/data.pkl", content), ("archive/version", b"3\n")):
-            archive.writestr(zipfile.ZipInfo(name), text)  # of 1980: equal cases are equal files
+            archive.writestr(zipfile.ZipInfo(name), text)  # from 1980: equal cases are equal files
     return file.getvalue()
 
 
@@ -147,7 +147,7 @@ def _small_files() -> list[Path]:
 
 
 def _cut(raw: Any) -> Any:
-    """A snapshot with the last events, the first segments and the innermost frames, sharing nothing."""
+    """A snapshot with the last events, the first segments and the innermost frames, without shared objects."""
     raw = {"segments": raw} if isinstance(raw, list) else dict(raw)
     for key in ("device_traces", "host_traces"):
         traces = raw.get(key) or []
@@ -223,7 +223,7 @@ def _mutated_object(base: Any, protocol: int, rng: random.Random) -> bytes:
 
 
 def _somewhere(value: Any, rng: random.Random) -> Any:
-    """A list or dict of the snapshot that holds something, by a walk that may stop anywhere."""
+    """A list or dict of the snapshot that is not empty, found by a walk that may stop anywhere."""
     for _ in range(12):
         inside = [
             v for v in (value.values() if isinstance(value, dict) else value) if isinstance(v, (dict, list)) and v
@@ -289,7 +289,7 @@ def mutated_bytes(content: bytes, rng: random.Random) -> bytes:
 
 
 def with_key(base: Any, rng: random.Random) -> bytes:
-    """A snapshot, one value of which is a dict or set with a member that takes 2**60 steps to hash or to compare."""
+    """A snapshot with one value replaced by a dict or set whose member takes 2**60 steps to hash or compare."""
     marker = "\ue000here"
     changed = copy.deepcopy(base)
     place = _somewhere(changed, rng)
@@ -300,7 +300,7 @@ def with_key(base: Any, rng: random.Random) -> bytes:
 
 
 def hostile_opcodes(which: int, times: int = 60, first: int = 1 << 20) -> bytes:
-    """Opcodes for a dict with one such key, with two equal ones, or for a set. ``first``: a free place of the memo."""
+    """Opcodes for a dict with one such key, a dict with two equal ones, or a set. ``first``: a free memo index."""
 
     def key(base: int) -> bytes:
         opcodes = b"K\x00K\x00\x86"

@@ -1,7 +1,7 @@
 """Reads hostile files as a program would, one after the other: ``python -m benchmarks.fuzz_worker FOLDER SEED REAL``.
 
-Numbers of cases come on standard input, a line of JSON for each goes to standard output. Whatever is read is held
-against the tests' oracle, which replays what Python's own unpickler makes of the same bytes.
+Case numbers arrive on standard input, and a line of JSON for each goes to standard output. Whatever is read is compared
+with the tests' oracle, which replays what Python's own unpickler makes of the same bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 from benchmarks.fuzz_cases import Case, Cases
 from benchmarks.inputs import ROOT
 
-REPORTS = 10  # of so many cases that can be read one is made into a report
+REPORTS = 10  # one in so many cases that can be read is made into a report
 LONGEST = 1500  # characters of a line that says what is wrong
 COLUMNS = ("addr", "size", "origin", "alloc_event", "free_requested_event", "free_event", "stream")
 
 
 class UnlikeError(Exception):
-    """Numbers that are not the oracle's."""
+    """Numbers that differ from the oracle's."""
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         path = folder / "case.pickle"
         path.write_bytes(case.content)
         answer: dict[str, Any] = {"number": number, "kind": case.kind, "container": case.container}
-        # The command line's business: its child is ended.
+        # Left to the command line, which ends its child.
         result = ("command line", "") if case.kind == "keys" else outcome(case, path, number)
         print(json.dumps({**answer, "result": result[0], "detail": result[1]}), flush=True)
 
@@ -61,7 +61,7 @@ def outcome(case: Case, path: Path, number: int) -> tuple[str, str]:
         text = str(error)
         fits = len(text) <= LONGEST and len(text.splitlines()) == 1 and text.isprintable()
         return ("refused", "") if fits else ("crash", f"not a line: {text[:300]!r}")
-    except BaseException:  # noqa: BLE001  # whatever else there is, is what is looked for
+    except BaseException:  # noqa: BLE001  # any other exception is what the test looks for
         return "crash", traceback.format_exc()[-3000:]
     try:
         return ("same", "") if compared(case, snapshot) else ("read", "")
@@ -70,7 +70,7 @@ def outcome(case: Case, path: Path, number: int) -> tuple[str, str]:
 
 
 def compared(case: Case, snapshot: Any) -> bool:
-    """Whether the oracle has numbers for this file, which then are equal. Raises :class:`UnlikeError`."""
+    """Whether the oracle has numbers for this file, which are then equal. Raises :class:`UnlikeError`."""
     from oracle import replay
 
     try:
@@ -102,8 +102,8 @@ class _Plain(pickle.Unpickler):
 
 
 def numbers(device: Any) -> dict[str, list[Any]]:
-    """The oracle's columns. It has None for a stream that is absent, which snapreport reads as 0, and does not know
-    addresses and sizes that are there and None.
+    """The oracle's columns. It has None for an absent stream, which snapreport reads as 0, and does not support
+    addresses and sizes that are present but None.
     """
     rows = device.allocations
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
@@ -118,7 +118,7 @@ def numbers(device: Any) -> dict[str, list[Any]]:
 
 
 def unpacked(content: bytes) -> bytes:
-    """What is inside all containers, by Python's own modules."""
+    """The content inside all containers, by Python's own modules."""
     for _ in range(4):
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)

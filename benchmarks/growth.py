@@ -1,4 +1,4 @@
-"""Cost against the number of events, in two families: training, and many long-lived allocations above early frees."""
+"""Cost by number of events, in two families: training, and many long-lived allocations above early frees."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def knee(rows: list[dict[str, Any]], family: str) -> str:
-    """Where memory leaves the line: the first size from which an event adds a quarter more than before it did."""
+    """Where memory leaves the line: the first size from which an event adds a quarter more than before."""
     mine = [row for row in rows if row["family"] == family]
     added = [
         (after["events"], (after["memory"] - before["memory"]) / (after["events"] - before["events"]))

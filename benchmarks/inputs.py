@@ -1,4 +1,4 @@
-"""What is measured: real snapshots where there are any, and generated ones, the same for everyone by seed."""
+"""The snapshots to measure: real ones where there are any, and generated ones, the same everywhere by seed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def real() -> list[Path]:
 
 
 def generated(folder: Path, presets: list[str]) -> list[Path]:
-    """Write samples by preset, or by preset:events (``large:920183``).
+    """Writes samples by preset, or by preset:events (``large:920183``).
 
-    Each by a process of its own: what this one holds counts as memory of every process that it starts from then on.
+    Each is written by its own process: memory that this process holds would count towards every process that it starts
+    later.
     """
     paths = []
     for given in presets:

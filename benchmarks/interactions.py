@@ -1,12 +1,12 @@
-"""How fast a report of a million events or more answers a reader, in Chromium's software renderer, beside the targets.
+"""How fast a report of a million events or more responds, in Chromium's software renderer, beside the targets.
 
 Each gesture runs inside the page, so that no driver's round trip is counted: a slider, a wheel and a pointer send one
-event in every frame, and a frame's time is the time between two animation frames; a key, a click on a column's head and
+event in every frame, and a frame's time is the time between two animation frames; a key, a click on a column header and
 a switch of the view are timed from the call to the first task after the frame that shows them. "Steady" zoom and pan
-send an event in every second frame, as a wheel or a hand does. The heap is that of the page's own thread with its
+send an event in every second frame, as a wheel or a hand does. The heap is that of the page's main thread with its
 typed arrays, after a garbage collection.
 
-Reports of more than 1.5 million events have targets of their own, and are not measured at a quarter of the speed.
+Reports of more than 1.5 million events have their own targets and are not measured at a quarter of the speed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TARGETS: dict[str, tuple[str, float]] = {
     **{f"first {view}": ("p50", 200) for view in VIEWS},
 }
 STEADY = ("steady zoom", "steady pan")
-# Of reports with at most so many events, from few to many.
+# For reports with at most so many events, in ascending order.
 TARGETS_BY_EVENTS: list[tuple[float, dict[str, tuple[str, float]]]] = [
     (1_500_000, TARGETS),
     (4_000_000, {**dict.fromkeys(STEADY, ("p95", 33)), "ready": ("p50", 1500), "heap MB": ("p50", 150)}),
@@ -164,7 +164,7 @@ def measure(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]
 
 
 def gestures(browser: Any, report: Path, runs: int, slowdown: int) -> dict[str, Any]:
-    """``events`` of the report's first device and ``times``: by name of the gesture, in ms; ``heap MB`` is no time."""
+    """``events`` of the report's first device and ``times`` in ms by gesture; ``heap MB`` is not a time."""
     times: dict[str, list[float]] = {name: [] for name in (*TARGETS, *STEADY, "ready", "heap MB")}
     events = 0
     for _ in range(runs):
@@ -186,7 +186,7 @@ def gestures(browser: Any, report: Path, runs: int, slowdown: int) -> dict[str, 
 
 
 def heap(page: Any) -> float:
-    """MB of the page's own thread: objects, and what typed arrays hold."""
+    """MB of the page's main thread: objects, and the contents of typed arrays."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     usage = session.send("Runtime.getHeapUsage")
@@ -194,7 +194,7 @@ def heap(page: Any) -> float:
 
 
 def opened(browser: Any, report: Path, slowdown: int) -> tuple[Any, float]:
-    """A page at the moment it is ready and for a little longer, and how many ms that took."""
+    """A page shortly after it became ready, and how many ms that took."""
     context = browser.new_context(offline=True, viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.goto(report.as_uri())
@@ -217,7 +217,7 @@ def row(name: str, times: list[float]) -> dict[str, Any]:
 
 
 def table(measured: list[dict[str, Any]]) -> str:
-    """Figures beside the targets: met, or by how much not."""
+    """Figures beside the targets: met, or by how much they miss."""
     lines = []
     for result in measured:
         for key, slow in (("gestures", False), (f"gestures at 1/{SLOWDOWN}", True)):

@@ -1,5 +1,5 @@
-"""What a job of many ranks costs: seconds on one process and on two, memory of the reducer and of its workers, the size
-of the report and how long it takes to open.
+"""The cost of a job of many ranks: seconds on one process and on two, memory of the reducer and of its workers, the
+size of the report and how long it takes to open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MEDIUM = {"hidden": 512, "layers": 6, "steps": 10, "micro_batches": 4}
 """1.5 MB a rank."""
 LARGE = {"hidden": 512, "layers": 12, "steps": 300, "micro_batches": 4}
 """About 100 MB a rank."""
-# A process of its own: its peak is the reducer's, and that of its children the largest worker's.
+# A separate process: its peak is the reducer's, and that of its children the largest worker's.
 PROGRAM = """
 import json, resource, sys, time
 if __name__ == "__main__":
@@ -40,8 +40,8 @@ if __name__ == "__main__":
 
 
 def linked(folder: Path, ranks: int, distinct: int, options: dict[str, Any]) -> int:
-    """Files of ``ranks`` ranks in ``folder``, of which ``distinct`` are made and the others are links; the bytes of
-    one. Names say the ranks.
+    """Files of ``ranks`` ranks in ``folder``, of which ``distinct`` are written and the others are links; the bytes of
+    one. Names contain the ranks.
     """
     folder.mkdir(parents=True)
     given = {"ranks": min(distinct, ranks), "metadata": False, "seed": 1, **options}
@@ -77,7 +77,7 @@ def measure(
 
 
 def run(folder: Path, browser: Any, ranks: list[int]) -> list[dict[str, Any]]:
-    """64 and 1,024 ranks of 1.5 MB and 8 of 100 MB, or those of ``ranks`` alone, on one process and on two."""
+    """A job of each number in ``ranks`` (8 are of 100 MB each, others of 1.5 MB), on one process and on two."""
     rows = []
     for count in ranks:
         options = LARGE if count == 8 else MEDIUM

@@ -1,4 +1,4 @@
-"""Jobs with a planted rank or none: precision and recall of the ranks that are called outliers, and of their stacks."""
+"""Jobs with a planted rank or none: precision and recall of the ranks called outliers, and of their stacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ RECORDED = {"job_dp": (5, ""), "job_pp": (6, "stash_for_debugging")}
 
 @dataclass(frozen=True)
 class Case:
-    """A job. rank, function: what is planted in it; None and "" where nothing is, or where no one stack is it."""
+    """A job. rank, function: what is planted in it; None and "" where nothing is, or where no single stack is the
+    cause.
+    """
 
     cause: str
     kind: str
@@ -32,12 +34,14 @@ class Case:
 
 
 def cases(seeds: int = 3) -> Iterator[Case]:
-    """Every kind of job with a leak at several places, with a heavy rank, with one that runs out, and with nothing."""
+    """Every kind of job: with a leak at several places, with a heavy rank, with one that runs out, and with nothing
+    planted.
+    """
     for kind, seed in itertools.product(samples.KINDS, range(seeds)):
         base = {"seed": seed, "ranks": 8 if kind != "experts" else 16, "layers": 8 if kind == "pipeline" else 2}
         for jitter in (0.0, 0.1):
             yield Case("none", kind, {**base, "jitter": jitter})
-            # Whether the end of a pipeline has an embedding, a head or a leak, nothing says.
+            # Nothing shows whether the last rank of a pipeline has an embedding, a head or a leak.
             for rank in (2, 4, 6) if kind == "pipeline" else (0, 3, 7):
                 yield Case("leak", kind, {**base, **LEAK, "jitter": jitter, "straggler": rank}, rank, "log_step")
         if kind != "pipeline":
@@ -89,7 +93,7 @@ def measure(seeds: int = 3, recorded: Path | None = None) -> dict[str, Any]:
 
 
 def table(measured: dict[str, Any]) -> str:
-    """As text, what went wrong below."""
+    """The figures as text, with errors listed below."""
     causes = ", ".join(f"{cause} {found} of {count}" for cause, (found, count) in measured["by_cause"].items())
     return "\n".join([
         f"outliers: {measured['jobs']} jobs, {measured['balanced']} of them balanced; "

@@ -1,4 +1,4 @@
-"""One snapshot measured: times of whole processes, sizes of files, the first picture in a browser."""
+"""Measures one snapshot: times of whole processes, sizes of files, the first picture in a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 EMPTY = {"segments": [], "device_traces": []}
-# The least that any reader must do: unpickle with a class that refuses globals, in a process of its own.
+# The minimum that any reader must do: unpickle with a class that refuses globals, in a process of its own.
 BARE_LOAD = """
 import gc, pickle, sys
 gc.disable()
@@ -28,9 +28,7 @@ with open(sys.argv[1], "rb") as file:
 
 @dataclass
 class Row:
-    """Seconds and bytes of one snapshot; ``data``: the report less an empty one; ``picture``: None without a
-    browser.
-    """
+    """Seconds and bytes of one snapshot; ``data``: the report minus an empty one; ``picture``: None without browser."""
 
     name: str
     pickle: int
@@ -58,7 +56,7 @@ def seconds(runs: int, action: Callable[[], Any]) -> float:
 
 
 def command(*arguments: object) -> None:
-    """Run this Python, quietly; what it said is shown where it fails."""
+    """Runs this Python quietly; its output is shown if it fails."""
     # -P: the installed package is measured, not the checkout that this runs in.
     done = subprocess.run([sys.executable, "-P", *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -66,7 +64,7 @@ def command(*arguments: object) -> None:
 
 
 def empty_report(folder: Path) -> int:
-    """Bytes of the report of a snapshot that holds nothing: the page itself."""
+    """Bytes of the report of an empty snapshot: the page itself."""
     source, out = folder / "empty.pickle", folder / "empty.html"
     source.write_bytes(pickle.dumps(EMPTY))
     command("-m", "snapreport", source, "-o", out)
@@ -74,7 +72,7 @@ def empty_report(folder: Path) -> int:
 
 
 def measure(path: Path, folder: Path, empty: int, browser: Any, runs: int) -> Row:
-    """Measure a snapshot; ``browser`` is a running Chromium or None, ``folder`` takes the report."""
+    """Measures a snapshot; ``browser`` is a running Chromium or None; the report is written to ``folder``."""
     out = folder / f"{path.name}.html"
     load = seconds(runs, lambda: command("-c", BARE_LOAD, path))
     report = seconds(runs, lambda: command("-m", "snapreport", path, "-o", out))

@@ -1,6 +1,4 @@
-"""Large snapshots, side by side in one run: the bare load, torch's own viewer page, and a report; then the report's
-frames.
-"""
+"""Large snapshots, compared in one run: the bare load, torch's own viewer, and a report; then the report's frames."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def compare(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]
     rows = {}
     for name, (_arguments, out) in found.items():
         figures = median(taken[name])
-        # Pair by pair: the load of the same turn is what a run is held against.
+        # Pair by pair: a run is compared with the load of the same turn.
         ratios = sorted(run.seconds / load.seconds for run, load in zip(taken[name], taken["bare load"], strict=True))
         rows[name] = {
             "seconds": figures.seconds,

@@ -1,4 +1,4 @@
-"""A whole process measured: wall seconds and peak memory, as the operating system accounts for it when it ends."""
+"""Measures a whole process: wall seconds and peak memory, as the operating system accounts for it when it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cost:
 
 
 def cost(*arguments: object) -> Cost:
-    """Run this Python with ``arguments``, quietly. -P: the installed package is measured, not the checkout."""
+    """Runs this Python with ``arguments``, quietly. -P: the installed package is measured, not the checkout."""
     command = [sys.executable, "-P", *map(str, arguments)]
     with tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
@@ -35,6 +35,6 @@ def cost(*arguments: object) -> Cost:
 
 
 def median(costs: list[Cost]) -> Cost:
-    """Of each figure on its own."""
+    """The median of each figure separately."""
     middle = len(costs) // 2
     return Cost(sorted(c.seconds for c in costs)[middle], sorted(c.memory for c in costs)[middle])

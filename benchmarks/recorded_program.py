@@ -1,4 +1,4 @@
-"""What ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
+"""The program that ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
 
 ``steps off|state|all COUNT``: seconds of each training step. ``dump KIND EVENTS``: a trace of that many events, and
 what it takes to write it; KIND is ``pickle.dump``, or a compression of snapreport's recorder.
@@ -25,7 +25,7 @@ WARMUP = 5
 
 
 def resident() -> int:
-    """Bytes of host memory that this process has now."""
+    """Bytes of host memory that this process uses now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -51,7 +51,7 @@ def steps(mode: str, count: int) -> dict[str, Any]:
 
 
 def nested(depth: int, action: Any) -> None:
-    """Runs ``action`` under so many frames."""
+    """Runs ``action`` under ``depth`` frames."""
     if depth:
         nested(depth - 1, action)
     else:
@@ -68,7 +68,7 @@ def dump(kind: str, events: int) -> dict[str, Any]:
     recorder.begin(lambda *_: None)
     before = resident()
     recorder.step(0)
-    # An alloc, a request to free and a completed free each; ten different stacks of 12 to 30 frames.
+    # An alloc, a requested free and a completed free each; ten different stacks of 12 to 30 frames.
     for number in range(events // 30):
         for depth in range(10):
             nested(10 + 2 * depth, lambda number=number: torch.empty(512 * (1 + number % 64), device="cuda"))

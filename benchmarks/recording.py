@@ -1,4 +1,4 @@
-"""What recording costs: time per step, host memory per million events, and dumps, streamed and by ``pickle.dump``."""
+"""The cost of recording: time per step, host memory per million events, and dumps, streamed and by ``pickle.dump``."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def measure() -> list[dict[str, Any]]:
 
 def _measure(python: str) -> dict[str, Any]:
     modes = ("off", "state", "all")
-    # In turns, so that a machine that gets slower slows all of them.
+    # In turns, so that a machine that slows down slows all of them.
     rounds = [{mode: measured(python, "steps", mode, STEPS) for mode in modes} for _ in range(ROUNDS)]
-    # The lower quartile: what else runs on the machine only makes steps slower.
+    # The lower quartile: other programs on the machine only make steps slower.
     seconds = {mode: [statistics.quantiles(one[mode]["seconds"], n=4)[0] for one in rounds] for mode in modes}
     ratios = {
         mode: statistics.median(on / off for on, off in zip(seconds[mode], seconds["off"], strict=True))

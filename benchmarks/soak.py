@@ -1,5 +1,5 @@
-"""Reports of random inputs opened in turn in one browser, and one view driven for long: memory must not grow, and
-nothing may go wrong. ``python -m benchmarks soak``.
+"""Random reports opened in turn in one browser, and one view driven for a long time: memory must not grow, and nothing
+may go wrong. ``python -m benchmarks soak``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from benchmarks.fuzz_cases import Cases
 EVERY = 5  # reports, or seconds of driving, between two figures
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
 QUERIES = ("", "size>1MiB", "live:peak", "func:forward", "-file:torch OR size<1KiB", "stream:0 lifetime>10")
-# What is allocated early stays: compiled code, caches of fonts. The second half is held against the second quarter.
+# Early allocations stay: compiled code, font caches. The second half is compared with the second quarter.
 GROWTH, SLACK = 0.10, 4 << 20
-FEWEST = 8  # figures that growth can be seen in
+FEWEST = 8  # figures needed to detect growth
 SETTLED = """async () => {
   const frame = () => new Promise(requestAnimationFrame)
   const end = performance.now() + 20000
@@ -41,7 +41,7 @@ class Course:
     errors: list[str] = field(default_factory=list)
 
     def grows(self, values: list[int]) -> bool:
-        """Whether the second half's median lies over the second quarter's by more than noise."""
+        """Whether the second half's median exceeds the second quarter's by more than noise."""
         if len(values) < FEWEST:
             return False
         before = statistics.median(values[len(values) // 4 : len(values) // 2])
@@ -59,7 +59,7 @@ class Course:
 
 
 def random_reports(count: int, folder: Path, seed: int = 0) -> Iterator[Path]:
-    """Reports of what can be read of the fuzzer's files, and of generated snapshots."""
+    """Reports of those of the fuzzer's files that can be read, and of generated snapshots."""
     import snapreport
     from snapreport.samples.build import write
     from snapreport.samples.options import PRESETS
@@ -85,7 +85,7 @@ def random_reports(count: int, folder: Path, seed: int = 0) -> Iterator[Path]:
 
 
 def open_in_turn(browser: Any, count: int, folder: Path, seed: int = 0) -> Course:
-    """One page, one report after the other, each looked at in every view."""
+    """One page, one report after the other, each shown in every view."""
     course = Course(f"{count} reports in one page")
     page, session = _page(browser, course)
     for number, report in enumerate(random_reports(count, folder, seed)):
@@ -102,7 +102,7 @@ def open_in_turn(browser: Any, count: int, folder: Path, seed: int = 0) -> Cours
 
 
 def drive(browser: Any, report: Path, seconds: float, seed: int = 0) -> Course:
-    """One report, whose views are switched, moved, searched and picked from without a rest."""
+    """One report, with its views switched, moved, searched and clicked without a pause."""
     course, rng = Course(f"one report driven for {seconds / 60:.1f} min"), random.Random(seed)
     page, session = _page(browser, course)
     page.goto(report.as_uri())

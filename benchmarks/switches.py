@@ -1,5 +1,5 @@
-"""How long a switch to each view takes: the first at the very moment the report is ready, in a page just opened, and a
-later one.
+"""How long a switch to each view takes: the first at the moment the report is ready, in a page just opened, and a later
+one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from benchmarks.measure import command
 
 VIEWS = ("segments", "reserved", "flame", "table", "events", "summary")
 SAMPLES = ("training:22000", "large")
-# From the call to the frame that shows it; the longest task of the page's own thread meanwhile.
+# From the call to the frame that shows it; the longest task of the page's main thread meanwhile.
 FIRST = """async (view) => {
   const tasks = []
   const observer = new PerformanceObserver((list) => tasks.push(...list.getEntries()))
@@ -38,7 +38,7 @@ FIRST = """async (view) => {
 
 
 def measure(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]:
-    """Medians in ms by view. Tasks below 50 ms are not told by the browser: 0 stands for them."""
+    """Medians in ms by view. The browser does not report tasks below 50 ms: 0 stands for them."""
     report = folder / f"{path.name}.html"
     command("-m", "snapreport", path, "-o", report)
     rows = []

@@ -1,7 +1,7 @@
 """The allocator's model against PyTorch's compiled one (libc10_cuda.so) on a fake CUDA runtime, on random programs.
 
 Needs g++ and binutils. The sources of the fake runtime are in ``fake_runtime``; torch comes from a folder that it is
-installed in, or its CUDA wheel is fetched from the package index (1 GB, without NVIDIA's libraries).
+installed in, or its CUDA wheel is downloaded from the package index (1 GB, without NVIDIA's libraries).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DRIVER = re.compile(rb"\bcu[A-Z][A-Za-z0-9]+(?:_v\d+)?\b")
 
 
 def fetch(folder: Path) -> Path:
-    """Downloads the wheels and unpacks them: the folder that torch is in."""
+    """Downloads the wheels and unpacks them; returns the folder that torch is in."""
     subprocess.run(
         [
             sys.executable,
@@ -66,7 +66,7 @@ def fetch(folder: Path) -> Path:
 
 
 def build(site: Path, folder: Path) -> Path:
-    """Compiles the fake runtime and the driver program against the torch in ``site``; the program."""
+    """Compiles the fake runtime and the driver program against the torch in ``site``; returns the program."""
     library = site / "torch" / "lib" / "libc10_cuda.so"
     symbols = subprocess.run(
         ["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True
@@ -166,7 +166,7 @@ class _Collecting(CachingAllocator):
 def _modelled(rows: list[Any], conf: str, capacity: int) -> tuple[list[tuple[int, int, int]], int]:
     settings = parse_settings([conf] if conf else [], AllocatorSettings())
     memory = Ascending(capacity)
-    memory._next = 1 << 44  # where the fake runtime begins
+    memory._next = 1 << 44  # the fake runtime's first address
     limit = None if settings.memory_fraction is None else int(settings.memory_fraction * capacity)
     allocator = _Collecting(memory, settings, None, limit)
     rounded = AllocatorRules(settings.divisions).rounded(np.array([row[2] for row in rows])).tolist()
@@ -190,7 +190,7 @@ def _modelled(rows: list[Any], conf: str, capacity: int) -> tuple[list[tuple[int
 
 
 def table(document: dict[str, Any]) -> str:
-    """As text."""
+    """The figures as text."""
     text = (
         f"{document['runs']:,} runs, {document['rows']:,} requests and frees, {document['retries']:,} retries, "
         f"{document['collected']:,} collected segments, {document['out_of_memory']:,} out of memory: "

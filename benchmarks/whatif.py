@@ -20,9 +20,9 @@ WITHIN = 0.01
 """A curve that is this close, as a share of peak reserved memory, counts as within 1%."""
 SAMPLES = ("small:22000", "small:920183")
 CONFIGURATIONS = STANDARD[:4]
-# From the question to the answer. The first has the self-check; each replays the recorded settings as well, which a
-# question without settings alone does: the difference is that of the setting's replays, one for each placement. For
-# short traces the setting is asked for twenty times over.
+# From the request to the answer. The first has the self-check; each also replays the recorded settings, as a request
+# without settings does: the difference is that of the setting's replays, one for each placement. For short traces the
+# setting is replayed twenty times.
 IN_PAGE = """async (configurations) => {
   const timed = async (settings) => {
     const began = performance.now()
@@ -45,7 +45,9 @@ IN_PAGE = """async (configurations) => {
 def measure(
     real: Sequence[Path], generated: Sequence[Path], runs: int, folder: Path, browser: Any = None
 ) -> dict[str, Any]:
-    """Self-checks of all devices of ``real``; seconds a setting of ``generated``, with a browser in the page too."""
+    """Self-checks of all devices of ``real``; seconds per setting of ``generated``, in the page too where there is a
+    browser.
+    """
     return {
         "checks": [row for path in real for row in _checks(path)],
         "times": [_times(path, runs) for path in generated],
@@ -102,7 +104,7 @@ def _times(path: Path, runs: int) -> dict[str, Any]:
 
 
 def _in_page(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any]:
-    """Medians of so many pages, each opened for this."""
+    """Medians over ``runs`` pages, each newly opened."""
     report = folder / f"{path.name}.html"
     command("-m", "snapreport", path, "-o", report)
     taken = []
@@ -119,7 +121,7 @@ def _in_page(path: Path, folder: Path, browser: Any, runs: int) -> dict[str, Any
 
 
 def table(document: dict[str, Any]) -> str:
-    """As text: a line per device, the counts, a line per sample."""
+    """The figures as text: a line per device, the counts, a line per sample."""
     lines = ["| file | device | events | self-check | spread | why |", "|---|---|---|---|---|---|"]
     for row in document["checks"]:
         spread = f"{row['spread']:.1%}" if "spread" in row else ""

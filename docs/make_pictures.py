@@ -32,7 +32,7 @@ PICTURES: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Write every picture, 1,200 pixels wide and in the light theme."""
+    """Writes every picture, 1,200 pixels wide and in the light theme."""
     sys.path.insert(0, str(ROOT / "tests"))
     from browser import launched
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _snapshot(sample: str, scratch: Path) -> Path:
-    """The committed sample of that name, else one that is generated from the preset."""
+    """The committed sample of that name, else one generated from the preset."""
     if "." in sample:
         return ROOT / "sample_reports" / sample
     path = scratch / f"{sample}.pickle"

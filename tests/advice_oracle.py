@@ -1,4 +1,4 @@
-"""The numbers of each piece of advice: savings by the tests' own replay, sums over the allocations that its query
+"""The numbers of each piece of advice: savings by the tests' own replay, and sums over the allocations that its query
 selects.
 """
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def evidence(
     snapshot: Snapshot, number: int, devices: Mapping[int, oracle.Device], finding: Finding, found: Sequence[Finding]
 ) -> Row:
-    """``finding.evidence`` of one piece of advice, and ``bytes``."""
+    """``finding.evidence`` of one piece of advice, with ``bytes``."""
     device, told = devices[number], finding.evidence
     changes = {
         f.evidence["rule"]: saving_oracle.bytes_out(snapshot, number, device, f.evidence["saving"])
@@ -69,7 +69,7 @@ def evidence(
 
 
 def layers(device: oracle.Device, chosen: Mapping[int, int]) -> int:
-    """How many equal tensors of one line are alive at the peak, by most bytes; four at least."""
+    """The number of equal tensors of one line that are alive at the peak, by most bytes; four at least."""
     live = [device.allocations[n] for n in chosen if device.allocations[n].lives_at(device.peak_event)]
     counts = Counter((a.stack, a.size) for a in live)
     weights: Counter[int] = Counter()

@@ -1,8 +1,8 @@
-"""What PyTorch's caching allocator reserved, worked out a second time: event by event, with plain lists of blocks.
+"""What PyTorch's caching allocator reserved, computed independently: event by event, with plain lists of blocks.
 
-Written from the allocator's rules alone, and importing nothing of snapreport, numpy or polars. It walks a trace that
-was recorded from the start (or one whose beginning is given as segments and blocks) and keeps every segment as a list
-of blocks, [address, size, requested, state]; free neighbours are joined after each event. Small traces only.
+Written from the allocator's rules alone, without snapreport, numpy or polars. It walks a trace that was recorded from
+the start (or one whose initial state is given as segments and blocks) and stores every segment as a list of blocks,
+[address, size, requested, state]; free neighbours are joined after each event. Small traces only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Segment:
         return self.address + self.size
 
     def join(self) -> None:
-        """Join free neighbours."""
+        """Joins free neighbours."""
         joined: list[list[Any]] = []
         for block in self.blocks:
             if joined and joined[-1][3] == block[3] == FREE:
@@ -43,7 +43,7 @@ class Segment:
 
 
 def rounded(size: int, divisions: dict[str, int] | None = None) -> int:
-    """A block's bytes for a request, by torch's integer arithmetic."""
+    """The size of the block for a request, by torch's integer arithmetic."""
     if size < 512:
         return 512
     interval = max(0, min(15, size.bit_length() - 1 - 20))
@@ -58,7 +58,7 @@ def rounded(size: int, divisions: dict[str, int] | None = None) -> int:
 
 
 class Replay:
-    """The allocator's memory; ``step`` takes one trace entry. ``born`` has (event, address, block bytes) of every
+    """The allocator's memory; ``step`` applies one trace entry. ``born`` has (event, address, block bytes) of every
     alloc.
     """
 
@@ -148,7 +148,7 @@ class Replay:
         return sorted(deepcopy(self.segments), key=lambda s: s.address)
 
     def parts(self) -> tuple[int, int, int]:
-        """(rounding, holes beside blocks in use, wholly free segments) in bytes."""
+        """(rounding, holes beside blocks in use, unused segments) in bytes."""
         rounding = sum(b[1] - b[2] for s in self.segments for b in s.blocks if b[3] != FREE)
         whole = sum(s.size for s in self.segments if all(b[3] == FREE for b in s.blocks))
         free = sum(b[1] for s in self.segments for b in s.blocks if b[3] == FREE)

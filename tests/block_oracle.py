@@ -1,9 +1,9 @@
-"""Segments and blocks at any moment, worked out a second time from the raw events: one walk through them gives every
-block its size; for a moment, everything is looked through.
+"""Segments and blocks at any moment, computed independently from the raw events: one walk gives every block its size;
+for a moment, everything is searched.
 
-Built on :mod:`oracle`, and like it importing nothing of snapreport. The rules are those of PyTorch's caching allocator:
-a request is rounded up to 512 bytes; the block keeps what is left of the free range it is cut from where that is not
-split off (large blocks outside expandable segments: a remainder of at most 1 MiB); free neighbours are one range.
+Built on :mod:`oracle`, and like it without snapreport. The rules are those of PyTorch's caching allocator: a request is
+rounded up to 512 bytes; the block includes the rest of the free range it is cut from where that is not split off (large
+blocks outside expandable segments: a remainder of at most 1 MiB); free neighbours form one range.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Segment:
 
 @dataclass
 class Moment:
-    """Segments by address, each with its ranges; ``outside``: live blocks that begin in no segment. Else bytes."""
+    """Segments by address, each with its ranges; ``outside``: live blocks in no segment. The rest are bytes."""
 
     segments: list[tuple[Segment, list[Range]]]
     outside: list[Range]
@@ -42,7 +42,7 @@ class Moment:
 
 
 def segments_by_position(device: oracle.Device) -> list[list[Segment]]:
-    """The segments at every position, undone event by event from the final ones; entry i + 1 is position i."""
+    """The segments at every position, computed backwards from the final ones; entry i + 1 is position i."""
     now = [
         Segment(s["address"], s["address"] + s["total_size"], s.get("stream", 0), bool(s.get("is_expandable")))
         for s in device.segments
@@ -75,7 +75,7 @@ def segments_by_position(device: oracle.Device) -> list[list[Segment]]:
 
 
 def rounded(size: int) -> int:
-    """Without roundup_power2_divisions, which no snapshot here uses."""
+    """A request rounded up, without roundup_power2_divisions, which no snapshot here uses."""
     return max(512, -(-size // 512) * 512)
 
 
@@ -92,7 +92,7 @@ class Blocks:
         self.sizes = self._walk()
 
     def _walk(self) -> list[int]:
-        """Replay once, in order: the block of each allocation is cut when it is born, from what is free then."""
+        """Replays once, in order: the block of each allocation is cut when it is born, from what is free then."""
         allocations, events = self.device.allocations, self.device.events
         sizes = [0] * len(allocations)
         born: dict[int, list[int]] = {}
@@ -114,7 +114,7 @@ class Blocks:
         return next((s for s in self.segments[position + 1] if s.start <= addr < s.end), None)
 
     def _size(self, number: int, live: list[int]) -> int:
-        """Bytes of a block when it is born; ``live``: addresses of all that live then, ascending."""
+        """Bytes of a block when it is born; ``live``: ascending addresses of all blocks alive then."""
         a = self.device.allocations[number]
         size, born = rounded(a.size), a.alloc_event
         holder = self._holder(a.addr, born)
@@ -130,7 +130,7 @@ class Blocks:
         if left > 0 and (left <= MIB or (self.max_split is not None and size >= self.max_split)):
             return size + left
         if born < 0 and left > 0:
-            # Cut from its range before the trace: whoever comes to live right behind it tells where it ended.
+            # Cut from its range before the trace: the first allocation directly behind it shows where it ended.
             gone = a.free_event if a.free_event >= 0 else len(self.device.events)
             later = [
                 b.addr

@@ -1,4 +1,4 @@
-"""Finds a Chromium and starts it the way the tests need: headless, software WebGL, no network of its own."""
+"""Finds a Chromium and starts it as the tests need it: headless, software WebGL, without a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# The headless shell is the same engine without a window around it, and opens a page in half the time.
+# The headless shell is the same engine without a window, and opens a page in half the time.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 VARIABLE = "SNAPREPORT_CHROMIUM"
 HINT = (
@@ -21,12 +21,12 @@ HINT = (
     f"  set {VARIABLE}=/path/to/chrome, or put chromium or google-chrome on PATH,\n"
     "  or run `apt-get install -y chromium` (Debian, as root), or `playwright install chromium`."
 )
-# SwiftShader draws WebGL on the CPU: the same picture on every machine, and what a remote desktop gives its readers.
+# SwiftShader draws WebGL on the CPU: the same picture on every machine, and what users of a remote desktop see.
 ARGUMENTS = [
     "--no-sandbox",
     "--enable-unsafe-swiftshader",
     "--use-angle=swiftshader",
-    # What is not WebGL is put together without it: the same picture for a third of the work.
+    # Everything except WebGL is composited without it: the same picture for a third of the work.
     "--disable-gpu-compositing",
     "--disable-dev-shm-usage",
     "--disable-background-networking",

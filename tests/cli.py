@@ -1,4 +1,4 @@
-"""Runs the command, in this process (many times a second) or as a reader would (a process of its own)."""
+"""Runs the command, in this process (many times a second) or as a user would (a process of its own)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Run:
 
 
 def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
-    """The command through click's runner. An exception that escapes the command escapes here too.
+    """Runs the command through click's runner. An exception that escapes the command escapes here too.
 
-    Ranks of a job are read in this process as well, but where --jobs says otherwise: test_jobs_execution starts others.
+    Ranks of a job are read in this process as well, unless --jobs says otherwise: test_jobs_execution starts others.
     """
     from click.testing import CliRunner
 
@@ -45,13 +45,13 @@ def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
 
 
 def on_loaded(*arguments: object) -> Run:
-    """:func:`in_process` on files of the corpus as they are read already; options that change reading do nothing."""
+    """:func:`in_process` on files of the corpus that are already loaded; options that change reading have no effect."""
     with mock.patch.object(snapreport, "load", lambda path, *_, **__: corpus.loaded(Path(path))):
         return in_process(*arguments)
 
 
 def command() -> list[str]:
-    """The installed console script beside this Python; the module where it is run from a checkout."""
+    """The installed console script beside this Python; the module when run from a checkout."""
     script = Path(sys.executable).parent / "snapreport"
     return [str(script)] if script.exists() else [sys.executable, "-m", "snapreport"]
 
@@ -64,7 +64,7 @@ def process(
     seconds: float = 60,
     program: list[str] | None = None,
 ) -> Run:
-    """The command, or ``program`` in its place, as a process; ``limit`` bounds its address space in bytes, ``seconds``
+    """Runs the command, or ``program`` instead, as a process; ``limit`` bounds its address space in bytes, ``seconds``
     its time.
     """
 
@@ -88,7 +88,7 @@ def process(
 
 
 def assert_refused(run: Run, *named: object) -> None:
-    """Exit 2 and one line on standard error that names what it must; nothing on standard output, no traceback."""
+    """Exit 2 and one line on standard error that contains ``named``; nothing on standard output, no traceback."""
     assert run.code == 2, f"exit code {run.code}: {run.err[-600:]}"
     lines = run.err.splitlines()
     assert len(lines) == 1 and run.err.endswith("\n"), f"not one line: {run.err!r}"

@@ -1,4 +1,4 @@
-"""What allocations are coloured by, and how a colour looks once drawn, worked out from the description alone."""
+"""What allocations are coloured by, and how a colour looks once drawn, computed from the description alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 def lifetime(device: Device, allocation: int) -> int:
-    """Positions at which it is live, of which a trace of n events has n + 1."""
+    """The number of positions at which it is live; a trace of n events has n + 1."""
     a = device.allocations[allocation]
     return (len(device.events) if a.free_event == -1 else a.free_event) - a.alloc_event + (a.free_event == -1)
 
 
 def size_name(size: int) -> str:
-    """The power of two that a size is in, in words."""
+    """The power of two that a size falls into, as text."""
     if size < 512:
         return "< 512 B"
     if size >= 1 << 30:
@@ -63,7 +63,7 @@ class Sum:
 
 
 def held(device: Device, group: Callable[[int], Hashable], position: int) -> dict[Hashable, Sum]:
-    """Bytes and allocations of every group live at a position (event; -1: before the first)."""
+    """Bytes and allocations of every group live at a position (an event; -1: before the first)."""
     sums: dict[Hashable, Sum] = defaultdict(Sum)
     for i in device.live_at(position):
         sums[group(i)].bytes += device.allocations[i].size
@@ -72,11 +72,11 @@ def held(device: Device, group: Callable[[int], Hashable], position: int) -> dic
 
 
 def painted(color: Color, allocation: int) -> Color:
-    """A colour as an allocation's band shows it: a little lighter or darker, so that neighbours can be told apart."""
+    """A colour as an allocation's band shows it: slightly lighter or darker, to set neighbours apart."""
     shade = ((allocation + 1) * 0x9E3779B1 & 0xFFFFFFFF) >> 24
     return tuple(min(255, round(part * (1 + 0.09 * (shade / 128 - 1)))) for part in color)  # type: ignore[return-value]
 
 
 def faint(color: Color, panel: Color) -> Color:
-    """A colour of what does not match."""
+    """The colour of an allocation that does not match."""
     return tuple(round(FAINT * part + (1 - FAINT) * back) for part, back in zip(color, panel, strict=True))  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Compares what snapreport makes of a snapshot with what the oracle does, column by column."""
+"""Compares what snapreport computes from a snapshot with what the oracle computes, column by column."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wanted(device: oracle.Device) -> dict[str, list[Any]]:
 
 
 def assert_same(snapshot: Any, devices: dict[int, oracle.Device]) -> None:
-    """Everything ``load`` gives equals the oracle's, for every device."""
+    """Everything that ``load`` returns equals the oracle's, for every device."""
     assert list(snapshot.devices) == sorted(devices)
     stacks = stacks_of(snapshot)
     assert stacks[0] == ()
@@ -67,9 +67,7 @@ def frame_ids(snapshot: Any) -> list[tuple[int, ...]]:
 
 
 def assert_numbering(stacks: list[tuple[int, ...]]) -> None:
-    """Stacks are distinct, frames numbered by first appearance, and stacks with the same outer frames stand
-    together.
-    """
+    """Stacks are distinct, frames numbered by first appearance, and stacks with the same outer frames adjacent."""
     assert len(set(stacks)) == len(stacks)
     outermost = [stack[::-1] for stack in stacks]
     appeared = list(dict.fromkeys(f for stack in outermost for f in stack))

@@ -1,6 +1,4 @@
-"""What all tests share: the corpus of snapshots, reports made once each, a browser, and notices of what was not
-tested.
-"""
+"""What all tests share: the corpus of snapshots, reports made once each, a browser, and notices of skipped tests."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ import spread
 FAILED = pytest.StashKey[bool]()
 sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the product must not need this
 
-# Derandomised, so that a red run can be repeated; HYPOTHESIS_PROFILE=deep looks further.
+# Derandomised, so that a failed run can be repeated; HYPOTHESIS_PROFILE=deep searches further.
 hypothesis.settings.register_profile(
     "default",
     max_examples=150,
@@ -36,7 +34,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_configure() -> None:
-    """Refuse to test a checkout where the installed package was meant (tests/run.py says which environment)."""
+    """Refuses to test a checkout where the installed package was meant (tests/run.py sets the environment)."""
     expected = os.environ.get("SNAPREPORT_TEST_VENV")
     if expected:
         import snapreport
@@ -77,8 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Takes what was collected out of the garbage collector's sight: 190,000 objects, through which every command that
-    a test runs in this process would go for a tenth of a second.
+    """Hides what was collected from the garbage collector: every command that a test runs in this process would
+    otherwise walk 190,000 objects for a tenth of a second.
     """
     gc.collect()
     gc.freeze()
@@ -91,7 +89,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Notes on a test that it failed, for what it leaves behind."""
+    """Records on a test that it failed, for the fixtures that clean up after it."""
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
@@ -116,7 +114,7 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         if snapshots not in made:
             path = tmp_path_factory.mktemp("report") / f"{snapshots[0].stem}.html"
             write_report([corpus.loaded(snapshot) for snapshot in snapshots], path)
-            made[snapshots] = path  # not before: a report that could not be made would fail as one that is missing
+            made[snapshots] = path  # not before: a report that could not be made would fail as a missing one
         return made[snapshots]
 
     return report
@@ -124,7 +122,7 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """One running browser for the session. None on the machine is a failure, with a hint."""
+    """One running browser for the session. A machine without one fails, with a hint."""
     import browser
 
     with browser.launched() as running:
@@ -133,7 +131,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_report(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """``open_report(path, "#hash", **context)`` → an opened page; none may ask for anything or log an error."""
+    """``open_report(path, "#hash", **context)`` → an opened page; none may send a request or log an error."""
     import pages
 
     opened = []
@@ -160,10 +158,10 @@ def pool(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def borrow_report(pool: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """As ``open_report``, but a page that an earlier test has opened, back at its start, where there is one.
+    """Like ``open_report``, but a page that an earlier test has opened, reset to its start, where there is one.
 
-    For tests of what a page shows and does. Those of opening, of what is kept between openings, of lost contexts and of
-    whatever else a page does not get over have one of their own.
+    For tests of what a page shows and does. Tests of opening, of what is stored between openings, of lost contexts and
+    of anything else that a page does not recover from open their own page.
     """
     lent = []
 

@@ -1,4 +1,4 @@
-"""The snapshots that tests run on: those committed with the project, generated ones, and real ones where they are."""
+"""The snapshots that tests run on: those committed with the project, generated ones, and real ones where available."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
 COMMITTED = ROOT / "sample_reports"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated and committed ones were tested"
-# Every preset of the generator, cut to what the oracle replays in a second, and what the presets leave out.
+# Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.
 GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "training": ("training", {}),
     "small": ("small", {}),
@@ -57,7 +57,7 @@ def scratch() -> Path:
 
 
 def names() -> list[str]:
-    """What there is to test on: generated snapshots, the small one first, then committed ones, then real ones."""
+    """The available snapshots: generated ones, the small one first, then committed ones, then real ones."""
     return ["small", *sorted(GENERATED.keys() - {"small"}), *committed(), *real_names()]
 
 
@@ -69,7 +69,7 @@ def real_names() -> list[str]:
     return sorted(p.name for p in REAL.glob("*.pickle"))
 
 
-# Real ones that have nothing for a view to show that others of them have not.
+# Real ones that show nothing in any view that the others do not.
 ALIKE = {
     "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle",
     "cublas_workspace.pickle", "forward_without_no_grad.pickle", "inference_fragmentation.pickle",
@@ -87,7 +87,7 @@ def varied_names() -> list[str]:
 
 @functools.cache
 def path_of(name: str) -> Path:
-    """The file of a snapshot by its name; generated ones are made when first asked for."""
+    """The file of a snapshot by its name; generated ones are made on first use."""
     if name not in GENERATED:
         return next(p for p in [REAL / name, *COMMITTED.rglob(name)] if p.exists())
     from snapreport import samples
@@ -100,7 +100,7 @@ def path_of(name: str) -> Path:
 
 @functools.lru_cache(maxsize=2)
 def raw(path: Path) -> Any:
-    """The object in a snapshot of ours or of ../shared, unpickled without further care; it must name no global."""
+    """The object in a snapshot of ours or of ../shared, unpickled without restrictions; it must name no global."""
     content = path.read_bytes()
     for magic, module in ((b"\x1f\x8b", gzip), (b"\xfd7zXZ", lzma)):
         if content.startswith(magic):
@@ -110,7 +110,7 @@ def raw(path: Path) -> Any:
 
 @functools.lru_cache(maxsize=3)
 def loaded(path: Path) -> Snapshot:
-    """A snapshot that tests share: read once, with its timelines and findings, as its tests run one after another."""
+    """A snapshot that tests share: read once, with its timelines and findings; its tests run one after another."""
     import snapreport
 
     return snapreport.load(path)
@@ -123,7 +123,7 @@ class Plain(pickle.Unpickler):
 
 @functools.lru_cache(maxsize=4)
 def replayed(path: Path) -> dict[int, oracle.Device]:
-    """The oracle's replay of a snapshot, made once while tests of that snapshot run; all of them at once are
+    """The oracle's replay of a snapshot, made once while tests of that snapshot run; all of them at once take
     gigabytes.
     """
     devices = oracle.replay(raw(path))

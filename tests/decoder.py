@@ -93,7 +93,7 @@ def column(count: int, transform: str, layout: str, data: bytes) -> np.ndarray:
 
 
 def decompress(text: str) -> bytes:
-    """The bytes that a blob's text stands for, before base 85 and brotli."""
+    """The bytes that a blob's text stands for, after undoing base 85 and brotli."""
     return brotli.decompress(base85(text))
 
 
@@ -126,7 +126,7 @@ def blob(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @dataclass
 class DecodedDevice:
-    """A device's columns by their names without the prefix, with the ones that follow from them added."""
+    """A device's columns by their names without the prefix, plus the columns derived from them."""
 
     info: dict[str, Any]
     columns: dict[str, Any]
@@ -216,7 +216,7 @@ class Report:
         return stacks
 
     def frames_of_nodes(self) -> list[int]:
-        """The frame of every node of the trie of stacks, put together from the posting lists of all frames."""
+        """The frame of every node of the trie of stacks, assembled from the posting lists of all frames."""
         c = self.section("stacks")
         held: dict[int, int] = {}
         gaps, first = iter(c["posting_gap"].tolist()), 0

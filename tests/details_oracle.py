@@ -1,4 +1,4 @@
-"""What the details panel tells of an allocation, worked out from the oracle's replay with plain loops."""
+"""What the details panel shows of an allocation, computed from the oracle's replay with plain loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import oracle
 
 
 def at_address(device: oracle.Device, of: int) -> tuple[int | None, int | None]:
-    """(the allocation that covered its first byte last before it, the one that does so first after it)."""
+    """(the allocation that last covered its first byte before it, the one that does so first after it)."""
     a = device.allocations[of]
     n = len(device.events)
 
@@ -30,7 +30,7 @@ def at_address(device: oracle.Device, of: int) -> tuple[int | None, int | None]:
 def beside(
     device: oracle.Device, segments: list[list[block_oracle.Segment]], of: int
 ) -> tuple[Any, int | None, int | None]:
-    """(its segment when it begins to live, who lives next under it there, and next above it)."""
+    """(its segment when it is born, and its neighbours there below and above)."""
     a = device.allocations[of]
     around = [s for s in segments[a.alloc_event + 1] if s.start <= a.addr < s.end]
     if not around:

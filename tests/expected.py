@@ -1,4 +1,4 @@
-"""Every finding of a snapshot as the oracles have it: all numbers, and whose they are."""
+"""Every finding of a snapshot as the oracles compute it: all numbers, and the stacks they belong to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from snapreport.snapshot import Snapshot
 
 @dataclass
 class Case:
-    """One snapshot: what it says is wrong, and the means to work that out anew."""
+    """One snapshot: its findings, and the means to recompute them."""
 
     path: Path
     snapshot: Snapshot
@@ -46,7 +46,7 @@ class Case:
         return self._rooms[device]
 
     def bounds(self, device: int) -> list[int] | None:
-        """Of the annotated steps; None where these are fewer than four."""
+        """Those of the annotated steps; None where there are fewer than four."""
         if device not in self._bounds:
             raw = corpus.raw(self.path)
             timed = device >= 0 and isinstance(raw, dict) and all("time_us" in e for e in self.devices[device].events)
@@ -55,7 +55,7 @@ class Case:
         return self._bounds[device]
 
     def plain(self, finding: Finding) -> Row:
-        """The finding as ``stats --json`` has it, but with the frames of stacks for their numbers."""
+        """The finding as ``stats --json`` has it, but with frames in place of stack numbers."""
         return self._framed(finding.to_json())
 
     def _framed(self, value: Any) -> Any:
@@ -64,7 +64,7 @@ class Case:
         return [self._framed(v) for v in value] if isinstance(value, list) else value
 
     def expected(self, finding: Finding) -> Row | None:
-        """What the finding has to say, all rows of it; None where there should be none."""
+        """What the finding must contain, all rows of it; None where there should be none."""
         if id(finding) not in self._expected:
             self._expected[id(finding)] = self._work_out(finding)
         return self._expected[id(finding)]
@@ -113,7 +113,7 @@ class Case:
             return None
         evidence = dict(evidence)
         size = evidence.pop("bytes")
-        # Advice leads to where the finding that it rests on leads, else to the peak.
+        # Advice links to where its finding links, else to the peak.
         link: Row = {"at": at, "x": None}
         if finding.kind == "advice":
             same = [f for f in self.found if f.kind != "advice" and f.link == finding.link]

@@ -51,11 +51,11 @@ class FakeTorch:
         return any((self.folder / "lib").glob(f"python3*/site-packages/{module}"))
 
     def run(self, *arguments: object, timeout: float = 300, **environment: object) -> Done:
-        """Run the environment's Python."""
+        """Runs the environment's Python."""
         return execute(self.python, *arguments, timeout=timeout, **environment)
 
     def record(self, *options: object, command: list[object], timeout: float = 300, **environment: object) -> Done:
-        """``snapreport record options -- python command`` with this Python recorded by the tests' snapreport."""
+        """Runs ``snapreport record options -- python command`` with the tests' snapreport, recording this Python."""
         call = [sys.executable, "-m", "snapreport", "record", *options, "--", self.python, *command]
         return execute(*call, timeout=timeout, **environment)
 
@@ -75,7 +75,7 @@ def _forks(python: Path) -> subprocess.Popen[str]:
 
 
 def forked(python: Path, *argv: object, **environment: object) -> Done:
-    """Run a program by an environment's Python without waiting for another import of torch."""
+    """Runs a program with an environment's Python without importing torch again."""
     process = _forks(python)
     assert process.stdin and process.stdout
     call = {"argv": [str(part) for part in argv], "env": {k: str(v) for k, v in environment.items()}}

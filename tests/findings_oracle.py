@@ -1,7 +1,6 @@
-"""The numbers of findings, recomputed from a snapshot's raw events with plain loops: what the evidence of each has to
-hold.
+"""The numbers of findings, recomputed from a snapshot's raw events with plain loops: the expected evidence of each.
 
-Rows are given in full where a finding tells the first of them. Rooms for requests are in ``room_oracle``.
+Rows are complete where a finding lists the first of them. Holes that fit requests are in ``room_oracle``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def peak_without(device: oracle.Device, stack: oracle.Frames) -> Row:
 
 
 def peak(device: oracle.Device) -> Row:
-    most, event = device.peak_bytes, device.peak_event  # looked for anew each time
+    most, event = device.peak_bytes, device.peak_event  # recomputed each time
     live = live_at(device, event)
     low = [i - 1 for i in range(event + 1) if device.allocated[i] <= 0.75 * most]
     start = low[-1] if low else -1
@@ -62,7 +61,7 @@ def peak(device: oracle.Device) -> Row:
 
 
 def kept(device: oracle.Device, leak_bytes: int, steps: int | None) -> Row | None:
-    """What is live at the end and was allocated within the trace; None where it is not worth a word."""
+    """What is live at the end and was allocated within the trace; None where it is too small to report."""
     live = [a for a in device.allocations if a.free_event < 0]
     new = [a for a in live if a.alloc_event >= 0]
     older = [a for a in live if a.alloc_event < 0]
@@ -87,10 +86,10 @@ def kept(device: oracle.Device, leak_bytes: int, steps: int | None) -> Row | Non
 
 
 def step_bounds(spans: list[tuple[Any, ...]]) -> list[int] | None:
-    """Events at which annotated steps begin, and the one behind the last; None of fewer than four. ``spans``: name,
+    """Events at which annotated steps begin, and the one after the last; None for fewer than four. ``spans``: name,
     first, last.
 
-    Steps in which nothing was recorded begin where the next one does.
+    A step in which nothing was recorded begins where the next one does.
     """
     steps = sorted((first, last) for name, first, last, *_ in spans if name.startswith("ProfilerStep#"))
     return sorted({*(first for first, _ in steps), steps[-1][1] + 1}) if len(steps) >= 4 else None
@@ -139,9 +138,7 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
 
 
 def bursts_of(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> tuple[list[Row], int]:
-    """(frees of one stack that follow each other closely, of what several steps left behind; bytes of all that it
-    freed).
-    """
+    """(frees of one stack in close succession, of allocations from several steps; bytes of all its frees)."""
     last = len(bounds) - 1
     gone = [a for a in device.allocations if a.stack == stack and a.alloc_event >= 0 and a.free_event >= 0]
     gone = [a for a in gone if stretch(bounds, a.alloc_event) >= 0 and stretch(bounds, a.free_event) < last]
@@ -165,7 +162,7 @@ def cycles(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Ro
     found, total = bursts_of(device, stack, bounds)
     most = max(burst["bytes"] for burst in found)
     return {
-        "at": min(burst["first"] for burst in found if burst["bytes"] == most) - 1,  # just before the greatest goes
+        "at": min(burst["first"] for burst in found if burst["bytes"] == most) - 1,  # just before the largest is freed
         "bytes": most,
         "bursts": len(found),
         "burst_bytes": most,
@@ -194,7 +191,7 @@ def explained(events: list[Row]) -> set[int]:
 
 
 def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
-    """Segments released and allocated again after warm-up; None where it is not worth a word."""
+    """Segments released and allocated again after warm-up; None where it is too little to report."""
     events = device.events
     warm = bounds[1] if bounds else int(len(events) * 0.1)
     released = [i for i, e in enumerate(events) if e["action"] in RELEASES]

@@ -1,7 +1,6 @@
-"""Drives the machine's own Firefox over WebDriver BiDi, its remote protocol: JSON over a web socket.
+"""Drives the installed Firefox over WebDriver BiDi, its remote protocol: JSON over a web socket.
 
-playwright drives only a Firefox of its own making; the readers' is the one to be tested. Five commands are all that
-is needed.
+playwright drives only its own build of Firefox; the tests need the one that users have. Five commands are enough.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def find() -> str | None:
 
 
 class Page:
-    """The one window of a running Firefox."""
+    """The only window of a running Firefox."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -116,7 +115,7 @@ def launched(binary: str) -> Iterator[Page]:
 
 
 def _address(log: Path) -> str:
-    """Where it listens, as it says within a minute of its start."""
+    """The address it listens on, which it prints within a minute of its start."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         found = LISTENING.search(log.read_text(encoding="utf-8", errors="replace"))

@@ -1,6 +1,4 @@
-"""What the flame view must say, straight from the oracle's allocations: every prefix of every path, summed one by
-one.
-"""
+"""What the flame view must show, from the oracle's allocations alone: every prefix of every path, summed one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ Path = tuple[Key, ...]
 
 @dataclass
 class Node:
-    """What is at one path or under it. ``own``: what is at it and not further on."""
+    """What is at one path or below it. ``own``: what ends there."""
 
     value: float = 0
     loss: float = 0
@@ -45,7 +43,7 @@ def path_of(stack: oracle.Frames, root: str, merge: str, noise: bool) -> Path:
 
 
 def amount(device: oracle.Device, a: oracle.Allocation, measure: str) -> float:
-    """What one live allocation weighs, but for byte-seconds."""
+    """The weight of one live allocation, except in byte-seconds."""
     if measure in ("count", "allocations"):
         return 1
     first, last = max(0, a.alloc_event), a.free_event
@@ -92,7 +90,7 @@ def tree(
 
 
 class Clocked:
-    """Byte-seconds, with the clock made once."""
+    """Byte-seconds, with the clock computed once."""
 
     def __init__(self, device: oracle.Device) -> None:
         self.clock = list(accumulate((e["time_us"] for e in device.events), max))

@@ -1,8 +1,9 @@
-"""Who holds what: the category, the function, the line and the module path of an allocation, and sums by them.
+"""What memory is for and where it comes from: category, function, line and module path of an allocation, and their
+sums.
 
-Worked out from the oracle's replay with plain loops over single frames. Categories are the product's own, which
-test_categories and test_category_truth prove; which frames are Python's and which are noise is asked of the reader,
-and tested in test_noise.
+Computed from the oracle's replay with plain loops over single frames. Categories are the product's own, which
+test_categories and test_category_truth verify; which frames are Python's and which are noise comes from the reader, and
+is tested in test_noise.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def place(stack: oracle.Frames) -> str:
 
 @cache
 def module_path(stack: oracle.Frames) -> str:
-    """Among Python's frames, every forward that nn.Module's own machinery called, from outside; "" where there is
+    """Among Python's frames, every forward that nn.Module's own machinery called, outermost first; "" where there is
     none.
     """
     table_oracle.learn(set(stack))
@@ -65,7 +66,7 @@ def module_path(stack: oracle.Frames) -> str:
 
 
 def sums(allocations: Iterable[oracle.Allocation], key: Any) -> dict[Hashable, Row]:
-    """``bytes`` and ``count`` by what ``key`` says of an allocation."""
+    """``bytes`` and ``count`` by the value of ``key`` for an allocation."""
     found: dict[Hashable, Row] = {}
     for a in allocations:
         row = found.setdefault(key(a), {"bytes": 0, "count": 0})
@@ -75,7 +76,7 @@ def sums(allocations: Iterable[oracle.Allocation], key: Any) -> dict[Hashable, R
 
 
 def rows(allocations: Iterable[oracle.Allocation], name: str, key: Any) -> list[Row]:
-    """All sums as the findings write them, most bytes first; ``name``: what the key is called there."""
+    """All sums as the findings have them, most bytes first; ``name``: what the key is called there."""
     return sorted(({name: k, **row} for k, row in sums(allocations, key).items()), key=lambda row: -row["bytes"])
 
 
@@ -87,7 +88,7 @@ def by_stack(live: list[oracle.Allocation]) -> list[Row]:
     """With the category of most of each stack's bytes."""
     parts = sums(live, lambda a: (a.stack, category(a)))
     most: dict[oracle.Frames, tuple[int, str]] = {}
-    for (stack, what), row in sorted(parts.items(), key=lambda part: part[0][1]):  # of equal ones the first by name
+    for (stack, what), row in sorted(parts.items(), key=lambda part: part[0][1]):  # equal ones by name
         if row["bytes"] > most.get(stack, (-1, ""))[0]:
             most[stack] = row["bytes"], what
     found = rows(live, "stack", lambda a: a.stack)

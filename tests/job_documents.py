@@ -1,4 +1,4 @@
-"""Job reports with known content, made without the reducer, so that what the page shows has an oracle of its own."""
+"""Job reports with known content, made without the reducer, so that what the page shows has its own oracle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISPATCH = 5
 
 @dataclass(frozen=True)
 class Planted:
-    """A document, and what is in it. ``allocated``: bytes by row and column of the step map (0: nothing recorded)."""
+    """A document and its content. ``allocated``: bytes by row and column of the step map (0: nothing recorded)."""
 
     document: bytes
     outlier: int
@@ -71,7 +71,7 @@ def planted_job(ranks: int = 64, *, seed: int = 1, hosts_of: int = 8, columns: i
     return _document(ranks, stage, outlier, oom_step, hosts_of, allocated, reserved, unused, peak, stack_bytes)
 
 
-def _document(  # every part of it is a table of its own
+def _document(  # each part of it is a separate table
     ranks: int,
     stage: np.ndarray,
     outlier: int,

@@ -1,4 +1,4 @@
-"""What stacks are named by, one stack at a time: the program's own line, or the model's where that only launches it."""
+"""What stacks are named by, one at a time: the program's own line, or the model's where that line only launches it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_library(path: str) -> bool:
 
 
 def is_torch(path: str) -> bool:
-    """PyTorch's or Python's own, which no framework is."""
+    """Whether a file is PyTorch's or Python's own; no framework's is."""
     parts = slashed(path).split("/")
     standard = len(parts) > 2 and parts[-3] == "lib" and parts[-2].startswith("python3")
     return path.startswith("<") or standard or any(f == "torch" or f.startswith("torchinductor_") for f in parts[:-1])
@@ -90,8 +90,8 @@ def learn(devices: dict[int, oracle.Device]) -> None:
 
 
 def named_frame(stack: oracle.Frames) -> Frame | None:
-    """The program's own line unless it only launches, else a model's, else Python's, else an autograd node, else what
-    is no noise, else any.
+    """The program's own line unless it only launches, else a model's, else Python's, else an autograd node's, else any
+    that is not noise, else any.
     """
     inside, line = split(stack)
     if line and stack not in LAUNCHED:

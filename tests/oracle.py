@@ -1,7 +1,7 @@
-"""What a snapshot means, worked out a second time: slowly, event by event, with dictionaries and lists.
+"""What a snapshot means, computed independently: slowly, event by event, with dictionaries and lists.
 
-Written from the project's definitions alone and importing nothing of snapreport, numpy or polars, so that a mistake
-there cannot hide here. Takes the raw object that ``pickle`` gives.
+Written from the project's definitions alone, without snapreport, numpy or polars, so that it does not share their
+mistakes. Takes the raw object that ``pickle`` returns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Allocation:
     stack: Frames = ()
     free_stack: Frames = ()
     own_category: str | None = None
-    # The product's, filled in by the corpus for oracles of what is built on it.
+    # The product's, filled in by the corpus for oracles that build on it.
     category: str = "unknown"
     compile_context: str | None = None
     user_metadata: str | None = None
@@ -46,7 +46,7 @@ class Allocation:
 class Device:
     """One device's replay. ``allocated[i + 1]`` and ``reserved[i + 1]`` are bytes at position i (-1 … n-1).
 
-    The peak is worked out when first asked for, which is after the replay: it is asked for once for every allocation.
+    The peak is computed on first use, after the replay: it is read once for every allocation.
     """
 
     device: int
@@ -57,7 +57,7 @@ class Device:
     allocated: list[int] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
     other_events: list[int] = field(default_factory=list)
-    # What other oracles work out of it once.
+    # What other oracles cache here.
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -74,7 +74,7 @@ class Device:
 
     def live_at(self, position: int) -> list[int]:
         """Ids of the allocations live at a position, in birth order: the stack from bottom to top."""
-        # As ``lives_at``, written out: it is asked of every allocation at thousands of positions.
+        # ``lives_at`` inlined: it is evaluated for every allocation at thousands of positions.
         return [
             i
             for i, a in enumerate(self.allocations)
@@ -125,7 +125,7 @@ class Device:
 
 
 def text(value: str) -> str:
-    """Text as the product gives it back: exactly, but for lone surrogates, which no UTF-8 holds and which are
+    """Text as the product returns it: exact, except for lone surrogates, which UTF-8 cannot encode and which are
     escaped.
     """
     return value.encode("utf-8", "backslashreplace").decode()
@@ -133,8 +133,8 @@ def text(value: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def frame(filename: str, line: int, name: str) -> tuple[str, int, str]:
-    """A line may be recorded as an unsigned -1: it means none, and is given back as -1. Kept: there are few, in many
-    stacks.
+    """A line may be recorded as an unsigned -1: it means none, and is returned as -1. Cached: there are few frames, in
+    many stacks.
     """
     return text(filename), line if line < 2**63 else line - 2**64, text(name)
 
@@ -148,7 +148,7 @@ def text_or_none(value: Any) -> str | None:
 
 
 def replay(snapshot: Any) -> dict[int, Device]:
-    """Replay every device of a snapshot, host memory as device -1."""
+    """Replays every device of a snapshot, host memory as device -1."""
     if isinstance(snapshot, list):
         snapshot = {"segments": snapshot}
     traces = dict(enumerate(snapshot.get("device_traces") or []))
@@ -162,7 +162,7 @@ def replay(snapshot: Any) -> dict[int, Device]:
 
 
 def final_blocks(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The blocks of the final state, all layouts made alike: address, size, requested, state, stream, stack."""
+    """The blocks of the final state, all layouts normalised: address, size, requested, state, stream, stack."""
     blocks = []
     for segment in segments:
         address = segment["address"]
@@ -216,9 +216,9 @@ def replay_device(device: int, events: list[dict[str, Any]], segments: list[dict
 def pair(
     events: list[dict[str, Any]], waiting: set[int]
 ) -> tuple[list[Allocation], list[Allocation], dict[int, Allocation], set[int]]:
-    """Match allocs with frees: (traced, freed, still live by address, events that are part of a lifetime). ``waiting``:
-    addresses of the blocks whose free is pending at the end: where no completion is recorded, the last request for one
-    of them has not freed it.
+    """Matches allocs with frees: (traced, freed, still live by address, events that are part of a lifetime).
+    ``waiting``: addresses of the blocks whose free is pending at the end: where no completion is recorded, the last
+    request for one of them has not freed it.
     """
     completes = any(e["action"] == "free_completed" for e in events)
     last = {
@@ -263,7 +263,7 @@ def pair(
                 live[addr] = a
                 freed.append(a)
             elif a.free_requested_event >= 0 and action == "free_requested":
-                continue  # asked for a second time: says nothing new
+                continue  # requested a second time: no new information
             taken.add(i)
             if action == "free_requested":
                 a.free_requested_event = i
@@ -290,7 +290,7 @@ def curve(allocations: list[Allocation], events: int) -> list[int]:
 
 
 def reserved_curve(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> list[int]:
-    """Backwards from the final segments: undo every segment event, newest first."""
+    """Backwards from the final segments: undoes every segment event, newest first."""
     reserved = [sum(s["total_size"] for s in segments)]
     for event in reversed(events):
         now = reserved[-1]

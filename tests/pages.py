@@ -1,4 +1,4 @@
-"""Opening reports in Chromium and reading them: every page is watched for requests and errors while it is used."""
+"""Opens reports in Chromium and reads them: every page is watched for requests and errors while it is used."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLOT = """() => {
 
 @dataclass(frozen=True)
 class Still:
-    """What was on the screen at one moment, by places of the timeline: events across, bytes up."""
+    """The screen at one moment, addressed by places of the timeline: events across, bytes up."""
 
     image: Image | None
     view: dict[str, Any]
@@ -60,7 +60,7 @@ class Still:
         )
 
     def color(self, x: float, byte: float) -> Color:
-        """The colour that most of a few pixels around a place have: marks and lines are one pixel wide."""
+        """The most common colour of a few pixels around a place: marks and lines are one pixel wide."""
         left, top = self.pixel_of(x, byte)
         ratio = self.image.width / self.plot["screen"]
         seen = [
@@ -73,7 +73,7 @@ class Still:
 
 @dataclass
 class Opened:
-    """A page with a report in it, and what it did that it should not have."""
+    """A page with a report in it, and the requests and errors that it should not have caused."""
 
     page: Page
     path: Path
@@ -97,7 +97,7 @@ class Opened:
 
     @property
     def told(self) -> list[str]:
-        """What the console said, but for what software WebGL always says."""
+        """The console's messages, without those that software WebGL always writes."""
         return [e for e in self.errors if "GPU stall due to ReadPixels" not in e and "software WebGL" not in e]
 
     def check(self) -> None:
@@ -105,14 +105,14 @@ class Opened:
         assert not self.told, f"the page's console says {self.told}"
 
     def js(self, expression: str, argument: Any = None) -> Any:
-        """Evaluate an expression or function in the page; promises are awaited."""
+        """Evaluates an expression or function in the page; promises are awaited."""
         return self.page.evaluate(expression, argument)
 
     def view(self) -> dict[str, Any]:
         return self.js("snapreport.getView()")
 
     def set_view(self, **patch: Any) -> dict[str, Any]:
-        """Change the view and wait for the frame that shows it; the view then."""
+        """Changes the view and waits for the frame that shows it; returns the view then."""
         return self.js("patch => snapreport.setView(patch).then(() => snapreport.getView())", patch)
 
     def plot(self) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Opened:
         return Still(None, self.view(), self.plot()).place_of(left, top)
 
     def until(self, expression: str, argument: Any = None, seconds: float = 10) -> None:
-        """Wait until an expression is true. (playwright's own wait evaluates strings, which the page's policy
+        """Waits until an expression is true. (playwright's own wait evaluates strings, which the page's policy
         forbids.)
         """
         end = time.monotonic() + seconds
@@ -144,12 +144,12 @@ class Opened:
             self.page.wait_for_timeout(20)
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn: two frames have passed and no tile is pending."""
+        """Waits until what was requested is drawn: two frames have passed and no tile is pending."""
         self.js(SETTLED)
 
 
 def open_report(browser: Browser, path: Path, fragment: str = "", *, before: str = "", **context: Any) -> Opened:
-    """Open a report from its file, offline; ``before`` is a script to run ahead of the page's own."""
+    """Opens a report from its file, offline; ``before`` is a script to run before the page's own."""
     opened = Opened(browser.new_context(**{"viewport": SIZE, "offline": True, **context}).new_page(), path)
     opened.watch()
     if before:

@@ -54,7 +54,7 @@ def rewritten(path: Path, name: str, change: Callable[[dict[str, Any]], None]) -
 
 
 def frames_text(snapshot: Snapshot, stack: int | None) -> str:
-    """All frames of a stack in one text, innermost first."""
+    """All frames of a stack as one text, innermost first."""
     recording = snapshot.recording
     rows = (
         recording.frames[recording.stack(stack)].select("name", "filename", "line").rows() if stack is not None else []

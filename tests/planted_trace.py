@@ -8,7 +8,7 @@ from slow_allocator import MIB, Segment, SlowAllocator
 
 
 class Recording(SlowAllocator):
-    """A device with `capacity` bytes, and every event in a snapshot's words."""
+    """A device with `capacity` bytes, and every event in a snapshot's format."""
 
     def __init__(self, capacity: int = 1 << 40) -> None:
         self.trace: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def split_large_blocks(rounds: int = 5, times: int = 1) -> dict[str, Any]:
 
 def growing_sizes(factor: int = 1) -> dict[str, Any]:
     """Requests of 67 to 80 MiB after blocks of 65 MiB between small long-lived tensors: only sizes rounded up to 80 MiB
-    are used again.
+    are reused.
     """
     record = Recording()
     cached = []
@@ -117,8 +117,8 @@ def growing_alone() -> dict[str, Any]:
 
 
 def full_device() -> dict[str, Any]:
-    """Each request is larger than all that is cached, which fills a device of 4 GiB again and again: where old blocks
-    are collected early, nothing is retried.
+    """Each request is larger than all that is cached, which fills a device of 4 GiB repeatedly: where old blocks are
+    collected early, nothing is retried.
     """
     record = Recording(4096 * MIB)
     for number in range(60):
@@ -128,8 +128,8 @@ def full_device() -> dict[str, Any]:
 
 
 def failures_in_private_pools() -> dict[str, Any]:
-    """Three requests of 450 MiB fail although 500 MiB are free in a block of the default pool: they are of private
-    pools, one that has memory and one that has none, and of the default one after that block is in use.
+    """Three requests of 450 MiB fail although 500 MiB are free in a block of the default pool: two are of private
+    pools, one with memory and one without, and one of the default pool after that block is in use.
     """
     record = Recording(1024 * MIB)
     record.drop(record.request(600))

@@ -1,8 +1,8 @@
-"""Pages that tests hand on: opening a report takes a second, putting an opened one back to its start a tenth of that.
+"""Pages that tests share: opening a report takes a second, resetting an opened one to its start a tenth of that.
 
-A page is handed on only when it looks as it did when it was new: the view, every visible element with its attributes,
-its text and how far it is scrolled. One that does not, or in which a test failed, is closed, and the next test opens
-its own.
+A page is reused only when it looks as it did when it was new: the view, every visible element with its attributes, its
+text and its scroll position. One that does not, or in which a test failed, is closed, and the next test opens a new
+page.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import pages
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-MOST = 4  # pages kept: each has a process of its own, and the data of its report
-# Follows the address without a hash, as the page does when a reader takes the hash away; what fades is at its end at
-# once.
+MOST = 4  # pages open: each has a process of its own, and the data of its report
+# Follows the address without a hash, as the page does when a user removes the hash; ends transitions at once.
 START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()
@@ -36,7 +35,7 @@ FOLLOW = """fragment => {
     dispatchEvent(new HashChangeEvent('hashchange'))
     return snapreport.setView({})
 }"""
-# What is announced stays in its place, unseen; that a control is not invalid is also said by nothing.
+# Announcements stay in the document, unseen; a control without aria-invalid is the same as one with "false".
 LOOKS = """() => {
     const view = JSON.stringify(snapreport.getView())
     const seen = [view, location.hash, document.activeElement?.tagName, scrollX, scrollY]
@@ -65,15 +64,15 @@ class Kept:
 
 
 class Pool:
-    """Opened reports by file and context, the one that waits longest first."""
+    """Opened reports by file and context, the longest unused first."""
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
         self.kept: dict[Any, Kept] = {}
 
     def lend(self, path: Path, fragment: str = "", is_new: bool = False, **context: Any) -> Kept:
-        """A page that shows a report from its start, or from where ``fragment`` leads, at rest; ``is_new``: opened just
-        now.
+        """A page that shows a report from its start, or from where ``fragment`` leads, settled; ``is_new``: just
+        opened.
         """
         size = context.pop("viewport", pages.SIZE)
         key = (path, repr(sorted(context.items())))
@@ -90,7 +89,7 @@ class Pool:
         return page
 
     def is_new_again(self, page: Kept) -> bool:
-        """Put a page back to its start; closed where that does not succeed."""
+        """Resets a page to its start; closes it where that fails."""
         opened = page.opened
         if opened.page.viewport_size != pages.SIZE:
             opened.page.set_viewport_size(pages.SIZE)
@@ -103,7 +102,7 @@ class Pool:
         return False
 
     def take_back(self, page: Kept) -> None:
-        """A page that a test is done with. Of two of the same report one is kept."""
+        """A page that a test no longer needs. Of two of the same report one stays open."""
         if page.key in self.kept:
             self.drop(self.kept.pop(page.key))
         self.kept[page.key] = page

@@ -1,4 +1,4 @@
-"""Real traces of ``torch.profiler``, recorded with the CPU build of torch, and the tensors that lived beside them."""
+"""Real traces of ``torch.profiler``, recorded with the CPU build of torch, and the tensors that lived at the time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ json.dump({"tensors": tensors, "parameters": names, "gradients": gradients, "sta
 
 @dataclass(frozen=True)
 class Profiled:
-    """trace: the file. Bytes of each tensor's storage by address, and the addresses by what they were."""
+    """trace: the file. Bytes of each tensor's storage by address, and the addresses by what they were for."""
 
     trace: Path
     tensors: dict[int, int]

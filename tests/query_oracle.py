@@ -1,4 +1,4 @@
-"""What queries mean, a second time: each query with a predicate over one allocation, written out by hand.
+"""What queries mean, independently: each query with a predicate over one allocation, written by hand.
 
 Nothing here parses anything, so a mistake of the parser cannot hide. What the oracle of the replay does not know
 (category, pool, the number of a stack, steps and annotated spans) is taken from the product's own columns, which other
@@ -25,7 +25,7 @@ def fold(text: str) -> str:
 
 @dataclass
 class Row:
-    """One allocation: ``a`` as replayed, ``own`` the product's row, ``device`` what it lives on."""
+    """One allocation: ``a`` as replayed, ``own`` the product's row, ``device`` its device."""
 
     a: oracle.Allocation
     own: dict[str, Any]
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def end(self) -> int:
-        """The event that ended it; one past the last where none did."""
+        """The event that ended it; one past the last where there is none."""
         return self.a.free_event if self.a.free_event >= 0 else len(self.device.replay.events)
 
     @property
@@ -41,7 +41,7 @@ class Row:
         return self.device.us_of(self.a.alloc_event) if self.a.alloc_event >= 0 else None
 
     def frame(self, name: str, test: Callable[[str, int, str], bool]) -> bool:
-        """Whether a frame passes; answers are kept by stack and by the name of the question."""
+        """Whether a frame passes; answers are cached by stack and by the name of the question."""
         key = (name, self.own["stack"])
         if key not in self.device.asked:
             self.device.asked[key] = any(test(fold(f), n, fold(c)) for f, n, c in self.a.stack)
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass
 class Place:
-    """A device of a snapshot, with all that predicates ask of it."""
+    """A device of a snapshot, with all that predicates need of it."""
 
     number: int
     replay: oracle.Device
@@ -96,7 +96,7 @@ class Place:
         return any(is_meant(number) and first <= event <= last for number, _, first, last in self.steps)
 
     def in_span(self, event: int, question: str, is_meant: Callable[[str], bool]) -> bool:
-        """Whether an event lies in a step or annotated span of such a name. Spans are kept by the name of the
+        """Whether an event lies in a step or annotated span with such a name. Spans are cached by the name of the
         question.
         """
         if question not in self.asked:
@@ -119,7 +119,7 @@ def places(devices: dict[int, oracle.Device], ours: Any) -> list[Place]:
 
 
 def filled_times(events: list[dict[str, Any]]) -> list[int] | None:
-    """An event without a time has that of the one before; those before the first time have that."""
+    """An event without a time has the previous event's; those before the first time have that time."""
     known = [e.get("time_us") for e in events]
     first = next((t for t in known if t is not None), None)
     if first is None:
@@ -136,7 +136,7 @@ def expected(place: Place, predicate: Predicate) -> list[int]:
 
 MIB = 1024**2
 
-# Queries that can be asked of any snapshot.
+# Queries that apply to any snapshot.
 QUERIES: list[Pair] = [
     ("", lambda r: True),
     ("   ", lambda r: True),

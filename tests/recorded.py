@@ -1,4 +1,4 @@
-"""Recordings of real PyTorch with the truth beside them, where they are: see ../shared/recorded/README.md."""
+"""Recordings of real PyTorch with their truth, where available: see ../shared/recorded/README.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = "no recordings with truth at ../shared/recorded"
 
 
 def names() -> list[str]:
-    """Paths below the folder without the ending, in order."""
+    """Paths below the folder without the extension, in order."""
     return sorted(str(path.relative_to(ROOT))[: -len(".pickle")] for path in ROOT.rglob("*.pickle"))
 
 
@@ -29,7 +29,7 @@ def cases() -> list[Any]:
 
 @functools.lru_cache(maxsize=1)
 def load(name: str) -> Snapshot:
-    """A recording; tests that name one are skipped where it is not there."""
+    """A recording; tests that name one are skipped where it is missing."""
     path = ROOT / f"{name}.pickle"
     if not path.exists():
         pytest.skip(NONE)
@@ -43,6 +43,6 @@ def truth(name: str) -> dict[str, Any]:
 
 
 def memory_stats(name: str, device: int) -> dict[str, int]:
-    """``torch.cuda.memory_stats`` of a device just before the dump; {} where it was not kept."""
+    """``torch.cuda.memory_stats`` of a device just before the dump; {} where they were not saved."""
     stats = truth(name).get("stats") or {}
     return (stats.get(str(device)) if isinstance(stats, dict) else None) or {}

@@ -1,5 +1,4 @@
-"""Where there was room: holes by whether a request could use them, at a failure and where more was taken from the
-device.
+"""Free memory by whether a request could use it, at a failure and where more was taken from the device.
 
 Built on the block oracle, with plain loops over the segments and blocks of one moment.
 """
@@ -44,9 +43,7 @@ class Room:
         }
 
     def pool(self, segment: block_oracle.Segment, position: int) -> Any:
-        """What the record says of a segment's pool: where it was taken before the position, else where it is in the
-        end.
-        """
+        """A segment's pool as recorded: where it was allocated before the position, else in the final state."""
         told = None
         for i in self._taking:
             event = self.device.events[i]
@@ -58,7 +55,7 @@ class Room:
         return None if told is None else tuple(told)
 
     def reach(self, request: Row, position: int, *, occupied_only: bool = False) -> Row:
-        """Bytes in holes by why they are of no use to a request, and the largest hole of its own and of all."""
+        """Bytes in holes by why a request cannot use them, and the largest hole that it can use and of all."""
         found = {"own": 0, "other_pool": 0, "other_stream": 0, "other_size": 0, "largest_own": 0, "largest": 0}
         pool = tuple(request.get("pool_id") or (0, 0))
         for segment, ranges in self.at(position).segments:
@@ -76,7 +73,7 @@ class Room:
         return found
 
     def joined(self, request: Row, position: int) -> int:
-        """The largest free range if the segments that serve a request stood side by side: a block in use ends one."""
+        """The largest free range if the segments that serve a request were adjacent: a block in use ends one."""
         pool, most, run = tuple(request.get("pool_id") or (0, 0)), 0, 0
         for segment, ranges in sorted(self.at(position).segments, key=lambda pair: pair[0].start):
             if self.why_not(segment, ranges, request, pool, position) != "own":
@@ -87,7 +84,7 @@ class Room:
         return most
 
     def why_not(self, segment: Any, ranges: Any, request: Row, pool: Any, position: int) -> str:
-        """What keeps a segment's free memory from a request; "own" where nothing does."""
+        """Why a request cannot use a segment's free memory; "own" where it can."""
         used = [r for r in ranges if r[2] >= 0]
         if segment.expandable:
             small = bool(used) and all(size <= MIB for _, size, _, _ in used)
@@ -100,7 +97,7 @@ class Room:
         return "own" if small == (request["size"] <= MIB) else "other_size"
 
     def pins(self, position: int) -> list[Row]:
-        """Stacks whose blocks alone keep a segment that has room, most of it first."""
+        """Stacks whose blocks alone keep a segment with free memory in use, most of it first."""
         found: dict[oracle.Frames, Row] = {}
         for _, ranges in self.at(position).segments:
             used = [r for r in ranges if r[2] >= 0]
@@ -118,7 +115,7 @@ class Room:
         return sorted(rows, key=lambda row: -row["free_bytes"])
 
     def emptiest(self, position: int) -> list[Row]:
-        """Segments in use that have room, most of it first."""
+        """Segments in use that have free memory, most of it first."""
         found = []
         for segment, ranges in self.at(position).segments:
             used, free = ([r[1] for r in ranges if (r[2] >= 0) is kind] for kind in (True, False))
@@ -133,7 +130,7 @@ class Room:
         return sorted(found, key=lambda row: (-row["free"], -row["address"]))
 
     def records(self) -> list[int]:
-        """Events that took memory from the device and made more reserved than ever before."""
+        """Events that took memory from the device and raised reserved above every earlier value."""
         device, most, found = self.device, self.device.reserved[0], []
         for i, event in enumerate(device.events):
             if event["action"] in TAKES and device.reserved[i + 1] > most:
@@ -146,7 +143,7 @@ class Room:
         return (later or [self.device.events[event]])[0]
 
     def worst_growth(self) -> tuple[int, int] | None:
-        """(event, bytes in holes that the request could have used) of the worst, where it is worth a warning."""
+        """(event, bytes in holes that the request could have used) of the worst, where it deserves a warning."""
         device = self.device
         least = max(64 * MIB, 0.25 * max(device.reserved))
         bad = [
@@ -171,7 +168,7 @@ def fragmentation(room: Room) -> Row | None:
         idle = most - device.peak_bytes
         if idle < max(64 * MIB, 0.33 * most) or device.reserved[0] == most:
             return None
-        # A segment that was just made is empty: what counts is the state after the allocation that it is for.
+        # A segment that was just allocated is empty: what counts is the state after the allocation that it is for.
         made = device.reserved.index(most) - 1
         at = next((i for i in range(made, len(device.events)) if device.events[i]["action"] in ("alloc", "oom")), made)
         if at - made >= 64:
@@ -197,7 +194,7 @@ def fragmentation(room: Room) -> Row | None:
 
 
 def failures(device: oracle.Device) -> list[list[int]]:
-    """``oom`` events, those of nearly the same moment together."""
+    """``oom`` events; those at nearly the same moment are one group."""
     groups: list[list[int]] = []
     for i, event in enumerate(device.events):
         if event["action"] != "oom":
@@ -214,7 +211,7 @@ def failures(device: oracle.Device) -> list[list[int]]:
 
 
 def piece(asked: int, expandable: bool) -> int:
-    """What the allocator takes from the device at once."""
+    """The size that the allocator takes from the device at once."""
     unit = 20 * MIB if asked > MIB and (expandable or asked < 10 * MIB) else 2 * MIB
     whole = 0
     while whole < asked:

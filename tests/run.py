@@ -1,16 +1,16 @@
 """Runs every test on a machine that has only Python 3.11 or newer: ``python3 tests/run.py [pytest arguments]``.
 
-Installs the package as a reader would (a wheel with the front end in it, not the checkout) into a virtual environment
+Installs the package as a user would (a wheel with the front end in it, not the checkout) into a virtual environment
 with what the tests need, runs the static checks (ruff, mypy, and with npm biome and tsc), finds or installs a Chromium,
-runs the front end's own tests where npm is there, then pytest. Its last line is pytest's; its exit code is the first
-that is not 0. Standard library only.
+runs the front end's own tests where npm is available, then pytest. Its last line is pytest's; its exit code is the
+first that is not 0. Standard library only.
 
-``--quick`` is for the loop at the desk: static checks and the fast Python tests, on the checkout, without a browser.
-``--venv DIR`` uses that environment (made when missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
+``--quick`` is for development: static checks and the fast Python tests, on the checkout, without a browser.
+``--venv DIR`` uses that environment (created if missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
 
 The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
-once into that environment's folder; ``--all-torch`` takes the oldest that is supported, two more and the newest, and
-what Lightning and transformers need. Where none can be built, the last lines say so and the other tests still count.
+once into that environment's folder; ``--all-torch`` uses the oldest that is supported, two more and the newest, and
+installs Lightning and transformers. Where none can be built, the last lines say so and the other tests still count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> int:
-    """Run a command, its output passing through; its exit code."""
+    """Runs a command, its output passing through; returns its exit code."""
     return subprocess.run([str(part) for part in command], cwd=cwd, env=CLEAN, check=False).returncode
 
 
@@ -64,7 +64,7 @@ def python_of(folder: Path) -> Path:
 
 
 def environment(folder: Path, install: bool) -> Path:
-    """Make the virtual environment and install the package with its test extra; the path of its Python."""
+    """Makes the virtual environment and installs the package with its test extra; returns the path of its Python."""
     python = python_of(folder)
     if not python.exists():
         say(f"virtual environment {folder}")
@@ -72,13 +72,13 @@ def environment(folder: Path, install: bool) -> Path:
         (folder / ".gitignore").write_text("*\n")
     if install:
         say("installing the package with what its tests need")
-        # Not editable: what is tested is the wheel. pip makes a local folder's wheel anew every time.
+        # Not editable: the wheel is tested. pip rebuilds a local folder's wheel every time.
         must(python, "-m", "pip", "install", "--quiet", ".[test]")
     return python
 
 
 def browser(python: Path) -> None:
-    """See that there is a Chromium: the machine's, else Debian's, else playwright's own. The tests fail without one."""
+    """Ensures that there is a Chromium: the machine's, else Debian's, else playwright's. The tests fail without one."""
     found = [python, TESTS / "browser.py"]
     if run(*found) == 0:
         return
@@ -94,7 +94,7 @@ def browser(python: Path) -> None:
 
 
 def static_checks(python: Path, static: Path | None) -> int:
-    """Linters, formatters and type checkers, all of them; the exit code of the first that finds something.
+    """All linters, formatters and type checkers; the exit code of the first that finds something.
 
     ``static``: a copy of the front end with its packages installed; None where there is no npm.
     """
@@ -116,11 +116,11 @@ def front_end(scratch: Path) -> Path | None:
     """A copy of the front end with its npm packages; None where there is no npm (pytest still tests the built page)."""
     if not shutil.which("npm"):
         return None
-    # Away from the checkout: installing there would leave a node_modules behind.
+    # Outside of the checkout: installing there would leave a node_modules behind.
     copy = scratch / "static"
     shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
     (scratch / "snapreport").mkdir()
-    shutil.copy(ROOT / "snapreport/vocabulary.json", scratch / "snapreport")  # which the bundle holds, too
+    shutil.copy(ROOT / "snapreport/vocabulary.json", scratch / "snapreport")  # which the bundle includes, too
     must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
     return copy
 
@@ -156,7 +156,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all-torch", action="store_true")
     options, rest = parser.parse_known_args()
-    if sys.version_info < (3, 11):  # noqa: UP036  # run by whatever python3 there is
+    if sys.version_info < (3, 11):  # noqa: UP036  # run by any python3
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     folder = options.venv.resolve()
     versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
@@ -169,7 +169,7 @@ def main() -> int:
         first = static_checks(python, static)
         if options.quick:
             say("pytest: the fast tests, on the checkout")
-            # -m puts the checkout before the wheel that is installed.
+            # -m puts the checkout before the installed wheel.
             tests = rest or [TESTS / name for name in QUICK]
             code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", *tests)
             return first or code
@@ -177,15 +177,15 @@ def main() -> int:
         if static:
             say("the front end's unit tests")
             first = first or run("npm", "test", "--silent", cwd=static)
-            # The copy goes, and pytest looks for the rules of accessibility where nothing is installed.
+            # The copy is deleted, and the checkout, where pytest would look for the accessibility rules, has none.
             axe = shutil.copy(static / "node_modules" / "axe-core" / "axe.min.js", folder)
             CLEAN["SNAPREPORT_AXE"] = str(axe)
         environments, missing = torch.result() if torch else ([], [])
     CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
     say("pytest")
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
-    # A file's and a snapshot's tests stay together (tests/spread.py), so that what they share is made once. More
-    # than there are cores: tests wait for frames of the browser and for processes that they have started.
+    # Tests of a file and of a snapshot stay together (tests/spread.py), so that what they share is made once. More
+    # processes than cores: tests wait for frames of the browser and for processes that they have started.
     side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 2)), "--dist", "loadfile", "--durations=40"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     for line in missing:

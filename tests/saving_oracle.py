@@ -1,5 +1,5 @@
-"""What a saving is, a second time: the allocated curve summed event by event, without the bytes that a change takes
-out.
+"""What a saving is, computed independently: the allocated curve summed event by event, without the bytes that a change
+removes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from snapreport.snapshot import Snapshot
 
 
 def bytes_out(snapshot: Snapshot, device: int, replayed: oracle.Device, saving: Mapping[str, Any]) -> dict[int, int]:
-    """By allocation: the bytes that go, of those that the saving's query selects. Whole bytes, rounded down for
-    each.
-    """
+    """By allocation: the bytes saved, of those that the saving's query selects. Whole bytes, rounded down for each."""
     ids = snapshot.query(saving["query"], device)["id"].to_list()  # type: ignore[attr-defined]
     fraction = Fraction(saving["fraction"])
     return {number: int(replayed.allocations[number].size * fraction) for number in ids}
 
 
 def largest(changes: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Several changes at once: what is in more than one loses the most that one of them takes, once."""
+    """Several changes at once: what is in more than one loses the largest of their amounts, once."""
     every: dict[int, int] = {}
     for change in changes:
         for number, size in change.items():
@@ -46,5 +44,5 @@ def peak_without(replayed: oracle.Device, change: Mapping[int, int]) -> tuple[in
 
 
 def at_peak(replayed: oracle.Device, numbers: Iterable[int]) -> int:
-    """Bytes of some allocations at the peak, as they are."""
+    """Bytes of some allocations at the peak, unchanged."""
     return sum(replayed.allocations[n].size for n in numbers if replayed.allocations[n].lives_at(replayed.peak_event))

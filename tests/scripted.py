@@ -1,4 +1,4 @@
-"""Snapshots written by hand: what is allocated, by which frames, and when it goes; and who holds what at the peak."""
+"""Snapshots written by hand: what is allocated, by which frames, and when it is freed; and what is live at the peak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Frame = tuple[str, str]  # file, function
 
 @dataclass
 class Script:
-    """A trace as it is written. Every allocation has a tag, by which its bytes at the peak are counted."""
+    """A trace being written. Every allocation has a tag, by which its bytes at the peak are counted."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Script:
         self._event("free_completed", address, size, frames)
 
     def step(self, number: int, began: int) -> None:
-        """Annotate what happened since event ``began`` as a step."""
+        """Annotates what happened since event ``began`` as a step."""
         for stage, event in (("START", began), ("END", len(self.events))):
             self.notes.append(
                 {"name": f"ProfilerStep#{number}", "stage": stage, "device": 0, "time_us": 10 * event + 5}

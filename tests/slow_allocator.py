@@ -1,7 +1,7 @@
-"""PyTorch's caching allocator written a second time, without any of snapreport's code, numpy or polars.
+"""PyTorch's caching allocator implemented a second time, without any of snapreport's code, numpy or polars.
 
 Every segment is a plain list of ranges [start, bytes, state], every search looks at all of them, and nothing is sorted
-in advance. It follows c10/cuda/CUDACachingAllocator.cpp from the source's text. Small programs only.
+in advance. It follows the source text of c10/cuda/CUDACachingAllocator.cpp. Small programs only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Segment:
     ranges: list[Range] = field(default_factory=list)
 
     def join(self) -> None:
-        """Join neighbours that are both free or both unmapped."""
+        """Joins neighbours that are both free or both unmapped."""
         at = 0
         while at + 1 < len(self.ranges):
             one, two = self.ranges[at], self.ranges[at + 1]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for snapshots that are valid and yet as unkind as a recorder can make them.
+"""Hypothesis strategies for snapshots that are valid but as unkind as a recorder can make them.
 
 What is drawn is a list of small operations, so that a failing example shrinks to few of them; ``build`` turns it into
 the raw object that would be pickled.
@@ -77,8 +77,8 @@ class Op:
 
 @dataclass(frozen=True)
 class Plan:
-    """A device's trace and what is unusual about it. ``times``: all, none or some; ``completes``: free_completed
-    kept.
+    """A device's trace and what is unusual about it. ``times``: all, none or some; ``completes``: whether
+    free_completed is recorded.
     """
 
     ops: list[Op]
@@ -156,7 +156,7 @@ def trace(plan: Plan) -> tuple[list[dict[str, Any]], dict[int, tuple[int, int, i
 
 
 def segments(plan: Plan, device: int, live: dict[int, tuple[int, int, int]]) -> list[dict[str, Any]]:
-    """Final segments, a block each: what lives in a faithful plan, and what the plan adds or claims otherwise."""
+    """Final segments, a block each: the live allocations in a faithful plan, and what the plan adds or falsifies."""
     rows = {address: ("active_allocated", *what) for address, what in live.items()} if plan.faithful else {}
     for address, state, size, stack in plan.final:
         if address in rows and rows[address][0] == "active_allocated":
@@ -224,7 +224,7 @@ protocols = st.integers(2, 5)
 
 
 def pickled(snapshot: Any, protocol: int) -> bytes:
-    """Pickle as the C pickler would, strings with lone surrogates included."""
+    """Pickles as the C pickler would, including strings with lone surrogates."""
     out = io.BytesIO()
     pickle.Pickler(out, protocol).dump(snapshot)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""What the table and the list of events must say, from the oracle's replay and the raw events: one row at a time."""
+"""What the table and the list of events must show, from the oracle's replay and the raw events: one row at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Frame = tuple[str, int, str]
 
 @dataclass
 class Sums:
-    """What a group holds. Lifetimes reach as far as the trace does; ``open``: those of which an end lies outside it."""
+    """The sums of a group. Lifetimes end with the trace at the latest; ``open``: those that begin or end outside it."""
 
     live: int = 0
     live_count: int = 0
@@ -33,7 +33,7 @@ FLAGS: dict[Frame, int] = {}
 
 
 def learn(frames: set[Frame]) -> None:
-    """Asks for the flags of frames all at once. The rules themselves are tested in test_noise."""
+    """Looks up the flags of all frames at once. The rules themselves are tested in test_noise."""
     unknown = sorted(frame for frame in frames if frame not in FLAGS)
     if unknown:
         table = pl.DataFrame(unknown, schema={"filename": pl.String, "line": pl.Int64, "name": pl.String}, orient="row")
@@ -48,7 +48,7 @@ def top(stack: oracle.Frames) -> Frame | None:
 
 
 def tops(device: oracle.Device) -> list[Frame | None]:
-    """Of each allocation; worked out once for a device, and kept with it, so that it goes when that goes."""
+    """The naming frame of each allocation; computed once and stored with the device, so that it is freed with it."""
     if "tops" not in device.kept:
         learn({frame for a in device.allocations for frame in a.stack})
         tops = {stack: top(stack) for stack in {a.stack for a in device.allocations}}
@@ -61,7 +61,7 @@ def short_path(path: str) -> str:
 
 
 def frame_words(frame: Frame | None) -> str:
-    """How the page writes a frame on one line."""
+    """A frame as the page writes it on one line."""
     if frame is None:
         return "–"
     file, line, name = frame
@@ -84,7 +84,7 @@ def lived_us(device: oracle.Device, a: oracle.Allocation) -> int:
 def sums(
     device: oracle.Device, keys: list[Hashable], position: int, keep: Callable[[int], bool] = lambda _: True
 ) -> dict[Hashable, Sums]:
-    """Every group's sums at a position of the design (the event that was last). ``keys``: one for each allocation."""
+    """Every group's sums at a position of the design (the last event). ``keys``: one for each allocation."""
     has_times = bool(device.events) and time_of(device, 0) is not None
     found: dict[Hashable, Sums] = {}
     for i, (a, key) in enumerate(zip(device.allocations, keys, strict=True)):
@@ -120,7 +120,7 @@ def keys_of(path: Path, number: int, device: oracle.Device, grouping: str) -> li
         return ["" if a.stream is None else str(a.stream) for a in device.allocations]
     import snapreport
 
-    snapshot = snapreport.load(path)  # rules of their own: pools, categories and steps are tested elsewhere
+    snapshot = snapreport.load(path)  # separate rules: pools, categories and steps are tested elsewhere
     if grouping == "step":
         steps = snapshot.steps(number).rows(named=True)
         return [

@@ -1,6 +1,6 @@
-"""Levels of detail, worked out column by column from their description: the third, slow way to the same spans.
+"""Levels of detail, computed column by column from their description: the third, slow way to the same spans.
 
-Imports nothing of snapreport. A position is ``s`` = event + 1, so that ``s = 0`` is the state before the first event.
+Without snapreport. A position is ``s`` = event + 1, so that ``s = 0`` is the state before the first event.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def tolerance(allocated: Sequence[int], y_level: int = 0) -> float:
 
 
 def samples(allocated: Sequence[int], level: int, tile: int) -> list[int]:
-    """For each column of a tile the first s of the greatest allocated within the column."""
+    """For each column of a tile, the first s of the highest allocated within the column."""
     width = 2 ** (depth(len(allocated)) - level)
     begin, chosen = tile * COLUMNS * width, []
     for at in range(begin, min(begin + COLUMNS * width, len(allocated)), width):

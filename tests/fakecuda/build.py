@@ -1,8 +1,8 @@
 """Puts the CUDA build of PyTorch on a machine without a GPU: ``python build.py --torch 2.9.1 --dest FOLDER``.
 
 Makes a virtual environment in FOLDER, unpacks PyTorch's CUDA wheel into it without its NVIDIA dependencies, and
-compiles fakecuda.c into the one library that takes their place. Afterwards FOLDER/bin/python sees a CUDA device;
-README.md says what of it is real. Needs Linux on x86-64, gcc, binutils, a package index and 3 GB of disk. Standard
+compiles fakecuda.c into the one library that replaces them. Afterwards FOLDER/bin/python sees a CUDA device;
+README.md says which parts are real. Needs Linux on x86-64, gcc, binutils, a package index and 3 GB of disk. Standard
 library only.
 """
 
@@ -24,9 +24,9 @@ VENDOR = re.compile(
     r"(__cuda|cuda|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvshmem|nvrtc|nvtx|nvJit|cupti|cuFile"
     r"|cu[A-Z]\w*|nvml)"
 )
-# Libraries that PyTorch opens by name at run time, on top of those it is linked to.
+# Libraries that PyTorch opens by name at run time, in addition to those it is linked to.
 OPENED_BY_NAME = ["libcuda.so.1", "libnvidia-ml.so.1"]
-# What torch wants and nothing here uses: large, or for compilers that are not there.
+# What torch requires and nothing here uses: large, or for compilers that are not there.
 LEFT_OUT = re.compile(r"nvidia|cuda|triton|optree|opt-einsum|pyyaml|torch")
 CUDNN_SCALE = NCCL_SCALE = (10_000, 100, 1)  # how these libraries write a version as a number
 
@@ -51,9 +51,9 @@ def unpack(wheel: Path, folder: Path, part: str = "") -> None:
 
 
 def install_torch(version: str, folder: Path, work: Path, packages: list[str]) -> None:
-    """A virtual environment with PyTorch's CUDA wheel, what it needs of Python packages, and ``packages``.
+    """Makes a virtual environment with PyTorch's CUDA wheel, the Python packages that it needs, and ``packages``.
 
-    A package written ``name!`` is installed without its dependencies: those that require torch would bring NVIDIA's.
+    A package written ``name!`` is installed without its dependencies: those that require torch would pull in NVIDIA's.
     """
     run(sys.executable, "-m", "venv", folder)
     site = site_packages(folder)
@@ -81,7 +81,7 @@ def requirements(site: Path) -> list[str]:
 
 
 def pinned(names: list[str], prefix: str) -> str:
-    """The exact version that ``names`` require of the package that begins with ``prefix``, or nothing."""
+    """The exact version that ``names`` require of the package that begins with ``prefix``, or ""."""
     return next((name.split("==")[1] for name in names if re.match(rf"{prefix}\S*==", name)), "")
 
 
@@ -132,7 +132,7 @@ def stub(name: str) -> str:
 
 
 def compile_library(site: Path, work: Path) -> str:
-    """Compile the one library and link all names to it; a sentence on what it holds."""
+    """Compiles the library and links all names to it; returns a sentence about its contents."""
     required = requirements(site)
     libraries = sorted((site / "torch/lib").glob("*.so*"))
     names, version_of = imported(libraries)
@@ -171,7 +171,7 @@ def compile_library(site: Path, work: Path) -> str:
 
 
 def build(version: str, folder: Path, packages: list[str], *, library_only: bool = False) -> str:
-    """Build an environment; a sentence on what was made. Raises CalledProcessError, OSError."""
+    """Builds an environment; returns a sentence about it. Raises CalledProcessError, OSError."""
     work = folder / "fakecuda"
     if not library_only:
         work.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Runs programs one after another, each in a fork of this process, which has imported torch: that takes two seconds,
-and most of them a tenth of one.
+"""Runs programs one after another, each in a fork of this process, which has already imported torch: the import takes
+two seconds, and most programs a tenth of one.
 
 python forks.py: reads calls from standard input, a line of JSON each, {"argv": [program, ...], "env": {...}}, and
 answers each with a line: {"code", "out", "err"}. CUDA starts in the fork, and reads its settings there.
@@ -14,11 +14,11 @@ import sys
 import tempfile
 import traceback
 
-import torch._dynamo  # noqa: F401  # which the first optimizer imports
+import torch._dynamo  # noqa: F401  # imported by the first optimizer
 
 
 def run(argv: list[str], variables: dict[str, str], out: int, err: int) -> None:
-    """In the fork."""
+    """Runs in the fork."""
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.environ.update(variables)

@@ -1,4 +1,4 @@
-"""Two ranks, one device each, of a launcher: ``parallel.py ddp|fsdp``. Knows nothing of snapreport."""
+"""Two ranks of a launcher, one device each: ``parallel.py ddp|fsdp``. Knows nothing of snapreport."""
 
 import os
 import sys

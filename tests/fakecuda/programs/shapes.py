@@ -1,7 +1,7 @@
 """Programs whose requests change from step to step, for replays under other allocator settings.
 
 python shapes.py OUT PROGRAM [--fraction F] [--without] [--scale F]: records, dumps a snapshot to OUT and prints
-"RESULT peak_reserved retries ooms peak_requested", or the same behind "OOM" where it runs out of memory.
+"RESULT peak_reserved retries ooms peak_requested", or the same after "OOM" where it runs out of memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def extra(x: torch.Tensor) -> torch.Tensor:
 
 
 def varlen(dice: random.Random, left_out: bool) -> None:
-    """A transformer trained on sequences of other lengths in each step."""
+    """A transformer trained on sequences of different lengths in each step."""
     net = nn.Sequential(*[Block(384, 6) for _ in range(4)]).cuda()
     adam = torch.optim.AdamW(net.parameters())
     for _ in range(10):
@@ -55,7 +55,7 @@ def varlen(dice: random.Random, left_out: bool) -> None:
 
 
 def conv(dice: random.Random, left_out: bool) -> None:
-    """A convolutional net on images of other sizes in each step."""
+    """A convolutional network on images of different sizes in each step."""
     layers: list[nn.Module] = []
     for before, after in ((3, 32), (32, 64), (64, 64), (64, 128), (128, 128)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
@@ -74,7 +74,7 @@ def conv(dice: random.Random, left_out: bool) -> None:
 
 
 def inference(dice: random.Random, left_out: bool) -> None:
-    """Requests whose key-value caches grow by torch.cat; old ones leave, new ones come."""
+    """Requests whose key-value caches grow by torch.cat; old ones leave, new ones arrive."""
     with torch.inference_mode():
         net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).half().cuda()
         caches: list[list[torch.Tensor]] = []
@@ -93,7 +93,7 @@ def inference(dice: random.Random, left_out: bool) -> None:
 
 
 def streams(dice: random.Random, left_out: bool) -> None:
-    """Work on three streams; buffers are used on one beside their own."""
+    """Work on three streams; buffers are also used on a stream other than their own."""
     side = [torch.cuda.Stream() for _ in range(2)]
     alive: list[torch.Tensor] = []
     for step in range(80):
@@ -114,8 +114,8 @@ def scratch(size: int) -> torch.Tensor:
 
 
 def buffers(dice: random.Random, left_out: bool) -> None:
-    """Buffers of any size, between them those of scratch(), which --scale alone changes: of a few bytes, about the
-    limits of the small pool (1 MiB) and of segments of their own (10 MiB), and larger ones, most of odd lengths.
+    """Buffers of any size, interleaved with those of scratch(), the only ones that --scale changes: of a few bytes,
+    near the limits of the small pool (1 MiB) and of separate segments (10 MiB), and larger ones, most of odd sizes.
     """
     limits = (3, 2_000, 1 << 20, 2 << 20, 10 << 20, 20 << 20, 60 << 20)
     alive: list[torch.Tensor] = []

@@ -16,9 +16,11 @@ first-picture
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of the findings
+categories
+        snapshots with their first stack traces hidden: how right inferred categories are, rule by rule
 recording
-        cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time per
-        step, host memory per million events, snapshots written by pickle.dump and streamed
+        cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
+        per step, host memory per million events, snapshots written by pickle.dump and streamed
 soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and

@@ -100,8 +100,12 @@ def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         execution.make_all(["a.pickle"], dask="tcp://127.0.0.1:9")
 
 
-def test_a_killed_process_fails_one_rank_only(ranks: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_killed_process_fails_one_rank_only(
+    ranks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
     """A file that kills whoever reads it: named pipes block, and the watcher kills the process that hangs on it."""
+    monkeypatch.setattr(execution, "processes_for", lambda paths: cores)
     bad = tmp_path / "rank_00099_step_00000003_steps.pickle"
     os.mkfifo(bad)
     stop = threading.Event()
@@ -117,7 +121,7 @@ def test_a_killed_process_fails_one_rank_only(ranks: list[Path], tmp_path: Path)
     handle = os.open(bad, os.O_RDWR)
     watcher.start()
     try:
-        job = snapreport.job([*ranks, bad], jobs=2)
+        job = snapreport.job([*ranks, bad])
     finally:
         stop.set()
         watcher.join()

@@ -61,7 +61,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     "--jobs",
     metavar="N",
     type=click.IntRange(1),
-    help="Processes that read snapshots. Default: as many as cores and memory allow.",
+    help="Processes that read snapshots; 1 is this one. Default: as many as cores and memory allow.",
 )
 @click.option("--dask", metavar="ADDRESS|FILE", help="Read them on this Dask cluster: its scheduler's address or file.")
 @click.option(

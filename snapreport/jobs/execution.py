@@ -91,7 +91,8 @@ def make_all(
 ) -> list[Made]:
     """The digests of ``paths``, in their order and the same bytes wherever they are made.
 
-    ``jobs``: processes of this machine, by default as many as cores and memory allow. ``executor``: one that runs
+    ``jobs``: processes of this machine, by default as many as cores and memory allow; 1 is this process, which a file
+    that hangs or kills whoever reads it ends with all ranks. ``executor``: one that runs
     them instead; ``dask``: a scheduler's address or file. ``options``: of :func:`make_digest`. ``label``: what the
     progress bar says of a path.
     """
@@ -109,7 +110,8 @@ def make_all(
             _on_executor(executor, list(range(len(paths))), paths, options, done)
         else:
             workers = min(len(paths), jobs or processes_for(paths))
-            if workers <= 1:
+            # One process is a process of its own, too, unless this one was asked for: what ends it is a failed rank.
+            if jobs == 1 or len(paths) == 1:
                 for index, path in enumerate(paths):
                     done(index, make_digest(path, options))
             else:

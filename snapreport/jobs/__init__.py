@@ -1,1 +1,1 @@
-"""A whole job from the snapshots of its ranks: a digest of each, reduced to one report."""
+"""A whole job from the snapshots of its ranks: one digest per rank, reduced to one report."""

@@ -32,8 +32,8 @@ from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.snapshot import Snapshot, load
 
 LARGE_DETAIL = 32 << 20
-"""Bytes of snapshots shown in full from which on a process of their own pays: starting it takes 0.7 s, reading a
-snapshot six times its size."""
+"""Bytes of snapshots shown in full above which a separate process pays off: it takes 0.7 s to start, and reading a
+snapshot takes six times its size in memory."""
 _READ = RankReader()
 
 
@@ -57,11 +57,11 @@ def job(
 ) -> Job:
     """Reduce the snapshots and digests of a job's ranks.
 
-    paths: files, folders, globs, fsspec URLs, lists of paths (see ``sources.expand``). executor: any
-    ``concurrent.futures.Executor``, of mpi4py for example, whose workers see the same paths; dask: address or scheduler
-    file of a cluster; jobs: processes of this machine otherwise. rank_pattern: a regular expression whose group is the
-    rank. each: a folder, on whatever runs the ranks, for a report of each. Ranks that cannot be read are in
-    ``Job.failed``; :class:`SnapshotError` is raised where none can.
+    paths: files, folders, globs, fsspec URLs or lists of paths (see ``sources.expand``). executor: any
+    ``concurrent.futures.Executor``, for example that of mpi4py, whose workers see the same paths; dask: address or
+    scheduler file of a cluster; jobs: number of local processes otherwise. rank_pattern: a regular expression whose
+    group is the rank. each: a folder for a report of each rank, on the machine that processes the rank. Ranks that
+    cannot be read are in ``Job.failed``; raises :class:`SnapshotError` if none can be read.
     """
     arguments = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     files = expand(arguments)
@@ -83,13 +83,13 @@ def job(
 
 
 def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
-    """The job of snapshots that are loaded already."""
+    """The job made of snapshots that are already loaded."""
     paths = list(by_path(snapshots))
     return reduce_job(paths, [Made(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern)
 
 
 def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
-    """Snapshots by what :func:`job_of` calls their files: redacted paths can be equal."""
+    """Snapshots by the file name that :func:`job_of` uses: redacted paths can be equal."""
     found: dict[str, Snapshot] = {}
     for snapshot in snapshots:
         path = snapshot.recording.path
@@ -98,8 +98,8 @@ def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
 
 
 def report_names(paths: Sequence[str], ranks: Sequence[int | None], *, is_redacted: bool = False) -> dict[str, str]:
-    """Names of the ranks' own reports, by path: ``rank_00037.html``. Where no name of a file says the rank, or several
-    files have the same one, the file's own name, or its number where names are redacted.
+    """Names of the ranks' own reports, by path: ``rank_00037.html``. If a file's name does not give the rank, or
+    several files have the same rank, the file's own name, or its number if names are redacted.
     """
     names: dict[str, str] = {}
     files_of_rank = Counter(ranks)
@@ -113,11 +113,11 @@ def report_names(paths: Sequence[str], ranks: Sequence[int | None], *, is_redact
 
 
 def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
-    """The reports in ``folder`` by path of their snapshots, relative to the job's own report; none of digests."""
+    """Links to the reports in ``folder``, relative to the job's report, by snapshot path; digests have none."""
     here = Path(output).resolve().parent if output != "-" else Path.cwd()
     found = {}
     for row in job.rows:
-        # By the name that was written: a recording may state another rank than the name of its file.
+        # Use the name that was written: a recording may state a different rank than its file name.
         file = (Path(folder) / job.report_names[row.path]).resolve()
         if file.exists():
             found[row.path] = quote(os.path.relpath(file, here).replace(os.sep, "/"))
@@ -126,13 +126,13 @@ def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What a job's report shows and leaves out.
+    """What a job's report shows and omits.
 
     detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or
-    rank numbers; those of which only a digest is there are left out where they were not given by number. each: of paths
-    to reports of their own, relative to the report. snapshots: those loaded already, by path; read: reads the
-    others. max_size, source, links: of ``report.build.build_report``, for the ranks shown in full. is_apart: whether
-    large ranks are read and laid out in a process of their own, so that this one stays as small as without them.
+    rank numbers; ranks with only a digest are omitted unless their number was given. each: links to the ranks' own
+    reports by path of the snapshot, relative to this report. snapshots: those already loaded, by path; read: reads the
+    others. max_size, source, links: as in ``report.build.build_report``, for the ranks shown in full. is_apart: whether
+    large ranks are read and laid out in a separate process, so that they add nothing to the memory of this one.
     """
 
     title: str | None = None
@@ -147,8 +147,8 @@ class PageOptions:
 
 
 def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:
-    """Write a job's report. Raises :class:`SnapshotError` where a rank given by number cannot be shown, the report
-    cannot be as small as ``max_size``, or cannot be written.
+    """Write a job's report. Raises :class:`SnapshotError` if a rank given by number cannot be shown, or if the report
+    does not fit into ``max_size`` or cannot be written.
     """
     document, left_out = _fitted(job, options or PageOptions())
     write_document(path, document)
@@ -161,8 +161,8 @@ def build_job(job: Job, options: PageOptions | None = None) -> bytes:
 
 
 def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
-    """The document, and what was left out of it. Where leaving out columns is not enough, ranks are not shown in full,
-    the last chosen first.
+    """The document, and what was omitted from it. If omitting columns is not enough, ranks are dropped from those shown
+    in full, the last chosen first.
     """
     if options.is_apart:
         shown = [job.rows[row] for row in chosen_rows(job, options.detail)]
@@ -217,7 +217,7 @@ def _not_in_full(job: Job, dropped: Sequence[Detail], options: PageOptions) -> s
 
 
 def job_title(job: Job) -> str:
-    """``Job of 64 ranks``, with the name that all files share."""
+    """``Job of 64 ranks``, preceded by the name of the folder that all files share."""
     folders = {row.path.replace("\\", "/").rpartition("/")[0].rpartition("/")[2] for row in job.rows}
     name = f"{folders.pop()}: " if len(folders) == 1 and folders != {""} else ""
     return f"{name}job of {len(job.rows)} rank{'' if len(job.rows) == 1 else 's'}"

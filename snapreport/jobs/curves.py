@@ -1,4 +1,4 @@
-"""A rank's curves on few points: the greatest value within each of at most 512 columns, so that no peak vanishes."""
+"""Downsampled curves of a rank: the maximum within each of at most 512 columns, so that no peak is lost."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ METRICS = ("allocated", "reserved", "unused")
 
 @dataclass(frozen=True)
 class Curve:
-    """first, last: Int64, what each column covers: step numbers, event indices, or µs since the epoch. allocated,
-    reserved, unused: Int64 bytes, the greatest within each column.
+    """first, last: Int64, the range of each column: step numbers, event indices, or µs since the epoch. allocated,
+    reserved, unused: Int64 bytes, the maximum within each column.
     """
 
     first: np.ndarray
@@ -28,7 +28,7 @@ class Curve:
 
 
 def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
-    """By step: a column for each, or for equally many in a row where there are more than ``points``."""
+    """By step: one column per step, or per equal number of consecutive steps if there are more than ``points``."""
     steps = timeline.steps
     number, begin, end = (steps[name].to_numpy().astype(np.int64) for name in ("step", "first_event", "last_event"))
     inside = end >= begin
@@ -40,14 +40,14 @@ def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
 
 
 def event_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
-    """By event: columns of equally many positions. Position -1, the state before the first event, is in the first."""
+    """By event: columns of equal width. Position -1, the state before the first event, is in the first column."""
     edges = _edges(len(timeline.allocated), points)
     return _highest(timeline, edges[:-1] - 1, edges[1:] - 2, edges[:-1], edges[1:])
 
 
 def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
-    """By time: columns of equal length between the first and the last event; none where no times were recorded. The
-    value in a column without an event is what the last event before it left.
+    """By time: columns of equal length between the first and the last event; empty if no times were recorded. A column
+    without an event has the value after the last event before it.
     """
     clock = clock_of(timeline.events)
     if clock is None or not len(clock):
@@ -57,7 +57,7 @@ def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
     columns = min(points, last - first + 1)
     edges = first + (np.arange(columns + 1) * (last - first + 1)) // columns
     at = np.searchsorted(clock, edges, "left").astype(np.int64)
-    # Index s of the curves is the state after event s - 1: a column begins with what was there before its first event.
+    # Index s of the curves is the state after event s - 1: a column begins with the state before its first event.
     return _highest(timeline, edges[:-1], edges[1:] - 1, at[:-1], at[1:] + 1)
 
 
@@ -69,13 +69,13 @@ def _edges(count: int, points: int) -> np.ndarray:
 def _highest(
     timeline: DeviceTimeline, first: np.ndarray, last: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> Curve:
-    """The curves' greatest values in [begin, end) of each column; the intervals ascend and may share an end."""
+    """The curves' maxima in [begin, end) of each column; the intervals ascend and may share an end."""
     values = {
         "allocated": timeline.allocated,
         "reserved": timeline.reserved,
         "unused": np.maximum(timeline.reserved - timeline.allocated, 0),
     }
-    # maximum.reduceat wants pairs: [begin, end) and what lies between two columns, which is dropped.
+    # maximum.reduceat takes pairs: [begin, end), and the gap between two columns, which is dropped.
     length = len(timeline.allocated)
     begin, end = np.clip(begin, 0, length - 1), np.clip(end, 1, length)
     pairs = np.column_stack((begin, end)).ravel()

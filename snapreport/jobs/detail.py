@@ -1,4 +1,4 @@
-"""Ranks that a job's report shows in full: which, and how their snapshots are read."""
+"""The ranks that a job's report shows in full, and how their snapshots are read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DEFAULT_DETAIL = ("worst", "median")
 
 @dataclass(frozen=True)
 class RankReader:
-    """Reads a rank's snapshot as its digest was made, by the path that the job has for it. Any process can have it.
+    """Reads a rank's snapshot with the options of its digest, by the job's path for it. Can be sent to any process.
 
-    rules, inference: of ``snapreport.load``. real: where files are that a redacted job calls otherwise.
+    rules, inference: as in ``snapreport.load``. real: the real paths of files that a redacted job renamed.
     """
 
     rules: str | os.PathLike[str] | None = None
@@ -37,9 +37,9 @@ class RankReader:
 
 
 def chosen_rows(job: Job, wanted: Sequence[str]) -> dict[int, str]:
-    """Rows to show in full, each with why: "worst", "median" or "given".
+    """Rows to show in full, each with its reason: "worst", "median" or "given".
 
-    ``wanted``: those two words, "none", and ranks. Raises :class:`SnapshotError` for a rank that is not there.
+    ``wanted``: "worst", "median", "none", or rank numbers. Raises :class:`SnapshotError` for a rank that the job lacks.
     """
     chosen: dict[int, str] = {}
     for word in wanted:
@@ -58,9 +58,9 @@ def chosen_rows(job: Job, wanted: Sequence[str]) -> dict[int, str]:
 def read_details(
     job: Job, wanted: Sequence[str], known: Mapping[str, Snapshot], read: Callable[[str], Snapshot]
 ) -> tuple[list[Snapshot], list[Detail]]:
-    """The snapshots of the ranks to show in full, those in ``known`` by their paths, others with ``read``.
+    """The snapshots of the ranks to show in full: from ``known`` by path, otherwise read with ``read``.
 
-    Ranks of which only a digest is there are left out; :class:`SnapshotError` is raised where one was given by number.
+    Ranks with only a digest are omitted; raises :class:`SnapshotError` for such a rank if its number was given.
     """
     snapshots: list[Snapshot] = []
     details: list[Detail] = []

@@ -1,4 +1,4 @@
-"""The digest of one rank: what a job's report needs of a snapshot, in at most 64 KB."""
+"""The digest of one rank: what a job's report needs from a snapshot, in at most 64 KB."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 
 SHARE = 0.99
-"""Of the bytes at the peak that the stacks of a digest hold."""
+"""Share of the bytes at the peak that the stacks of a digest cover."""
 MIN_STACKS = 64
-"""Rows that a digest has in any case: a rank that one stack fills is compared with its group by the others."""
+"""Minimum number of rows: a rank dominated by one stack is compared with its group by the other stacks."""
 MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
              "garbage_collection_threshold", "roundup_power2_divisions")  # fmt: skip
@@ -32,7 +32,7 @@ def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
     """The digest of a snapshot as a file's bytes, at most 64 KB. The same snapshot and version give the same bytes.
     ``source``: the path to name in it, by default the snapshot's own.
 
-    Where all of it is larger, the curves get fewer points, then the stacks fewer frames and rows.
+    If the whole would be larger, the curves get fewer points, then the stacks fewer frames and rows.
     """
     named = {"source": _source(source)} if source is not None else {}
     for points, stacks, frames in (
@@ -49,12 +49,12 @@ def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
 
 
 def read_digest(data: bytes) -> Digest:
-    """A digest file's content, checked. Raises :class:`SnapshotError` for what is not one."""
+    """A digest file's content, checked. Raises :class:`SnapshotError` if it is not a digest."""
     return checked(unpack(data))
 
 
 def rank_device(snapshot: Snapshot) -> int:
-    """The device that a rank works on: the accelerator that allocated most, before pinned memory and idle devices."""
+    """The device that a rank works on: the accelerator that allocated most, ahead of pinned memory and idle devices."""
     timelines = [snapshot.timeline(device) for device in snapshot.devices]
     best = max(timelines, key=lambda t: (t.kind != "host" and t.peak_bytes > 0, t.peak_bytes, len(t.events), -t.device))
     return best.device
@@ -106,7 +106,7 @@ def digest_content(
 
 
 def _source(path: str) -> str:
-    """The last three parts of a path: with the folders that say a step or a rank, and the same from any machine."""
+    """The last three parts of a path: includes folders named after a step or rank, and is the same on any machine."""
     return "/".join(shown_path(path).replace("\\", "/").split("/")[-3:])[-1000:]
 
 
@@ -141,7 +141,7 @@ def _other(timeline: DeviceTimeline) -> dict[str, Any]:
 
 
 def _capacity(snapshot: Snapshot, timeline: DeviceTimeline) -> dict[str, Any]:
-    """Bytes of the device, and those that something other than PyTorch's allocator uses; null where unknown."""
+    """Bytes of the device, and bytes used by anything but PyTorch's allocator; null if unknown."""
     recorder = snapshot.recording.recorder
     capacity = outside = None
     if recorder and timeline.device in recorder.memory_at_dump:
@@ -183,8 +183,8 @@ def _time_at(timeline: DeviceTimeline, event: int) -> int | None:
 
 
 def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[dict[str, Any]]:
-    """The failures on record; the recorder's own word where the snapshot was written by PyTorch's observer, before the
-    entry was recorded.
+    """The recorded failures; from the recorder's metadata if PyTorch's observer wrote the snapshot, which happens
+    before the entry is recorded.
     """
     table = timeline.events
     rows = [
@@ -222,7 +222,7 @@ def _curve(curve: Curve) -> dict[str, list[int]]:
 
 
 def _step_ends(timeline: DeviceTimeline, points: int) -> list[int | None]:
-    """When the steps ended, in µs: by these, clocks of several hosts are compared."""
+    """When the steps ended, in µs: used to compare the clocks of several hosts."""
     steps = timeline.steps
     times = timeline.events["time_us"]
     if not len(steps) or times.null_count() == len(times):
@@ -232,9 +232,9 @@ def _step_ends(timeline: DeviceTimeline, points: int) -> list[int | None]:
 
 
 def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames: int) -> dict[str, Any]:
-    """The stacks with 99% of the bytes at the peak, 64 at least, most bytes first, and the rest in one sum.
+    """The stacks with 99% of the bytes at the peak, at least 64, most bytes first, and the sum of the rest.
 
-    Stacks of equal identity (they differ in noise only) are one row, named after the larger of them.
+    Stacks of equal identity (which differ only in noise) are one row, named after the largest.
     """
     recording, names = snapshot.recording, names_of(snapshot)
     identities, table = stack_identities(recording), timeline.stacks_at_peak

@@ -1,4 +1,4 @@
-"""The content of a digest, checked value by value: a digest can come from anybody."""
+"""Validation of a digest's content, value by value: a digest can come from an untrusted source."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SEVERITIES = ("error", "warning", "info")
 
 @dataclass(frozen=True, eq=False)
 class DigestCurve:
-    """Int64 arrays of equal length. first, last: what each column covers, ascending (step numbers, event indices, µs).
-    values: bytes of each of ``METRICS``, the greatest within each column.
+    """Int64 arrays of equal length. first, last: the range of each column, ascending (step numbers, event indices, µs).
+    values: bytes of each of ``METRICS``, the maximum within each column.
     """
 
     first: np.ndarray
@@ -31,8 +31,8 @@ class DigestCurve:
 
 @dataclass(frozen=True)
 class DigestStack:
-    """A stack at the peak. identity: equal on all ranks; ``function``, ``file``, ``line``: what it is named by; name:
-    as sentences write it; callers: the program's lines further out.
+    """A stack at the peak. identity: equal on all ranks; ``function``, ``file``, ``line``: the frame it is named after;
+    name: as shown in sentences; callers: the program's outer lines.
     """
 
     identity: str
@@ -48,7 +48,7 @@ class DigestStack:
 
 @dataclass(frozen=True)
 class DigestOom:
-    """A failed request: ``tried`` bytes; ``free`` on the device; ``us`` by the host's clock; None where unknown."""
+    """A failed request: ``tried`` bytes; ``free`` on the device; ``us`` by the host's clock; None if unknown."""
 
     event: int
     step: int | None
@@ -59,7 +59,7 @@ class DigestOom:
 
 @dataclass(frozen=True)
 class DigestFinding:
-    """As in ``findings/model.py``. ``stack``: function and file of the stack it is about."""
+    """As in ``findings/model.py``. ``stack``: function and file of the stack that it concerns."""
 
     kind: str
     severity: str
@@ -73,12 +73,12 @@ class DigestFinding:
 
 @dataclass(frozen=True, eq=False)
 class Digest:
-    """One rank's snapshot in short. Sizes in bytes, times in µs since the epoch, None where the recording does not say.
+    """A summary of one rank's snapshot. Sizes in bytes, times in µs since the epoch; None if not recorded.
 
-    source: the snapshot's path, its last three parts. rank, world_size, host, reason, step: of the recorder's metadata.
-    device: None for a snapshot without devices; then all that follows is empty. outside: bytes of the device that
-    something other than PyTorch's allocator used. gaps: what shows that the recording is incomplete. rest: bytes at the
-    peak in stacks that are not listed. step_ends: µs at which the first steps ended.
+    source: the last three parts of the snapshot's path. rank, world_size, host, reason, step: from the recorder's
+    metadata. device: None for a snapshot without devices; all later fields are then empty. outside: bytes of the device
+    used by anything but PyTorch's allocator. gaps: evidence that the recording is incomplete. rest: bytes at the peak
+    in stacks that are not listed. step_ends: µs at which the first steps ended.
     """
 
     source: str
@@ -118,7 +118,7 @@ class Digest:
 
 
 def checked(content: Any) -> Digest:
-    """The digest in a JSON value. Raises :class:`SnapshotError`, which says where a value is not what it must be."""
+    """The digest in a JSON value. Raises :class:`SnapshotError` that names the place of an invalid value."""
     top = _Reader(content, "digest")
     if top.text("schema", 100) != SCHEMA:
         raise SnapshotError(f"the digest is of schema {top.text('schema', 100)!r}, not {SCHEMA}")
@@ -212,7 +212,7 @@ class _Reader:
 
     def integers(self, key: str, most: int) -> list[int]:
         values = self.items(key, most)
-        # All at once: one by one takes half of the time that a digest is read in.
+        # All at once: checking one by one takes half of the time needed to read a digest.
         if values and (set(map(type, values)) != {int} or min(values) < INT64[0] or max(values) > INT64[1]):
             for i, value in enumerate(values):
                 _integer(value, INT64, f"{self._place}: {key}[{i}]")
@@ -265,7 +265,7 @@ def _oom(row: _Reader) -> DigestOom:
 
 
 def _curve(row: _Reader) -> DigestCurve:
-    """Differences summed up; every sum has to be a size, and columns have to ascend."""
+    """The cumulative sums of the differences; every sum must be a size, and columns must ascend."""
     columns = {name: np.array(row.integers(name, MOST_POINTS), np.int64) for name in ("first", "last", *METRICS)}
     if len({len(values) for values in columns.values()}) != 1:
         raise SnapshotError("curves: columns of different lengths")

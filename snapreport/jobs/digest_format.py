@@ -1,9 +1,9 @@
-"""A digest as bytes: 64 KB at most, versioned, with a checksum, and read as if an enemy had written it.
+"""A digest as bytes: at most 64 KB, versioned, with a checksum, and treated as untrusted input.
 
-The content is JSON compressed with zlib: both are in Python's library, JSON holds no code, and zlib alone of the usual
-compressors lets its reader stop at a number of bytes. MessagePack would be a tenth smaller before compression and
-nothing after it. The file: ``MAGIC``, u16le version, u32le compressed length, u32le content length, 16 bytes BLAKE2b of
-the compressed bytes, then these.
+The content is JSON compressed with zlib: both are in Python's standard library, JSON holds no code, and zlib is the
+only one of the usual compressors whose decompressor can limit its output. MessagePack would be a tenth smaller before
+compression and no smaller after it. The file: ``MAGIC``, u16le version, u32le compressed length, u32le content length,
+16 bytes BLAKE2b of the compressed bytes, then the compressed bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from snapreport.errors import SnapshotError
 MAGIC = b"snapreport digest\n"
 VERSION = 1
 MOST_BYTES = 64 << 10
-"""Of a digest file."""
+"""Maximum size of a digest file in bytes."""
 MOST_CONTENT = 4 << 20
-"""Bytes of JSON that a digest may unpack to; ours are below 300,000."""
+"""Maximum bytes of JSON that a digest may unpack to; real ones have less than 300,000."""
 _HEAD = struct.Struct("<HII16s")
 
 

@@ -1,6 +1,6 @@
-"""What the page gets of a job: the manifest's ``job`` and the columns of the sections "job" and "job.heat".
+"""A job's data for the page: the manifest's ``job`` and the columns of the sections "job" and "job.heat".
 
-A job's report is an ordinary report over the ranks shown in full, with these beside it. ``docs/jobs.md`` describes
+A job's report is an ordinary report over the ranks shown in full, plus this data. ``docs/jobs.md`` describes
 every key for readers of the file.
 """
 
@@ -29,14 +29,14 @@ from snapreport.packing.columns import Column
 
 MOST_STACKS = 200
 STACK_LEVELS = 4095
-"""Bytes of a stack on a rank, of the stack's largest: 0.02%. Largest, median and smallest are exact."""
+"""Resolution of a stack's bytes on each rank, 0.02% of the stack's maximum. Largest, median and smallest are exact."""
 MOST_FINDINGS = 40
 RANK_SOURCES = ("recording", "file name", "order")
 
 
 @dataclass(frozen=True)
 class Detail:
-    """A rank shown in full. snapshot, device: the page's numbers. why: "worst", "median" or "given"."""
+    """A rank shown in full. snapshot, device: their numbers on the page. why: "worst", "median" or "given"."""
 
     row: int
     snapshot: int
@@ -46,7 +46,7 @@ class Detail:
 
 @dataclass(frozen=True, eq=False)
 class JobDocument:
-    """``manifest``: the value of ``job``; ``columns``: by section; ``heat``: what its map shows."""
+    """``manifest``: the value of ``job``; ``columns``: by section; ``heat``: the data of the heat map."""
 
     manifest: dict[str, Any]
     columns: dict[str, list[Column]]
@@ -54,7 +54,7 @@ class JobDocument:
 
 
 def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] = ()) -> JobDocument:
-    """``links``: of each row, relative to the report, "" where there is none."""
+    """``links``: to the report of each row, relative to this report; "" if there is none."""
     heat = heat_of(job)
     shown = _shown_stacks(job)
     number = {int(stack): place for place, stack in enumerate(shown)}
@@ -109,7 +109,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
 
 
 def shown_sources(job: Job) -> dict[str, str]:
-    """What a report calls each file: never by folders of the machine that made it."""
+    """The name that the report shows for each file: without the folders of the machine that wrote the report."""
     files = [*(row.path for row in job.rows), *(failed.path for failed in job.failed), *job.left_out]
     return without_common_folder(files)
 
@@ -193,7 +193,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
 
 
 def _shown_stacks(job: Job) -> np.ndarray:
-    """Stacks of the report, most bytes on any rank first; those that make an outlier are always among them."""
+    """Stacks of the report, most bytes on any rank first; always includes those that make an outlier."""
     if not len(job.stacks):
         return np.zeros(0, np.int64)
     order = np.argsort(-job.stack_bytes.max(axis=0), kind="stable")
@@ -246,7 +246,7 @@ def _rank_columns(job: Job, hosts: list[str], kinds: list[str]) -> list[Column]:
 
 
 def _cluster_order(job: Job) -> list[int]:
-    """The place of each row when groups stand together, within each the highest peak first."""
+    """The position of each row when sorted by group, and by descending peak within each group."""
     order = np.lexsort((job.ranks, -job.peaks, job.group_of))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

@@ -1,4 +1,4 @@
-"""Digests of many snapshots: in this process, in several, on a Dask cluster, or on any executor of the caller's."""
+"""Computes digests of many snapshots: in this process, in several, on a Dask cluster, or on the caller's executor."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from snapreport.reading.open import MAX_RATIO
 from snapreport.reading.paths import open_binary, shown_path
 
 NEED_FIXED, NEED_FACTOR = 180 << 20, 6
-"""Bytes that reading a snapshot takes: the interpreter with its libraries, and so many times the file's size (a 107 MB
-pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
+"""Bytes of memory for reading a snapshot: the interpreter with its libraries, plus this multiple of the file's size (a
+107 MB pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
 _COMPRESSED_FACTOR = min(30, MAX_RATIO)
 CONNECT_SECONDS = 30
-"""How long a Dask scheduler may take to answer."""
+"""Timeout for connecting to a Dask scheduler."""
 _KILLED = "the process that read it was killed, for lack of memory or because it did not end"
 
 
 @dataclass(frozen=True)
 class Made:
-    """``data``: the digest's bytes, or None with ``error``, one line."""
+    """``data``: the digest's bytes, or None with a one-line ``error``."""
 
     data: bytes | None
     error: str = ""
 
 
 def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
-    """The digest of one file, which may be a digest itself. Never raises: what is wrong with a rank is its row's."""
+    """The digest of one file, which may itself be a digest. Never raises: an error is recorded for its rank."""
     try:
         if path != "-":
             with open_binary(path) as file:
@@ -89,12 +89,11 @@ def make_all(
     options: dict[str, Any] | None = None,
     label: Callable[[str], str] = str,
 ) -> list[Made]:
-    """The digests of ``paths``, in their order and the same bytes wherever they are made.
+    """The digests of ``paths``, in their order; the bytes do not depend on where they are made.
 
-    ``jobs``: processes of this machine, by default as many as cores and memory allow; 1 is this process, which a file
-    that hangs or kills whoever reads it ends with all ranks. ``executor``: one that runs
-    them instead; ``dask``: a scheduler's address or file. ``options``: of :func:`make_digest`. ``label``: what the
-    progress bar says of a path.
+    ``jobs``: number of local processes, by default limited by cores and memory; 1 is this process, so that a file that
+    hangs or kills its reader affects all ranks. ``executor``: runs them instead; ``dask``: a scheduler's address or
+    file. ``options``: of :func:`make_digest`. ``label``: the progress bar's text for a path.
     """
     made: dict[int, Made] = {}
     with progress.stage("ranks", len(paths), "ranks") as bar:
@@ -120,19 +119,19 @@ def make_all(
 
 
 def processes_for(paths: Sequence[str]) -> int:
-    """As many as there are cores, as long as so many of the largest files fit into the memory that is available."""
+    """The number of cores, or fewer if that many of the largest file do not fit into the available memory."""
     largest = max((need_of(path) for path in paths), default=NEED_FIXED)
     return max(1, min(os.cpu_count() or 1, available_memory() // largest))
 
 
 def need_of(path: str) -> int:
-    """Bytes of memory that a file's digest takes at most, as measured on files of its size."""
+    """Upper bound of the bytes of memory to digest a file, as measured on files of its size."""
     factor = NEED_FACTOR * (_COMPRESSED_FACTOR if path.lower().endswith((".gz", ".zst", ".xz", ".bz2")) else 1)
     return NEED_FIXED + factor * size_of(path)
 
 
 def available_memory() -> int:
-    """Bytes of this machine that a program can have; those of a control group where they are fewer."""
+    """Bytes of memory available on this machine, or in its control group if fewer."""
     found = []
     with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
         found.append(1024 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")))
@@ -153,8 +152,8 @@ def available_memory() -> int:
 def _on_processes(
     workers: int, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
 ) -> None:
-    """In fresh processes, since threads of polars do not survive a fork. Where one of them is killed, what it and its
-    neighbours worked on is done again one by one, and only what is killed twice has failed.
+    """In fresh processes, since threads of polars do not survive a fork. If one of them is killed, its file and those
+    of its neighbours are retried one by one; only a file whose process is killed twice has failed.
     """
     rest = list(range(len(paths)))
     with _few_threads():
@@ -182,7 +181,7 @@ def _on_processes(
 
 @contextlib.contextmanager
 def one_process() -> Iterator[Executor]:
-    """A fresh process of this machine, with as many threads as there are cores."""
+    """A fresh local process with as many threads as there are cores."""
     with _pool(1) as pool:
         yield pool
 
@@ -198,7 +197,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 @contextlib.contextmanager
 def _few_threads() -> Iterator[None]:
-    """One thread of polars and of numpy's library in each process: the processes are as many as the cores."""
+    """One polars thread and one BLAS thread per process, since there is one process per core."""
     wanted = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -219,7 +218,7 @@ def _on_executor(
     options: dict[str, Any] | None,
     done: Callable[[int, Made], None],
 ) -> None:
-    """With a bounded number of calls under way: a job of 4,096 ranks need not be in the executor's queue at once."""
+    """With a bounded number of pending calls: a job of 4,096 ranks need not be in the executor's queue at once."""
     waiting = iter(indices)
     under_way: dict[Future[Made], int] = {}
     for index in itertools.islice(waiting, 256):
@@ -234,7 +233,7 @@ def _on_executor(
             except BrokenProcessPool as error:
                 broken = error
                 continue
-            except Exception as error:  # noqa: BLE001  # an executor's own failure is one rank's, not the job's
+            except Exception as error:  # noqa: BLE001  # an executor's failure costs one rank, not the job
                 result = Made(None, one_line(f"{paths[index]}: {error or type(error).__name__}"))
             done(index, result)
         if broken:
@@ -246,7 +245,7 @@ def _on_executor(
 def _on_dask(
     address: str, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
 ) -> None:
-    """On an existing cluster. Dask itself runs again what a lost worker had; what it gives up is a failed rank."""
+    """On an existing cluster. Dask itself reruns the tasks of a lost worker; if it gives up, the rank has failed."""
     try:
         import distributed
     except ImportError:
@@ -256,7 +255,7 @@ def _on_dask(
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
     try:
         client = connect(**where, timeout=CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # noqa: BLE001  # whatever connecting ends in
+    except Exception as error:  # noqa: BLE001  # any connection failure
         raise SnapshotError(f"{address}: cannot reach the Dask scheduler: {one_line(str(error))[:200]}") from None
     with client:
         futures = client.map(make_digest, list(paths), options=options, pure=False, retries=2)

@@ -1,4 +1,4 @@
-"""Rules for the ranks of a job: limits hold for the worst rank, and the ranks may differ so much."""
+"""Rules for the ranks of a job: limits for the worst rank, and for how much the ranks may differ."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EVIDENCE_ROWS = 5
 
 
 def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseline: Job | None = None) -> list[Check]:
-    """Try every rule on a job. ``max_imbalance``: how far the highest peak may lie above the median of all ranks, as a
-    share of the median. ``baseline``: what ``rules.max_growth`` compares the worst ranks with.
+    """Check every rule on a job. ``max_imbalance``: how far the highest peak may be above the median of all ranks, as a
+    share of the median. ``baseline``: the job whose worst rank ``rules.max_growth`` compares with.
 
-    A job with ranks that are missing or could not be read passes no rule: the worst rank may be one of them. Raises
-    :class:`SnapshotError` where growth is limited and there is no baseline.
+    A job with missing or unreadable ranks passes no rule: the worst rank may be one of them. Raises
+    :class:`SnapshotError` if growth is limited and there is no baseline.
     """
     checks = []
     if rules.max_peak is not None:
@@ -53,8 +53,8 @@ def _at_most(job: Job, rule: str, what: str, values: Sequence[int], limit: int) 
 
 
 def _fits(job: Job, memory: int) -> Check:
-    """Whether every rank runs with so many bytes for the allocator. Ranks that reserved no more do; the others are
-    replayed, the highest peak first, up to the first that runs out.
+    """Whether every rank runs with ``memory`` bytes for the allocator. Ranks that reserved no more do; the others are
+    replayed, highest peak first, up to the first that runs out of memory.
     """
     reserved = [digest.peak_reserved for digest in job.digests]
     above = sorted((row for row, size in enumerate(reserved) if size > memory), key=lambda row: (-job.peaks[row], row))
@@ -81,7 +81,7 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
     try:
         snapshot = load(entry.path)
     except SnapshotError as error:
-        # A digest says what was reserved, and not what would have been.
+        # A digest has the bytes that were reserved, not those that a replay would reserve.
         is_digest = entry.path.lower().endswith(".digest")
         why = "only its digest is here, and a replay needs the snapshot" if is_digest else str(error)
         text = f"rank {entry.rank}: {bytes_text(entry.digest.peak_reserved)} reserved at most, not replayed"
@@ -98,7 +98,7 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
 
 
 def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
-    """The highest peak of any rank against the baseline's highest."""
+    """The highest peak of any rank compared with the baseline's highest."""
     row, before_row = int(np.argmax(job.peaks)), int(np.argmax(baseline.peaks))
     after, before = int(job.peaks[row]), int(baseline.peaks[before_row])
     limit = growth.limit(before)
@@ -109,11 +109,11 @@ def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
     )
     evidence: list[str] = []
     if after > limit:
-        # Against the same rank where the baseline has it.
+        # Compare with the same rank if the baseline has it.
         same = np.flatnonzero(baseline.ranks == job.ranks[row])
         changes = row_changes(baseline, int(same[0]) if len(same) else before_row, job, row)
         evidence = [f"{bytes_text(size)} more in {name}" for name, size in changes if size > 0][:EVIDENCE_ROWS]
-    # A baseline that lacks its worst rank has a lower limit: what passes would pass with it, too.
+    # A baseline that lacks its worst rank gives a lower limit: whatever passes would also pass with that rank.
     return _result(job, row, "max-growth", after <= limit, text, after, limit, evidence)
 
 
@@ -158,7 +158,7 @@ def _result(
 
 
 def _unknown(job: Job) -> str:
-    """Why the recordings cannot show that a rule holds; "" where they can."""
+    """Why the recordings cannot show that a rule holds; "" if they can."""
     if job.missing:
         return f"No file of {ranks_text(job.missing)} could be read."
     incomplete = [row for row, digest in enumerate(job.digests) if digest.gaps]

@@ -1,13 +1,13 @@
-"""Ranks grouped by what they have at their peaks.
+"""Groups ranks by their memory at the peak.
 
-1. *Role*: ranks whose bytes lie in the same stacks. Two ranks are of one role where stacks that only one of them has
+1. *Role*: ranks whose bytes come from the same stacks. Two ranks have the same role if stacks that only one of them has
    hold at most a quarter of the smaller one's bytes.
-2. *Level*: within a role, ranks whose peaks lie so close together that nothing separates them. Data-parallel replicas
+2. *Level*: within a role, ranks whose peaks are too close together to be separated. Data-parallel replicas
    of each pipeline stage form such levels.
-3. *Slope*: where a role has no levels but its peaks rise or fall with the rank, as in a pipeline whose early stages
-   hold more micro-batches, it is one group with a straight line. Its first and last rank, which have the embedding and
-   the head, are groups of their own.
-4. Else the role is one group with a spread, as experts with uneven routing are.
+3. *Slope*: if a role has no levels but its peaks rise or fall with the rank, as in a pipeline whose early stages hold
+   more micro-batches, it is one group with a linear fit. Its first and last rank, which have the embedding and the
+   head, are separate groups.
+4. Otherwise the role is one group with a spread, such as experts with uneven routing.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from dataclasses import dataclass
 import numpy as np
 
 UNSHARED = 0.25
-"""Of the smaller rank's bytes: so much may lie in stacks that only one of two ranks of a role has."""
+"""Maximum share of the smaller rank's bytes in stacks that only one of two ranks of a role has."""
 OWN_STACK = 0.8
-"""Of the bytes in stacks that the others do not have: so much in one of them is a leak, not another program."""
+"""Share of the bytes in stacks that the others lack: this much in one stack is a leak, not a different program."""
 NEGLIGIBLE = 0.002
-"""Of a rank's bytes: a stack below this counts as absent."""
+"""Share of a rank's bytes below which a stack counts as absent."""
 LEVEL_GAP = 0.005
-"""Of the median peak: ranks further apart than this are on different levels."""
+"""Share of the median peak: ranks further apart than this are on different levels."""
 LEVEL_SPREAD = 0.004
-"""Of a level's median: a level may spread so far; a slope of many small steps spreads further."""
+"""Maximum spread of a level as a share of its median; a slope of many small steps spreads further."""
 LEVELS_COVER = 0.6
 APART = 3
-"""The gaps between levels are so many times those within."""
+"""Minimum ratio of the gaps between levels to those within."""
 TREND = 0.7
-"""Kendall's tau from which on peaks follow the rank."""
+"""Minimum Kendall's tau for peaks that follow the rank."""
 MIN_CHANGE = 0.1
-"""Of the median peak: a slope changes it by so much from the first rank to the last; chance makes smaller ones."""
+"""Minimum change of a slope from first to last rank, as a share of the median peak; smaller ones occur by chance."""
 MIN_FOR_SLOPE = 5
 FAR_FROM_LINE = 10.0
-"""Robust standard deviations from the line: a rank so far from it is not asked whether it follows."""
+"""Robust standard deviations: a rank this far from the line is ignored when testing whether peaks follow the rank."""
 PARAMETER_SHARE = 0.02
-"""Of the expected bytes: with so much more in parameters and their state, a rank has another part of the model."""
+"""Share of the expected bytes: with this much more parameters and state, a rank has another part of the model."""
 _MOST_SIGNATURES = 256
-"""Sets of stacks that may lead a role, the most frequent first; experts seldom have so many."""
+"""Maximum number of stack sets that may lead a role, most frequent first; experts rarely have so many."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Ranks that have the same. rows: ascending. expected: Float64 bytes at the peak by row and stack, what a rank of
-    this group has; ``totals``: Float64 the same in all. slope: bytes from one rank to the next, None for a level.
-    is_judged: whether the group is large and even enough to call one of its ranks an outlier.
+    """Similar ranks. rows: ascending. expected: Float64 bytes at the peak by row and stack that a rank of this group
+    should have; ``totals``: Float64, their totals. slope: bytes from one rank to the next, None for a level.
+    is_judged: whether the group is large and uniform enough to call one of its ranks an outlier.
     """
 
     rows: list[int]
@@ -66,10 +66,9 @@ def find_groups(
 ) -> list[Group]:
     """The groups of a job's ranks, ordered by their first rank.
 
-    ``stacks``: Float64, ranks by stacks, bytes at the peak of each; ``totals``: Float64, all bytes of a rank's peak;
-    ``parameters``: Float64, those of them that are parameters, gradients or optimizer state; ``failed``: Boolean, ranks
-    that ran out of memory; ``unnamed``: the column of ``stacks`` without a stack trace, Boolean. Rows are in order of
-    rank.
+    ``stacks``: Float64, ranks by stacks, bytes at each rank's peak; ``totals``: Float64, all bytes of a rank's peak;
+    ``parameters``: Float64, bytes of parameters, gradients and optimizer state in them; ``failed``: Boolean, ranks that
+    ran out of memory; ``unnamed``: Boolean, the column of ``stacks`` without a stack trace. Rows are in rank order.
     """
     if not len(totals):
         return []
@@ -85,10 +84,10 @@ def find_groups(
 
 
 def _roles(stacks: np.ndarray, totals: np.ndarray, unnamed: np.ndarray) -> list[list[int]]:
-    """Clusters by the bytes in stacks that are not shared: the rank that most others resemble leads, again and again.
+    """Clusters by the bytes in stacks that are not shared: repeatedly, the rank that most others resemble leads a role.
 
-    Ranks with the same stacks are compared once, by the first of them. Bytes without a stack trace can be in any: a
-    rank whose trace begins late has more of these, and lacks the stacks that they would be in.
+    Ranks with the same stacks are compared once, by the first of them. Bytes without a stack trace can belong to any
+    stack: a rank whose trace begins late has more of them, and lacks the stacks that they belong to.
     """
     has = (stacks > NEGLIGIBLE * np.maximum(totals, 1)[:, None]) & ~unnamed
     unknown = stacks[:, unnamed].sum(axis=1)
@@ -118,9 +117,9 @@ def _roles(stacks: np.ndarray, totals: np.ndarray, unnamed: np.ndarray) -> list[
 
 
 def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray) -> list[list[int]]:
-    """Roles of one rank join the role whose stacks they have, too: an outlier is no role.
+    """Merges roles of one rank into the role whose stacks they also have: an outlier is not a role.
 
-    A rank at either end of the job stays alone where it has parameters of its own or the rest has a slope: there are
+    The first and last rank of the job stay alone if they have additional parameters or the rest has a slope: they have
     the embedding and the head.
     """
     large = [rows for rows in roles if len(rows) >= 3]
@@ -133,7 +132,7 @@ def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, par
         for rows in (rows for rows in kept if len(rows) >= 3):
             typical = np.median(stacks[rows], axis=0)
             missing = typical[stacks[row] == 0].sum() / max(typical.sum(), 1.0)
-            # A rank that ran out of memory may have been between two steps: it has more in all, and lacks stacks.
+            # A rank that ran out of memory may have been between two steps: it has more bytes, and lacks stacks.
             is_like = missing < UNSHARED or totals[row] > np.median(totals[rows])
             if is_like and (missing < best_missing or best is None):
                 best, best_missing = rows, missing
@@ -148,10 +147,10 @@ def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, par
 def _joined_outliers(
     roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, parameters: np.ndarray, failed: np.ndarray
 ) -> list[list[int]]:
-    """Roles of a few ranks that hold the same too much join the role whose stacks they have, too.
+    """Merges roles of a few ranks with the same excess into the role whose stacks they also have.
 
-    Not where they have a part of the model of their own, or follow each other at equal distances as replicas and the
-    first ranks of hosts do: then that is how the job is.
+    Not if they have another part of the model, or are equally spaced like replicas and the first ranks of hosts: then
+    the job is built that way.
     """
     kept = sorted((list(rows) for rows in roles), key=len)
     for rows in [rows for rows in kept if len(rows) >= 2]:
@@ -164,8 +163,8 @@ def _joined_outliers(
             typical, usual = np.median(stacks[others], axis=0), float(np.median(totals[others]))
             missing = (typical * (stacks[rows] == 0)).sum(axis=1) / max(typical.sum(), 1.0)
             more = parameters[rows] - float(np.median(parameters[others]))
-            # Ranks that ran out of memory, or that keep so much in one stack that they peak between two steps, lack
-            # those of a step.
+            # Ranks that ran out of memory, or that have so much in one stack that they peak between two steps, lack the
+            # stacks of a step.
             own = stacks[rows] * (typical == 0)
             is_one = (own.max(axis=1, initial=0) >= OWN_STACK * own.sum(axis=1)) & (
                 own.sum(axis=1) >= totals[rows] - usual
@@ -182,7 +181,7 @@ def _joined_outliers(
 
 
 def _is_regular(rows: list[int]) -> bool:
-    """Whether ranks are neighbours, or equally far apart, where they begin at the first rank or are three at least."""
+    """Whether ranks are neighbours, or equally spaced and either starting at the first rank or at least three."""
     apart = np.diff(rows)
     is_even = bool((apart == apart[0]).all())
     return is_even and (apart[0] == 1 or rows[0] == 0 or len(rows) > 2)
@@ -207,7 +206,7 @@ def _groups_of_role(
 
 
 def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
-    """Ranks by level, where most ranks are on one: single linkage on sorted peaks. Empty where they are not."""
+    """Ranks by level, if most ranks are on one: single linkage on sorted peaks. Otherwise empty."""
     order = rows[np.argsort(totals[rows], kind="stable")]
     sizes = totals[order]
     gap = LEVEL_GAP * max(float(np.median(sizes)), 1.0)
@@ -220,10 +219,10 @@ def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
     ]
     if sum(map(len, tight)) < LEVELS_COVER * len(rows):
         return []
-    # Two replicas of each stage are as far apart in rank everywhere; pairs by chance are not.
+    # Two replicas of each stage are the same distance apart in rank everywhere; chance pairs are not.
     if typical == 2 < len(rows) and len({int(part.max() - part.min()) for part in tight}) > 1:
         return []
-    # Chance makes clusters, too, but with gaps inside that are as wide as those between.
+    # Chance also makes clusters, but their inner gaps are as wide as the gaps between them.
     inside = max(float(np.diff(totals[part]).max(initial=0)) for part in tight)
     between = np.diff(sizes)[np.diff(sizes) > gap]
     return tight if not len(between) or between.min() >= APART * inside else []
@@ -237,7 +236,7 @@ def _level_groups(
     parameters: np.ndarray,
     world: int,
 ) -> list[Group]:
-    """A group for each level. Ranks on none join the level that they exceed least and lack least of."""
+    """A group for each level. Ranks on none join the level that they exceed least and lack least."""
     members = [sorted(part.tolist()) for part in levels]
     typical = np.array([np.median(stacks[part], axis=0) for part in levels])
     alone: list[int] = []
@@ -249,7 +248,7 @@ def _level_groups(
         more = parameters[row] - float(np.median(parameters[level]))
         is_part = more > PARAMETER_SHARE * float(np.median(totals[level]))
         siblings = np.abs(totals[rows] - totals[row]) <= LEVEL_GAP * totals[row]
-        # Of two replicas that differ, nothing says which one is as it should be.
+        # If two replicas differ, nothing shows which one is normal.
         if max(map(len, levels)) <= 2 < len(rows) or (is_part and (row in (0, world - 1) or siblings.sum() > 1)):
             alone.append(row)
         else:
@@ -263,7 +262,7 @@ def _level_groups(
 
 
 def _slope_groups(rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, world: int) -> list[Group]:
-    """The inner ranks with their line; the job's first and last rank each by themselves."""
+    """One group of the inner ranks with their linear fit; the job's first and last rank are separate groups."""
     ends = [int(row) for row in rows if row in (0, world - 1)]
     inner = np.array([row for row in rows.tolist() if row not in ends])
     x = inner.astype(np.float64)
@@ -280,7 +279,7 @@ def _even_group(rows: np.ndarray, stacks: np.ndarray, totals: np.ndarray, kind: 
 
 
 def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
-    """Whether the peaks of the inner ranks follow the rank, up to a few that do not."""
+    """Whether the peaks of the inner ranks follow the rank, except for a few."""
     rows = rows[1:-1] if len(rows) > MIN_FOR_SLOPE else rows
     if len(rows) < MIN_FOR_SLOPE - 1:
         return False
@@ -290,7 +289,7 @@ def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
         x, y = x[some], y[some]
     fitted, slope = _lines(x, y[:, None])
     distance = np.abs(y - fitted[:, 0])
-    # One rank that ran out of memory is above all others wherever it stands, and would hide that they follow the rank.
+    # A rank that ran out of memory is above all others at any position, and would hide that they follow the rank.
     is_near = distance <= FAR_FROM_LINE * _spread(y - fitted[:, 0])
     if is_near.sum() >= max(MIN_FOR_SLOPE - 1, 0.75 * len(x)):
         tau = max(_tau(y), _tau(y[is_near]))
@@ -301,13 +300,13 @@ def _is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
 
 
 def _tau(values: np.ndarray) -> float:
-    """Kendall's tau of values with their order, without its sign."""
+    """Absolute Kendall's tau between values and their order."""
     upper = np.triu_indices(len(values), 1)
     return abs(float(np.sign(values[upper[1]] - values[upper[0]]).mean()))
 
 
 def _lines(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(fitted values, slope of each column): Theil and Sen's line, which up to 29% of wrong points do not move."""
+    """(fitted values, slope of each column): the Theil-Sen estimator, robust against up to 29% outliers."""
     if len(x) > 200:
         some = np.linspace(0, len(x) - 1, 200).astype(int)
     else:

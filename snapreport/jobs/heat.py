@@ -12,15 +12,14 @@ from snapreport.jobs.rows import Row
 
 MOST_COLUMNS, MOST_CELLS = 512, 1 << 18
 LEVELS = 1023
-"""Quantised: a level is 0.1% of the largest value in the job, finer than a colour can show. Peaks are exact
-elsewhere."""
+"""A quantisation level is 0.1% of the job's largest value, finer than a colour can show. Peaks elsewhere are exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeatAxis:
-    """One x axis. key: "step", "time" or "event"; first, last: Int64, what each column covers: step numbers, µs since
-    the job's first event, thousandths of each rank's own trace. note: what to know of it. cells: UInt16 by metric,
-    ranks by columns: 0 for no data, else 1 + the level.
+    """One x axis. key: "step", "time" or "event"; first, last: Int64, the range of each column: step numbers, µs since
+    the job's first event, or thousandths of each rank's own trace. note: a caveat. cells: UInt16 by metric, ranks by
+    columns: 0 for no data, otherwise 1 + the level.
     """
 
     key: str
@@ -34,7 +33,7 @@ class HeatAxis:
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """scale: bytes for each level. origin_us: µs since the epoch of time 0, None without times."""
+    """scale: bytes per level. origin_us: µs since the epoch of time 0, None without times."""
 
     scale: int
     origin_us: int | None
@@ -93,7 +92,7 @@ def _axis(key: str, label: str, unit: str, note: str, first: np.ndarray, last: n
 
 
 def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """(first, last) of at most ``most`` columns of whole numbers from ``low`` to ``high``, equally wide but for one."""
+    """(first, last) of at most ``most`` columns of integers from ``low`` to ``high``, equally wide except the last."""
     width = -(-(high - low + 1) // most)
     first = np.arange(low, high + 1, width, dtype=np.int64)
     return first, np.minimum(first + width - 1, high)
@@ -102,7 +101,7 @@ def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
 def _placed(
     axis: HeatAxis, curves: dict[str, DigestCurve], job: Job, row: Row
 ) -> tuple[DigestCurve | None, np.ndarray, np.ndarray]:
-    """A row's curve with what its columns cover on the job's axis."""
+    """A row's curve with the ranges of its columns on the job's axis."""
     curve = curves.get(axis.key)
     if curve is None or not len(curve.first):
         return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -119,7 +118,7 @@ def _placed(
 
 
 def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray, last: np.ndarray, scale: int) -> None:
-    """Each column takes the greatest of the curve's columns that overlap it."""
+    """Each column takes the maximum of the curve's columns that overlap it."""
     if curve is None:
         return
     begin = np.searchsorted(last, axis.first, "left")
@@ -130,6 +129,6 @@ def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray
     pairs = np.column_stack((begin[has], end[has])).ravel()
     for metric, cells in axis.cells.items():
         values = np.append(curve.values[metric], 0)
-        # reduceat takes [begin, end) and what lies between two intervals; an interval may begin before the last ended.
+        # reduceat takes [begin, end) and the gap between two intervals; intervals may overlap.
         highest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
         cells[row, has] = 1 + np.minimum(-(-highest // scale), LEVELS - 1)

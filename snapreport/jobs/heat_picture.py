@@ -1,4 +1,4 @@
-"""The heat map as a picture for print and for pages without scripts: a small PNG of rank by step, and what it shows."""
+"""The heat map as a picture for print and pages without scripts: a small PNG of rank by step, and its legend."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from snapreport.jobs.heat import Heat
 from snapreport.number_format import bytes_text, count_text
 
 MOST_PICTURE_ROWS, MOST_PICTURE_COLUMNS = 256, 256
-"""Cells of the picture; more ranks or columns share one, which has the greatest of them. Such a PNG takes 64 KB at
-most, usually 10."""
+"""Cells of the picture; more ranks or columns share one, which shows their maximum. Such a PNG takes at most 64 KB,
+usually 10."""
 CLIP_ABOVE, CLIP_AT, CLIP_SHARE = 1.5, 1.25, 0.9
-"""As in static/src/job/heat-cells.ts: colours end at 1.25 times what nine in ten ranks stay below, where the highest is
+"""As in static/src/job/heat-cells.ts: colours end at 1.25 times the 90th percentile of the ranks if the highest is
 above 1.5 times that."""
 COLOURS = 64
-# Dark is much, in print as on a screen; lightness falls all the way. Not recorded is grey.
+# Dark means more, in print and on screen; lightness decreases monotonically. Grey means not recorded.
 _STOPS = ("#f7f3c6", "#b5dd8a", "#4db39b", "#2f7ca3", "#3b4a94", "#2d1253")
 _UNKNOWN = "#e4e4e4"
 
 
 @dataclass(frozen=True)
 class HeatPicture:
-    """uri: a PNG as a data address. width, height: in CSS pixels. title, low, high: of the colours; colours: of a few
-    between both ends; note: what lies beyond them.
+    """uri: a PNG as a data URI. width, height: in CSS pixels. title, low, high: labels of the colour scale; colours:
+    samples between both ends; note: values beyond the scale.
     """
 
     uri: str
@@ -41,7 +41,7 @@ class HeatPicture:
 
 
 def heat_picture(heat: Heat, ranks: int) -> HeatPicture | None:
-    """Allocated memory on the first axis of a heat map, rank by rank downwards; None where it has no cells."""
+    """Allocated memory on the first axis of a heat map, rank by rank downwards; None if it has no cells."""
     axis = heat.axes[0] if heat.axes else None
     if axis is None or not ranks or not len(axis.first):
         return None
@@ -73,7 +73,7 @@ def heat_picture(heat: Heat, ranks: int) -> HeatPicture | None:
 
 
 def _pooled(levels: np.ndarray, most: int, axis: int) -> np.ndarray:
-    """The greatest of neighbours along an axis, at most ``most`` of them left."""
+    """Max-pools neighbours along an axis to at most ``most`` values."""
     each = -(-levels.shape[axis] // most)
     return np.maximum.reduceat(levels, np.arange(0, levels.shape[axis], each), axis=axis)
 

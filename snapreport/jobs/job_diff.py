@@ -16,13 +16,13 @@ from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
 SCHEMA = "snapreport-job-diff/1"
 MOST_PLACES = 6
 MIN_SHARE = 0.005
-"""Of the peak before: a change below this is none."""
+"""Share of the earlier peak; a smaller change counts as none."""
 
 
 @dataclass(frozen=True)
 class GroupChange:
-    """A group of the job after. ranks: those of it that both jobs have. before, after: median peak bytes. places:
-    (function and file, median change in bytes), largest first; lines are left out, since edits move them.
+    """A group of the later job. ranks: its ranks that both jobs have. before, after: median peak bytes. places:
+    (function and file, median change in bytes), largest first; without lines, since edits move them.
     """
 
     ranks: list[int]
@@ -33,7 +33,7 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class JobDiff:
-    """worst: of each job, (rank, bytes). changes: of each rank in both jobs, (rank, bytes before, bytes after)."""
+    """worst: (rank, bytes) of each job. changes: (rank, bytes before, bytes after) of each rank in both jobs."""
 
     worst_before: tuple[int, int]
     worst_after: tuple[int, int]
@@ -46,7 +46,7 @@ class JobDiff:
 
 
 def diff_jobs(before: Job, after: Job) -> JobDiff:
-    """Compare two jobs. Raises :class:`SnapshotError` where they have no rank in common."""
+    """Compare two jobs. Raises :class:`SnapshotError` if they have no rank in common."""
     old = {row.rank: number for number, row in enumerate(before.rows)}
     common = [row.rank for row in after.rows if row.rank in old]
     if not common:
@@ -97,7 +97,7 @@ def job_diff_json(diff: JobDiff) -> dict[str, Any]:
 
 
 def job_diff_headline(diff: JobDiff) -> list[str]:
-    """The answer: the worst rank, outliers that came and went, ranks of one job alone, and what was compared."""
+    """The answer: the worst rank, new and former outliers, ranks of only one job, and what was compared."""
     (rank_was, was), (rank_now, now) = diff.worst_before, diff.worst_after
     who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was}, now rank {rank_now}"
     lines = [f"Worst rank: {arrow_text(was, now)} allocated at the peak ({who})."]
@@ -115,7 +115,7 @@ def job_diff_headline(diff: JobDiff) -> list[str]:
 
 
 def job_diff_text(diff: JobDiff) -> str:
-    """What changed, a line each, the worst rank first."""
+    """What changed, one line each, the worst rank first."""
     worst, *rest = job_diff_headline(diff)
     lines = [worst]
     for group in diff.groups:

@@ -25,7 +25,7 @@ class DiffGroup:
 
 @dataclass(frozen=True)
 class DiffRank:
-    """A row of the table of ranks, as text. share: of the largest change of any rank, in percent."""
+    """A row of the table of ranks, as text. share: percentage of the largest change of any rank."""
 
     rank: int
     before: str

@@ -60,7 +60,7 @@ def job_json(job: Job) -> dict[str, Any]:
 
 
 def stack_json(job: Job, number: int) -> dict[str, Any]:
-    """A stack of ``job.stacks`` by what names it."""
+    """The fields that name a stack of ``job.stacks``."""
     stack = job.stacks[number]
     return {
         "identity": stack.identity,

@@ -1,4 +1,4 @@
-"""Which strings of its snapshots a digest or a job's report would hold, for ``--dry-run``."""
+"""The strings from snapshots that a digest or a job's report would contain, for ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Strings = dict[str, list[str]]
 
 
 def digest_strings(digest: Digest) -> Strings:
-    """Distinct strings of a digest by kind, sorted; not the words of snapreport itself, such as categories."""
+    """Distinct strings of a digest by kind, sorted; without snapreport's own terms such as categories."""
     stacks = digest.stacks
     return _sorted({
         "names of files": {digest.source},
@@ -31,7 +31,7 @@ def digest_strings(digest: Digest) -> Strings:
 
 def job_strings(job: Job, options: PageOptions) -> Strings:
     """Distinct strings of the report that :func:`snapreport.jobs.build.write_job_report` would write, by kind, sorted:
-    of the tables of all ranks, and of the snapshots of those shown in full.
+    from the tables of all ranks, and from the snapshots of those shown in full.
     """
     snapshots, details = read_details(job, options.detail, options.snapshots, options.read)
     page = job_document(job, details, [options.each.get(row.path, "") for row in job.rows]).manifest

@@ -9,30 +9,30 @@ import numpy as np
 from snapreport.jobs.groups import Group
 
 MIN_SHARE = 0.02
-"""Of what the group has: less is no outlier."""
+"""Minimum excess of an outlier as a share of its group's bytes."""
 MIN_BYTES = 1 << 20
 DEVIATIONS = 6.0
-"""Robust standard deviations that an outlier lies above its group; of a spread, where they are of logarithms."""
+"""Robust standard deviations of an outlier above its group; in a group with a spread, those of logarithms."""
 LONELY = 0.25
-"""Of an outlier's excess: so much of it must lie above the next highest rank, or the tail is the group's own."""
+"""Share of an outlier's excess that must be above the next highest rank; otherwise it is the group's normal tail."""
 APART_RANKS = 12
-"""A spread of at least so many ranks is judged by the gap below its highest ranks, too, in logarithms."""
+"""A spread of at least this many ranks is also judged by the gap below its highest ranks, in logarithms."""
 APART, APART_DEVIATIONS = 1.2, 4.0
-"""Four deviations are enough above a gap 1.2 times as wide as all the other ranks lie apart. Of 100,000 draws of 16
-ranks that passes 0.6 in a thousand normal ones and 13 with Laplace's longer tails; six deviations pass 3.9 and 51."""
+"""Four deviations are enough above a gap 1.2 times as wide as the range of all other ranks. Of 100,000 draws of 16
+ranks this flags 0.6 in a thousand normal ones and 13 with Laplace's longer tails; six deviations flag 3.9 and 51."""
 TAIL = 1.25
-"""Six deviations are enough above a gap so many times the distance of the next rank from the median: of 64 draws of
-Laplace's that passes 32 in a thousand, six deviations alone 92."""
+"""Six deviations are enough above a gap this many times the distance of the next rank from the median: for 64 Laplace
+draws this flags 32 in a thousand, six deviations alone 92."""
 LONELY_STACK, UNKNOWN_TO_OTHERS = 0.7, 0.9
-"""The same of a stack: in groups whose ranks are equal, and in others."""
+"""The same for a stack: in groups whose ranks are equal, and in others."""
 STACK_SHARE = 0.05
-"""Of the excess: a stack below this is not named."""
+"""Share of the excess below which a stack is not named."""
 MOST_OUTLIERS, MOST_STACKS = 32, 10
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A rank above its group. row, group: indices. bytes_above: of its peak above what the group has there. stacks:
+    """A rank above its group. row, group: indices. bytes_above: its peak less the expected bytes of its group. stacks:
     (stack, bytes above, bytes, expected bytes), most above first.
     """
 
@@ -58,7 +58,7 @@ def _of_group(number: int, group: Group, stacks: np.ndarray, totals: np.ndarray)
     above = totals[rows] - group.totals
     least = np.maximum(MIN_SHARE * group.totals, MIN_BYTES)
     is_out = _by_total(group, totals[rows], above, least) | _by_stack(group, stacks[rows], above, least)
-    # An outlier of more than a quarter of the group is no outlier: it is how the group is.
+    # More than a quarter of the group are not outliers: that is how the group is.
     if is_out.sum() > max(1, len(rows) // 4):
         return []
     return [
@@ -68,7 +68,7 @@ def _of_group(number: int, group: Group, stacks: np.ndarray, totals: np.ndarray)
 
 
 def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Ranks whose peak lies above what the group's own spread explains."""
+    """Ranks whose peak is above what the group's own spread explains."""
     factor = DEVIATIONS if len(above) >= 8 else DEVIATIONS + 2 if len(above) >= 5 else DEVIATIONS + 4
     if group.kind != "spread":
         return np.asarray((above > least) & (above > factor * _deviation(above)))
@@ -83,8 +83,8 @@ def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.nda
 
 
 def _are_apart(logs: np.ndarray, deviation: float) -> np.ndarray:
-    """The highest ranks, an eighth at most, above a gap that the spread of the others does not explain. ``logs``: less
-    their median.
+    """The highest ranks, at most an eighth, above a gap that the spread of the others does not explain. ``logs``: with
+    the median subtracted.
     """
     order = np.sort(logs)
     for count in range(1, max(1, len(order) // 8) + 1):
@@ -97,10 +97,10 @@ def _are_apart(logs: np.ndarray, deviation: float) -> np.ndarray:
 
 
 def _by_stack(group: Group, bytes_of: np.ndarray, above: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Ranks with bytes in a stack that no other rank of the group comes near, and a peak that is higher for it. One in
-    eight ranks at most may have such a stack together.
+    """Ranks with far more bytes in a stack than any other rank of the group, and a higher peak because of it. At most
+    one in eight ranks may share such a stack.
 
-    Where the ranks of a group differ by themselves, only stacks count that the others do not have at all.
+    If the ranks of a group differ anyway, only stacks that the others lack entirely count.
     """
     if len(above) < 4:
         return np.zeros(len(above), bool)

@@ -1,4 +1,4 @@
-"""Ranks, steps and kinds of snapshots from file names, as the frameworks write them.
+"""Ranks, steps and kinds of snapshots from the file names that frameworks write.
 
 Known layouts, each with a test: snapreport (``rank_00003_step_00000412_oom.pickle``), torchtitan
 (``step_000000000010/000003_step_10.pickle``, before 2026 ``iteration_10/rank3_memory_snapshot.pickle``; a folder that
@@ -32,14 +32,14 @@ _STEPS = (
     re.compile(r"^rank\d{1,7}\.(\d{1,15})\.memory_snapshot$"),  # composer
 )
 _OOM = re.compile(r"(?<![a-z])oom(?![a-z])", re.IGNORECASE)
-_TITAN_OOM = re.compile(r"^(?:step|iteration)_\d{1,15}_exit$")  # written when memory ran out, and then only
+_TITAN_OOM = re.compile(r"^(?:step|iteration)_\d{1,15}_exit$")  # written only when memory ran out
 _ENDINGS = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".digest")
 
 
 @dataclass(frozen=True)
 class NameFacts:
-    """What a path says. rank: None where nothing does. step: of the training, None where it is not named. oom: whether
-    the snapshot was written because memory ran out.
+    """Facts from a path. rank, step (of training): None if not in the path. oom: whether the snapshot was written
+    because memory ran out.
     """
 
     rank: int | None
@@ -48,17 +48,17 @@ class NameFacts:
 
 
 def facts_of_names(paths: Sequence[str], pattern: str | None = None) -> list[NameFacts]:
-    """What the names of a job's files say, one for each of ``paths``.
+    """Facts from the names of a job's files, one for each of ``paths``.
 
-    ``pattern``: a regular expression of the user's whose first group (or group ``rank``) is the rank, searched in the
-    whole path. Without one: the rules of this module on the file's name, then on the folders that it lies in, the
-    nearest first. A trailing number counts as a rank only where it alone tells sibling files apart. Raises
-    :class:`SnapshotError` for a bad pattern.
+    ``pattern``: the user's regular expression whose first group (or group ``rank``) is the rank, searched in the
+    whole path. Without one: the rules of this module on the file's name, then on its folders, nearest first. A trailing
+    number counts as a rank only if it alone distinguishes sibling files. Raises :class:`SnapshotError` for a bad regex.
     """
     own = _compiled(pattern) if pattern else None
     ranks = [_by_pattern(own, path) if own else _by_rule(path) for path in paths]
     if own is None:
-        # Beside ranks that a rule knows, too: Megatron-Bridge numbers its snapshots and names the rank of an OOM's.
+        # Also next to ranks found by a rule: Megatron-Bridge numbers its snapshots, but names the rank of an OOM
+        # snapshot.
         rest = [i for i, rank in enumerate(ranks) if rank is None]
         for i, rank in zip(rest, _trailing_numbers([paths[i] for i in rest]), strict=True):
             ranks[i] = rank
@@ -80,16 +80,16 @@ def _step(path: str) -> int | None:
 
 def _is_oom(path: str) -> bool:
     folders = path.replace("\\", "/").split("/")[:-1]
-    # Torchtitan can have a folder for each replica below that of the step.
+    # Torchtitan can have a folder per replica below the step's folder.
     return any(_OOM.search(place) for place in _places(path)) or any(map(_TITAN_OOM.match, folders[-2:]))
 
 
 def are_ranks(paths: Sequence[str]) -> bool:
-    """Whether files are those of several ranks, by their names alone: every name has a rank, two ranks at least."""
+    """Whether files belong to several ranks by their names alone: every name has a rank, and at least two differ."""
     if len(paths) < 2 or len(set(paths)) < len(paths):
         return False
     ranks = [fact.rank for fact in facts_of_names(paths)]
-    # Trailing numbers alone may count anything, moments of one process as well.
+    # Trailing numbers alone may count anything, such as moments of one process.
     return None not in ranks and len(set(ranks)) > 1 and any(_by_rule(path) is not None for path in paths)
 
 
@@ -102,8 +102,8 @@ def stem(path: str) -> str:
 
 
 def missing_ranks(ranks: Sequence[int], world_size: int | None) -> list[int]:
-    """The ranks of the world that are not among ``ranks``, ascending, at most 10,000. Without a world size, those
-    between 0 and the greatest.
+    """The ranks of the world that are not in ``ranks``, ascending, at most 10,000. Without a world size, those between
+    0 and the highest.
     """
     present = set(ranks)
     world = world_size or (max(present) + 1 if present else 0)
@@ -117,11 +117,11 @@ def missing_ranks(ranks: Sequence[int], world_size: int | None) -> list[int]:
 
 
 def newest_of_each(keys: Sequence[tuple[int | None, int | None, bool, str]]) -> list[int]:
-    """Of several snapshots a rank, which to compare: indices of ``keys``, ascending, one for each rank.
+    """Which of several snapshots per rank to compare: indices of ``keys``, ascending, one for each rank.
 
-    ``keys``: rank, step, whether memory ran out, path. What was written when memory ran out comes first, since it
-    shows the failure. Else all ranks are compared at the latest of the steps that most of them have. Files without a
-    rank stay.
+    ``keys``: rank, step, whether memory ran out, path. A snapshot written when memory ran out comes first, since it
+    shows the failure. Otherwise all ranks are compared at the latest step that most of them have. Files without a rank
+    are all included.
     """
     by_rank: defaultdict[int, list[int]] = defaultdict(list)
     chosen = []
@@ -170,7 +170,7 @@ def _by_rule(path: str) -> int | None:
 
 
 def _trailing_numbers(paths: Sequence[str]) -> list[int | None]:
-    """The number at the end of each name, where nothing else tells the files apart."""
+    """The number at the end of each name, if nothing else distinguishes the files."""
     found = [_TRAILING.match(stem(path)) for path in paths]
     folders = {path.replace("\\", "/").rpartition("/")[0] for path in paths}
     if len(paths) < 2 or len(folders) > 1 or any(match is None for match in found):

@@ -1,4 +1,4 @@
-"""A job whose files are called by names that say nothing of people and hosts."""
+"""A job whose files are renamed so that they reveal no people or hosts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class RedactedJob:
 
 def redacted_job(job: Job, redaction: Redaction) -> RedactedJob:
     """``job`` with its files renamed. Its digests must have been made with the same ``redaction``."""
-    # A digest's own name for its source was redacted with what its recording knows of users and hosts.
+    # The digest's name for its source was redacted with the users and hosts that its recording names.
     names = {row.path: row.digest.source for row in job.rows} | job.left_out_sources
-    # A file that could not be read may be called after a host that the others know.
+    # The name of a file that could not be read may contain a host known from the others.
     hidden = {name for path, shown in names.items() for name in _hidden(file_name(path), shown)}
     names |= redaction.of_paths([failed.path for failed in job.failed], hidden)
     shown: dict[str, str] = {}
@@ -48,6 +48,6 @@ def redacted_job(job: Job, redaction: Redaction) -> RedactedJob:
 
 
 def _hidden(name: str, shown: str) -> Sequence[str]:
-    """What redaction took out of a file's name."""
+    """The parts that redaction removed from a file's name."""
     found = re.fullmatch(re.escape(shown).replace(re.escape(HIDDEN), "(.+?)"), name) if HIDDEN in shown else None
     return found.groups() if found else ()

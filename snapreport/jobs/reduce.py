@@ -1,7 +1,7 @@
-"""Digests to a job: rows in order of rank, groups, outliers, first failures, what is missing.
+"""Reduces digests to a job: rows in rank order, groups, outliers, first failures, missing ranks.
 
-Digests are read one at a time, and what stays of each is what ``rows.py`` says; curves and texts are read again from
-the packed digests when the report is laid out.
+Digests are read one at a time, and only what ``rows.py`` describes stays in memory; curves and texts are read again
+from the packed digests when the report is laid out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODEL_STATE = ("parameter", "gradient", "optimizer state")
 
 @dataclass(frozen=True)
 class Failed:
-    """A file that could not be read. rank: None where its name does not say it."""
+    """A file that could not be read. rank: None if its name does not contain it."""
 
     rank: int | None
     path: str
@@ -36,7 +36,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class FirstOom:
-    """The first failure of a row. us: by its host's clock."""
+    """The first failure of a row. ``us``: by its host's clock."""
 
     row: int
     oom: DigestOom
@@ -53,8 +53,8 @@ class Clock:
 @dataclass(frozen=True, eq=False)
 class Job:
     """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
-    None where no recording says it. left_out_sources: what the digests of those files call them, by path. undecided: of
-    these, how many nothing shows to be older than what is compared. report_names: of the ranks' own reports, by path.
+    None if not recorded. left_out_sources: their names in their digests, by path. undecided: how many of them are not
+    known to be older. report_names: of the ranks' own reports, by path.
     """
 
     rows: list[Row]
@@ -72,12 +72,12 @@ class Job:
 
     @cached_property
     def ranks(self) -> np.ndarray:
-        """Int64 rank of each row."""
+        """Int64, the rank of each row."""
         return np.array([row.rank for row in self.rows], np.int64)
 
     @cached_property
     def missing(self) -> list[int]:
-        """Ranks of the world without a file that could be read."""
+        """Ranks of the world without a readable file."""
         return missing_ranks(self.ranks.tolist(), self.world_size)
 
     @cached_property
@@ -98,10 +98,10 @@ class Job:
 
     @cached_property
     def stacks(self) -> list[DigestStack]:
-        """All stacks of all rows, by identity; each as the lowest rank that has it describes it."""
+        """All stacks of all rows, by identity, each as described by the lowest rank that has it."""
         found: dict[int, DigestStack] = {}
         for row in self.rows:
-            # Most ranks have the stacks of those before: their digests need not be read again.
+            # Most ranks have the same stacks as earlier ones: their digests need not be read again.
             if not all(identity in found for identity in row.packed.stack_ids.tolist()):
                 for stack in row.packed.read().stacks:
                     found.setdefault(int(stack.identity, 16), stack)
@@ -145,7 +145,7 @@ class Job:
 
     @cached_property
     def ooms(self) -> list[FirstOom]:
-        """The first failure of each row that has any: by time where clocks can be compared, else by step, then rank."""
+        """The first failure of each row: sorted by time if clocks can be compared, otherwise by step, then rank."""
         first = [FirstOom(row, digest.ooms[0]) for row, digest in enumerate(self.digests) if digest.ooms]
         late = 2**63
 
@@ -158,7 +158,7 @@ class Job:
 
     @cached_property
     def worst(self) -> int:
-        """The row that ran out of memory first, else the one with the largest peak."""
+        """The row that ran out of memory first, otherwise the one with the largest peak."""
         return self.ooms[0].row if self.ooms else int(np.argmax(self.peaks)) if len(self.rows) else -1
 
     @cached_property
@@ -176,9 +176,9 @@ class Job:
 def reduce_job(
     paths: Sequence[str], made: Sequence[Made], *, rank_pattern: str | None = None, world_size: int | None = None
 ) -> Job:
-    """The job in digests. ``paths``, ``made``: of ``execution.make_all``.
+    """Reduces digests to a job. ``paths``, ``made``: as in ``execution.make_all``.
 
-    The order of the files does not matter. Raises :class:`SnapshotError` where not one of them could be read.
+    The order of the files does not matter. Raises :class:`SnapshotError` if none of them could be read.
     """
     read = [packed(result.data) if result.data else None for result in made]
     names = [
@@ -194,7 +194,7 @@ def reduce_job(
         for path, result, fact in zip(paths, made, facts, strict=True)
         if result.data is None
     ]
-    # Processes that were started by hand can all say RANK=0, and write files that tell them apart.
+    # Processes started by hand can all have RANK=0, and write files with distinct names.
     recorded = [one.digest.rank for one in read if one and one.digest.rank is not None]
     named = [fact.rank for fact, one in zip(facts, read, strict=True) if one]
     names_tell_more = len(set(recorded)) == 1 < len(recorded) and None not in named and len(set(named)) == len(named)
@@ -219,7 +219,7 @@ def reduce_job(
     sources = {paths[index]: one.digest.source for index in older if (one := read[index])}
     rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
     free = (number for number in range(len(paths) + len(taken)) if number not in taken)
-    # Files that nothing gives a rank are numbered by name, in the numbers that are left.
+    # Files without a known rank are numbered by name, with the numbers that are left.
     in_order = sorted(
         (candidates[i] for i in chosen), key=lambda c: (c[0] is None, c[0] or 0, natural_key(paths[c[2]]))
     )
@@ -244,7 +244,7 @@ def _moment(
 
 
 def _clock(job: Job) -> Clock:
-    """Whether hosts agree on the time: on one host, or where the same steps end at the same time everywhere."""
+    """Whether clocks are comparable: all on one host, or the same steps end at the same time everywhere."""
     digests, step_ends = job.digests, [row.packed.step_ends for row in job.rows]
     if not any(digest.peak_us is not None for digest in digests) and not any(map(len, step_ends)):
         return Clock(False, "The recordings have no times.")
@@ -273,5 +273,5 @@ def _ms(us: float) -> str:
 
 
 def is_unnamed(stack: DigestStack) -> bool:
-    """Whether a row of the stacks stands for allocations without a stack trace."""
+    """Whether a stack row represents allocations without a stack trace."""
     return stack.identity == EMPTY

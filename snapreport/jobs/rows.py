@@ -1,7 +1,7 @@
 """What stays in memory of each rank: the packed digest (some 4 KB), its scalars, and its stacks as two columns.
 
-A digest as objects takes 60 to 150 KB, of 1,024 ranks 100 MB; a row takes about 8 KB. Texts that ranks share are kept
-once.
+A digest as objects takes 60 to 150 KB, which is 100 MB for 1,024 ranks; a row takes about 8 KB. Texts that ranks share
+are stored once.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from snapreport.jobs.digest_check import Digest, DigestCurve
 
 RankSource = Literal["recording", "file name", "order"]
 FindingKey = tuple[str, str, str]
-"""Kind, rule, and the stack of kinds that stacks tell apart: what is equal of a finding on several ranks."""
+"""Kind, rule, and the stack for kinds that are separate for each stack: equal for the same finding on all ranks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A digest in short. data: its file's bytes. digest: without curves, stacks, findings and ends of steps.
+    """A compact digest. data: the file's bytes. digest: without curves, stacks, findings and ends of steps.
 
     stack_ids, stack_bytes: UInt64 identity and Int64 bytes at the peak of each stack. findings: key, severity, bytes.
-    step_ends: Float64 µs, NaN where unknown. steps, time: what the curves cover, in step numbers and in µs.
+    step_ends: Float64 µs, NaN where unknown. steps, time: the ranges of the curves, in step numbers and in µs.
     """
 
     data: bytes
@@ -39,13 +39,13 @@ class Packed:
     time: tuple[int, int] | None
 
     def read(self) -> Digest:
-        """All of the digest, from its bytes."""
+        """The complete digest, decoded from its bytes."""
         return read_digest(self.data)
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A rank. rank: its number. rank_source: what says so. path: of its snapshot or digest."""
+    """A rank. rank: its number. rank_source: where the number comes from. path: of its snapshot or digest."""
 
     rank: int
     rank_source: RankSource
@@ -64,7 +64,7 @@ class Row:
 
 
 def packed(data: bytes) -> Packed:
-    """The columns of a digest. Raises :class:`SnapshotError` for what is not one."""
+    """The columns of a digest. Raises :class:`SnapshotError` if it is not a digest."""
     digest = read_digest(data)
     scalars = replace(
         digest,
@@ -92,7 +92,7 @@ def packed(data: bytes) -> Packed:
 
 
 def finding_key(kind: str, rule: str, stack: str) -> FindingKey:
-    """Leaks and churn of different stacks are different findings; others are one for each rule."""
+    """Leaks and churn of different stacks are different findings; others are one per rule."""
     return sys.intern(kind), sys.intern(rule), sys.intern(stack if kind in ("leak", "churn") else "")
 
 

@@ -1,4 +1,4 @@
-"""What a job's report says, in words."""
+"""The sentences of a job's report."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
 
 MIN_IMBALANCE = 0.03
-"""Of the worst rank's peak: less is called even."""
+"""Share of the worst rank's peak below which peaks count as even."""
 _NAMED = 12  # ranks listed one by one
 
 
 @dataclass(frozen=True)
 class JobSentence:
-    """rows, stack: what the sentence is about, to select it on the page."""
+    """rows, stack: the subject of the sentence, for selection on the page."""
 
     text: str
     rows: list[int]
@@ -32,8 +32,8 @@ class JobSentence:
 
 @dataclass(frozen=True)
 class Imbalance:
-    """worst: the row with the largest peak, ``worst_bytes``; median of all. share: of the worst peak, by which the
-    median lies below it. unused: bytes that the other ranks together could use more of until they are as high.
+    """worst: the row with the largest peak, ``worst_bytes``; median of all. share: how far the median is below the
+    worst peak, as a share of it. unused: bytes that the other ranks together could use until they are as high.
     """
 
     worst: int
@@ -46,14 +46,14 @@ class Imbalance:
 
 @dataclass(frozen=True)
 class MergedFinding:
-    """A finding with the rows that have it; title and detail are those of the row where it is largest."""
+    """A finding with the rows that have it; title and detail come from the row where it is largest."""
 
     finding: DigestFinding
     rows: list[int]
 
 
 def rank_ranges(ranks: Sequence[int]) -> str:
-    """``0–5, 7`` of ascending ranks; the middle of long lists is left out."""
+    """``0–5, 7`` from ascending ranks; the middle of long lists is omitted."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][1] + 1:
@@ -70,17 +70,17 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def place(stack: DigestStack) -> str:
-    """Where a stack allocates, as code: ```moe/dispatch.py:88```; its name where it has no file."""
+    """Where a stack allocates, as code: ```moe/dispatch.py:88```; its name if it has no file."""
     if stack.file and stack.line:
         return f"`{stack.file}:{stack.line}`"
     return f"`{stack.name}`" if stack.file or stack.function else "allocations without a stack trace"
 
 
 def imbalance_of(job: Job) -> Imbalance:
-    """How uneven the ranks' peaks are, and what that costs: a job is as large as its worst rank."""
+    """How uneven the ranks' peaks are, and the cost: a job needs as much memory as its worst rank."""
     peaks = job.peaks
     worst = int(np.argmax(peaks))
-    # Ranks that recorded nothing, such as those without a device, have no headroom that could be told.
+    # Ranks that recorded nothing, such as those without a device, have no known headroom.
     peaks = peaks[peaks > 0] if peaks.any() else peaks
     high, median = int(peaks[worst]), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
@@ -129,7 +129,7 @@ def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
 
 
 def headline(job: Job) -> list[JobSentence]:
-    """The answer first: who ran out of memory, who differs and in what, what that costs, what is missing."""
+    """The answer first: ranks that ran out of memory, ranks that differ and where, the cost, and what is missing."""
     found: list[JobSentence] = []
     first = job.ooms[0] if job.ooms else None
     described: set[int] = set()
@@ -222,7 +222,7 @@ def group_name(job: Job, group: Group) -> str:
 
 
 def holds(job: Job, group: Group) -> str:
-    """What a group's ranks have at their peaks, in one line: categories of the median rank, and the slope."""
+    """The memory of a group's ranks at their peaks, in one line: categories of the median rank, and the slope."""
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for row in group.rows:
         for name, size in job.rows[row].digest.categories:
@@ -239,7 +239,7 @@ def holds(job: Job, group: Group) -> str:
 
 
 def merged_findings(job: Job) -> list[MergedFinding]:
-    """Findings of all ranks, the same one once, with its ranks; worst first."""
+    """Findings of all ranks, each once with its ranks, worst first."""
     order = ("error", "warning", "info")
     rows_of: dict[FindingKey, set[int]] = {}
     largest: dict[FindingKey, tuple[tuple[int, int, int], int]] = {}
@@ -249,7 +249,7 @@ def merged_findings(job: Job) -> list[MergedFinding]:
             weight = (-order.index(severity), size, -row)
             if key not in largest or weight > largest[key][0]:
                 largest[key] = weight, row
-    # Texts are read again of the few ranks where a finding is largest.
+    # Read texts again only for the few ranks where a finding is largest.
     digests = {row: job.rows[row].packed.read() for row in sorted({row for _, row in largest.values()})}
     merged = [
         MergedFinding(
@@ -282,5 +282,5 @@ def _world(job: Job) -> int:
 
 
 def share_of(part: int, whole: int) -> str:
-    """A share as sentences write it."""
+    """A share as text for sentences."""
     return share_text(part, whole)

@@ -1,4 +1,4 @@
-"""Where the snapshots of a job are: files, folders, globs, lists of paths, and whatever fsspec opens."""
+"""Finds the snapshots of a job: files, folders, globs, lists of paths, and any URL that fsspec opens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _MAGIC = set("*?[")
 
 
 def expand(arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The paths that arguments name, each once, in the order given and by name (2 before 10) within one argument.
+    """The paths that arguments name, without duplicates, in argument order and by name (2 before 10) within one
+    argument.
 
     A folder stands for the snapshots and digests in it and below; a glob for what it finds; a URL (``s3://run/rank*.pickle``)
-    for what fsspec finds; ``@FILE``, and a file that ends in .txt or .list, for the paths in it, one
-    a line (empty lines and those after ``#`` are passed over). Raises :class:`SnapshotError` where one names nothing.
+    for what fsspec finds; ``@FILE``, and a file that ends in .txt or .list, for the paths in it, one per line (empty
+    lines and lines that start with ``#`` are ignored). Raises :class:`SnapshotError` if one names nothing.
     """
     found: dict[str, None] = {}
     for argument in arguments:
@@ -37,7 +38,7 @@ def expand(arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file; 0 where that is not known without reading it."""
+    """Bytes of a file; 0 if unknown without reading it."""
     if not is_remote(path):
         with contextlib.suppress(OSError, ValueError):
             return Path(path).stat().st_size
@@ -67,7 +68,7 @@ def _listed(text: str) -> list[str]:
 
 
 def is_snapshot_name(name: str) -> bool:
-    """Whether a file in a folder counts as a snapshot or digest: by its ending."""
+    """Whether a file in a folder counts as a snapshot or digest, by its extension."""
     lower = name.lower()
     for ending in _COMPRESSED:
         lower = lower.removesuffix(ending)
@@ -84,7 +85,7 @@ def _from_list(name: str) -> list[str]:
 
 
 def without_common_folder(paths: Sequence[str]) -> dict[str, str]:
-    """Each path without the folders that all of them share: what a report says of a machine that it was made on."""
+    """Each path without the folders that all of them share, which would describe the machine that made the report."""
     folders = [path.replace("\\", "/").split("/")[:-1] for path in paths]
     shared = 0
     for parts in zip(*folders, strict=False):

@@ -1,9 +1,9 @@
 """One identity for a stack on every rank: a hash of function, file and line of its frames.
 
-Ranks run the same code from different places: another home, a node's disk, a container. So a library's file counts by
-its path below ``site-packages``, any other by its name alone. Two stacks are confused only where every frame of both
-has the same function, file name and line, and then one line of the report has the bytes of two. Runtime noise is left
-out: the interpreter's and the dispatcher's frames differ between hosts whose libraries were built differently.
+Ranks run the same code from different places: another home, a node's disk, a container. So a library's file is
+identified by its path below ``site-packages``, any other by its name alone. Two stacks are confused only if all their
+frames have the same functions, file names and lines; then one line of the report has the bytes of both. Runtime noise
+is ignored: the interpreter's and the dispatcher's frames differ between hosts whose libraries were built differently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
 EMPTY = "0" * 16
-"""The identity of no stack trace."""
+"""The identity of an empty stack trace."""
 # torch.fx numbers the graphs of a process in the order in which it compiled them.
 _GENERATED = re.compile(r"^<eval_with_key>.*")
 
@@ -58,6 +58,6 @@ def identity_file(filename: str) -> str:
 
 
 def shown_file(filename: str) -> str:
-    """A file as sentences name it: below ``site-packages``, else with the folder it lies in (``moe/dispatch.py``)."""
+    """A file's name in sentences: its path below ``site-packages``, otherwise with its folder (``moe/dispatch.py``)."""
     name = installed_name(filename)
     return name if name != filename.replace("\\", "/") else "/".join(name.split("/")[-2:])

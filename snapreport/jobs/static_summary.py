@@ -1,4 +1,4 @@
-"""The part of a job's report that needs no scripts: the answer in words, groups, outliers, the highest ranks."""
+"""The part of a job's report that needs no scripts: headline, groups, outliers, the highest ranks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MOST_ROWS, MOST_FINDINGS = 64, 12
 @dataclass(frozen=True)
 class JobTables:
     """Text for the template. ranks: rank, host, device, peak allocated, peak reserved, events, OOMs, trust; groups:
-    name, ranks, median, range, what they hold; outliers: a sentence and rows of (bytes above, stack); findings:
-    severity, where, title; failed: file and error. picture: the heat map, None where nothing is on it.
+    name, ranks, median, range, memory by category; outliers: a sentence and rows of (bytes above, stack); findings:
+    severity, where, title; failed: file and error. picture: the heat map, None if it is empty.
     """
 
     ranks: list[list[str]]
@@ -41,7 +41,7 @@ class JobTables:
 
 
 def job_summary(job: Job, summary: Summary, picture: HeatPicture | None = None, note: str = "") -> Summary:
-    """The static summary: the job's own tables before ``summary``, what a report says of the ranks shown in full.
+    """The static summary: the job's tables, followed by ``summary`` of the ranks shown in full.
 
     ``note``: a sentence below the tables.
     """

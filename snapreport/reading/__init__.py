@@ -1,1 +1,1 @@
-"""From any snapshot file to columns: file types, the restricted unpickler, the layouts of every PyTorch since 2022."""
+"""Reads any snapshot file into columns: file types, the restricted unpickler, the layouts of PyTorch since 2022."""

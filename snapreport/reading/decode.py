@@ -1,4 +1,4 @@
-"""The unpickled object of any known layout to a :class:`Recording`."""
+"""Decodes the unpickled object of any known layout to a :class:`Recording`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ TOP_KEYS = {
     "segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments", KEY,
 }  # fmt: skip
 _WHAT = "a memory snapshot is a dict with 'segments' and 'device_traces', or a list of segments"
-MAX_DEVICES = 256  # PyTorch's own limit is 128 (c10/cuda/CUDAMacros.h), and each takes time, empty or not
-# Characters in the texts of distinct frames: a pickle of 4 MB has some 5,000 frames of 100 characters.
+MAX_DEVICES = 256  # PyTorch's own limit is 128 (c10/cuda/CUDAMacros.h), and even an empty one takes time
+# Limits on the characters of distinct frames: a pickle of 4 MB has some 5,000 frames of 100 characters.
 _CHARACTERS, _CHARACTERS_PER_BYTE = 1 << 24, 20
 
 
 def decode(
     raw: Any, *, name: str, path: str, file_bytes: int, pickle_bytes: int, collectors: TraceCollectors | None = None
 ) -> Recording:
-    """Columns of an unpickled snapshot. Takes ``raw`` apart while it goes: it is empty afterwards.
+    """Columns of an unpickled snapshot. Consumes ``raw``: it is empty afterwards.
 
-    ``pickle_bytes``: size of the pickle, which bounds what a snapshot can honestly hold. ``collectors``: have received
-    traces while the pickle was read; :class:`Unusual` is raised unless each stands in the place of one trace.
-    Raises :class:`SnapshotError` with the place of what is wrong.
+    ``pickle_bytes``: size of the pickle, which bounds the rows of a genuine snapshot. ``collectors``: received traces
+    while the pickle was read; raises :class:`Unusual` unless each takes the place of one trace. Raises
+    :class:`SnapshotError` with the place of an error.
     """
     if type(raw) is list:
         raw = {"segments": raw}
@@ -82,14 +82,14 @@ class _Decoder:
         return traces
 
     def _host_traces(self) -> list[list[Any] | TraceCollector]:
-        """Host traces are one list for each device's pinned memory, or one plain list of entries."""
+        """Host traces: one list per device's pinned memory, or one plain list of entries."""
         if type(self.raw.get("host_traces")) is TraceCollector:
             return [self.raw["host_traces"]]
         entries = self._list("host_traces")
         return [entries] if entries and type(entries[0]) is dict else self._traces("host_traces")
 
     def _refuse_multiplied(self, pickle_bytes: int) -> None:
-        """Refuse a file that holds one thing a million times by reference: every entry costs an honest one a byte."""
+        """Refuse a file that references one object a million times: an entry takes a byte or more."""
         rows = sum(map(len, self.traces)) + sum(map(len, self.host_traces))
         for segment in (*self.segments, *self.host_segments):
             if type(segment) is dict and type(segment.get("blocks")) in (list, tuple):
@@ -103,7 +103,7 @@ class _Decoder:
         events, segments = self._read_events(), self._read_segments()
         annotations = self._annotations()
         table = self.codes.stacks.finish(self.most_characters)
-        # Back ends write the same layout; what tells them apart is the name of the variable that configures them.
+        # All back ends write the same layout; only the name of the configuring variable distinguishes them.
         kind = next((kind for kind in ("xpu", "mtia") if any(kind.upper() in key for key in self._settings)), "cuda")
         devices = {}
         for device in sorted({*events, *segments}):
@@ -127,7 +127,7 @@ class _Decoder:
 
     def _read_events(self) -> dict[int, EventReader]:
         readers = {}
-        # A list that stands for two traces must be there for the second.
+        # A list that is used for two traces must be intact for the second.
         every = [*self.traces, *self.host_traces]
         release = len({id(trace) for trace in every}) == len(every)
         for device, trace in enumerate(self.traces):

@@ -1,8 +1,8 @@
-"""Trace entries, lists of dicts, to columns.
+"""Converts trace entries (lists of dicts) to columns.
 
-Worked through in chunks: small enough for the processor's cache, and the raw dicts of a chunk are let go when its
-columns are made. All entries of a recorder have the same keys, so a chunk is one flat list of values from which every
-column is a slice; chunks where they differ (an ``oom`` has other keys) take a slower way.
+Works in chunks that fit into the processor's cache; the raw dicts of a chunk are released once its columns are made.
+All entries of a recorder have the same keys, so a chunk is one flat list of values from which every column is a slice;
+chunks with different keys (an ``oom`` has others) take a slower path.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-# polars imports it for the first column. Amid the unpickler's objects, what it leaves would keep 40 arenas of 1 MiB of
-# which nothing else is used, for a pickle of 107 MB.
+# polars imports it for the first column. Among the unpickler's objects, its allocations would keep 40 otherwise unused
+# arenas of 1 MiB alive, for a pickle of 107 MB.
 import numpy.ma
 import polars as pl
 
@@ -49,11 +49,11 @@ KEYS = {
 _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
 _NO_CONTEXT = ("", "N/A")
 _TYPES = {np.dtype(np.int32): pl.Int32, np.dtype(np.int64): pl.Int64, np.dtype(np.uint64): pl.UInt64}
-_ALL_NULL = np.ones(1, bool)  # stands for the mask of a chunk without values
+_ALL_NULL = np.ones(1, bool)  # represents the mask of a chunk without values
 
 
 class Codes:
-    """Codes of what recurs, shared by all traces of a recording: actions, texts by key, stacks. Counts unknown keys."""
+    """Codes of values that recur in all traces of a recording: actions, texts by key, stacks. Counts unknown keys."""
 
     def __init__(self) -> None:
         self.actions = {action: i for i, action in enumerate(ACTIONS)}
@@ -75,7 +75,7 @@ class EventReader:
         self._rows = 0
 
     def read(self, trace: list[Any], place: str, *, release: bool) -> None:
-        """Append a trace. ``place`` names it in errors. ``release``: forget the raw entries while going."""
+        """Append a trace. ``place`` names it in errors. ``release``: drop raw entries once they are read."""
         with progress.stage("decoding", len(trace), "events") as bar:
             for start in range(0, len(trace), CHUNK):
                 entries = trace[start : start + CHUNK]
@@ -91,16 +91,17 @@ class EventReader:
         self._rows += other._rows
 
     def read_chunk(self, entries: list[Any], place: str, start: int, *, release: bool = False) -> None:
-        """Append ``entries``, at least one, which begin at ``start`` of the trace.
+        """Append ``entries``, at least one, which begin at index ``start`` of the trace.
 
-        ``release``: also empty their lists of frames, but for a mark (:class:`~snapreport.reading.stacks.StackMark`).
+        ``release``: also empty their lists of frames, except for a mark
+        (:class:`~snapreport.reading.stacks.StackMark`).
         """
         self.read_columns(self._columns(entries, _where(place, start)), place, start, len(entries), release=release)
 
     def read_columns(
         self, columns: dict[str, list[Any]], place: str, start: int, n: int, *, release: bool = False
     ) -> None:
-        """Append ``n`` entries, at least one, given as key → values; the rest as for :meth:`read_chunk`."""
+        """Append ``n`` entries, at least one, given as key → values; otherwise as :meth:`read_chunk`."""
         where = _where(place, start)
         self._count_unknown({key: n for key in columns if key not in KEYS})
         if "action" not in columns:
@@ -144,7 +145,7 @@ class EventReader:
         if type(entries[0]) is dict and len(entries[0]) > 1:
             keys = list(entries[0])
             try:
-                # As many keys, and each of them there: the same keys.
+                # The same number of keys, and each one present: the same keys.
                 same = set(map(len, entries)) == {len(keys)}
                 values = list(chain.from_iterable(map(itemgetter(*keys), entries))) if same else []
             except (TypeError, KeyError):
@@ -178,7 +179,7 @@ class EventReader:
         if key not in columns:
             return np.full(n, -1, np.int32)
         values = columns[key]
-        if is_pool(values[0]) and all_same(values):  # mostly there is but one pool
+        if is_pool(values[0]) and all_same(values):  # there is usually only one pool
             values = values[:1]
         elif not all(map(is_pool, values)):
             values = [tuple(value) if type(value) is list else value for value in values]
@@ -191,7 +192,7 @@ class EventReader:
         return column if len(column) == n else np.full(n, column[0], np.int32)
 
     def _put(self, key: str, column: np.ndarray, nulls: np.ndarray | None) -> None:
-        # A chunk of one value, which is most of them in half of the columns, takes no memory for each of its rows.
+        # A chunk with a single value (most chunks, in half of the columns) takes no memory per row.
         if column[0] == column[-1] and (column == column[0]).all():
             column = np.broadcast_to(column[:1].copy(), len(column))
         if nulls is not None and nulls.all():
@@ -199,7 +200,7 @@ class EventReader:
         self._parts.setdefault(key, []).append((column, nulls))
 
     def _column(self, key: str, dtype: Any) -> np.ndarray:
-        """All parts as one array; of one value throughout, its rows share one item of memory (stride 0)."""
+        """All parts as one array; if all values are equal, the rows share one item of memory (stride 0)."""
         parts = [column for column, _ in self._parts.pop(key, [])]
         if not parts:
             return np.zeros(0, dtype)
@@ -225,7 +226,7 @@ class EventReader:
     def _texts_column(self, key: str) -> pl.Expr | pl.Series:
         codes = self._column(key, np.int32)
         names = [clean(name) for name in self._texts.get(key, {})]
-        # "N/A" is what the recorder writes where there was nothing.
+        # The recorder writes "N/A" if there was no context.
         table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
         if not len(codes) or table.null_count() == len(table):
             return pl.lit(None, pl.String).alias(key)
@@ -234,9 +235,9 @@ class EventReader:
         return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
 
     def table(self, renumber: np.ndarray) -> pl.DataFrame:
-        """The columns of all that was read. ``renumber``: provisional → final stack ids.
+        """The columns of everything read so far. ``renumber``: provisional → final stack ids.
 
-        Columns of one value take no memory, until somebody takes them out of the table: 29 bytes an event and not 115.
+        Columns with a single value take no memory until taken out of the table: 29 instead of 115 bytes per event.
         """
         names = [clean(name) for name in self._actions]
         made: list[pl.Expr | pl.Series] = [
@@ -257,7 +258,7 @@ class EventReader:
 
 
 def _numbers(key: str, column: np.ndarray) -> pl.Expr | pl.Series:
-    """A column, or a literal where all rows share one item."""
+    """A column, or a literal if all rows share one item."""
     if len(column) > 1 and column.strides == (0,):
         return pl.lit(int(column[0]), _TYPES[column.dtype]).alias(key)
     return pl.Series(key, np.ascontiguousarray(column))
@@ -283,7 +284,7 @@ def _key_name(key: Any) -> str:
 
 
 def distinct(names: list[str]) -> list[str]:
-    """``names`` with those that became equal (by escaping) told apart again."""
+    """``names``, with those that became equal by escaping made distinct again."""
     seen: Counter[str] = Counter()
     made = []
     for name in names:

@@ -1,7 +1,7 @@
-"""Checks of single values and whole columns of them, with errors that say where the bad value is.
+"""Checks of single values and whole columns, with errors that give the place of the bad value.
 
 A pickle can hold anything anywhere, so nothing here hashes, compares or prints a value before its exact type is known:
-values nested 100,000 deep would end the process.
+values nested 100,000 deep would crash the process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
     if type(value) in (bool, int, float, NoneType):
         try:
             return repr(value)[:40]
-        except ValueError:  # an int of more digits than Python is willing to print
+        except ValueError:  # an int with more digits than Python agrees to print
             return "a number of thousands of digits"
     if type(value) is str:
         return one_line(repr(value[:40]))
@@ -53,14 +53,14 @@ def integer(value: Any, where: str, key: str, bounds: tuple[int, int]) -> int:
 
 
 def text(value: Any, where: str, key: str) -> str:
-    """``value`` if it is a str, as UTF-8 can hold it."""
+    """``value`` if it is a str, escaped to valid UTF-8."""
     if type(value) is not str:
         raise bad(where, key, value, "a text")
     return clean(value)
 
 
 def clean(value: str) -> str:
-    """Lone surrogates escaped, which no UTF-8 column can hold."""
+    """Escapes lone surrogates, which no UTF-8 column can hold."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -96,18 +96,17 @@ def int_column(
 
 
 def all_same(values: list[Any]) -> bool:
-    """Whether all of ``values`` equal the first, which is of a type that compares safely."""
+    """Whether all of ``values`` equal the first, whose type must be safe to compare."""
     first = values[0]
-    # Counting compares them all, so a look at some comes first.
+    # Counting compares them all, so check a few first.
     some = values[-1], values[len(values) // 2], values[len(values) // 3]
     return all(type(value) is type(first) and value == first for value in some) and values.count(first) == len(values)
 
 
 def _plain_ints(values: list[Any], bounds: tuple[int, int]) -> np.ndarray | None:
-    """The column where nothing is wrong with it, without a look at each value's type; None where that has to be looked
-    at.
+    """The column if it is valid, without checking each value's type; None if the types must be checked.
 
-    ``array`` takes ints and booleans only, and the booleans are ruled out where all numbers are greater than 1.
+    ``array`` accepts only ints and booleans, and booleans are ruled out if all numbers are greater than 1.
     """
     if not values:
         return None
@@ -128,7 +127,7 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
     """Int32 codes of a column of texts; None gives -1. New texts are added to ``codes``."""
     first = values[0]
     if first is None or type(first) is str:
-        if all_same(values):  # most such columns say nothing: "N/A", ""
+        if all_same(values):  # most such columns are empty: "N/A", ""
             return np.full(len(values), -1 if first is None else codes.setdefault(first, len(codes)), np.int32)
         # Types first: hashing a tuple that holds itself twice, forty times over, would never end.
         if set(map(type, values)) == {str}:
@@ -144,7 +143,7 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
 
 
 def is_pool(value: Any) -> bool:
-    """Whether ``value`` is a pair of ints, which is hashed and compared at once, whatever it is compared with."""
+    """Whether ``value`` is a pair of ints, which is always cheap to hash and compare."""
     return type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int
 
 
@@ -158,18 +157,18 @@ def pool_name(value: Any, where: str, key: str) -> str | None:
 
 
 def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
-    """A copy of a settings value that holds texts, numbers, lists and dicts only, cut at a depth and a number of items.
+    """A copy of a settings value with only texts, numbers, lists and dicts, limited in depth and number of items.
 
-    Bounded, because a small pickle can hold a value that contains itself, or expands a billion times.
+    Bounded, because a small pickle can hold a value that contains itself, or that expands a billion times.
     """
     budget = [2000] if budget is None else budget
     budget[0] -= 1
     if type(value) is str:
-        # A long text counts as many items: one can stand in two thousand places.
+        # A long text counts as many items: it can be referenced in two thousand places.
         budget[0] -= len(value[:10_000]) // 100
         return clean(value[:10_000])
     if type(value) is float and not math.isfinite(value):
-        return str(value)  # JSON has no word for it
+        return str(value)  # JSON cannot represent it
     if value is None or type(value) in (bool, float) or (type(value) is int and -(2**63) <= value < 2**64):
         return value
     if depth and budget[0] > 0 and type(value) is dict:

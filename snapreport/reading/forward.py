@@ -1,6 +1,6 @@
-"""``forward_frames``: where the forward pass made what a backward pass allocates for.
+"""``forward_frames``: the forward-pass stack trace of the operator whose backward pass allocates.
 
-Recorded in anomaly mode, as the texts of Python's own tracebacks (``  File "x.py", line 3, in f``), outermost first.
+Recorded in anomaly mode, in the text form of Python tracebacks (``  File "x.py", line 3, in f``), outermost first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ForwardFrames:
         self._known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
     def lists(self, values: list[Any], where: Where) -> list[Any]:
-        """Values as ``StackInterner.add`` takes them; None stays None, lists of frame dicts stay what they are."""
+        """Values as ``StackInterner.add`` takes them; None and lists of frame dicts are unchanged."""
         return [self._one(value, where, row) if value else None for row, value in enumerate(values)]
 
     def _one(self, value: Any, where: Where, row: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""JSON files: traces of ``torch.profiler``, and snapshots that somebody exported with ``json.dumps``."""
+"""JSON files: traces of ``torch.profiler``, and snapshots exported with ``json.dumps``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import mmap
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-# msgspec: reads the fields of an event that are wanted and skips the rest unread, at 250 MB/s and a third of the memory
-# of dicts (orjson builds all of them); one small wheel without dependencies.
+# msgspec: reads only the requested fields of an event, at 250 MB/s and with a third of the memory of dicts (orjson
+# builds all of them); one small wheel without dependencies.
 import msgspec
 
 from snapreport.errors import SnapshotError, one_line
@@ -28,16 +28,16 @@ class _Trace(msgspec.Struct):
 
 
 def read_json(file: BinaryIO) -> tuple[list[Event], int, Any] | Any:
-    """The events of a trace, what its times count from (ns) and what our recorder says of it, or the plain object of an
-    exported snapshot.
+    """The events of a trace, the base of its times (ns) and our recorder's metadata, or the plain object of an exported
+    snapshot.
 
-    Raises :class:`SnapshotError` that says what any other JSON looks like.
+    Raises :class:`SnapshotError` with a description of any other JSON.
     """
     with _buffer(file) as data:
         try:
             return _decoded(data)
         except UnicodeDecodeError:
-            # The profiler names some C functions by memory that Python has freed: bytes that are no text.
+            # The profiler takes the names of some C functions from freed memory: bytes that are not text.
             return _decoded(bytes(data).decode("utf-8", "replace").encode())
 
 
@@ -64,7 +64,7 @@ def _decoded(data: Any) -> Any:
 
 
 def _checked_list(raw: Any) -> Any:
-    """A list of segments; the profiler's export of its memory timeline is another, and has no stacks."""
+    """Checks a list of segments; the profiler's export of its memory timeline is also a list, but has no stacks."""
     if type(raw) is list and raw and type(raw[0]) is dict and "address" in raw[0]:
         return raw
     if type(raw) is list and raw and type(raw[0]) is list:
@@ -91,7 +91,7 @@ def _looks_like(raw: Any) -> str:
 
 @contextlib.contextmanager
 def _buffer(file: BinaryIO) -> Iterator[Any]:
-    """The bytes of ``file``, mapped and not read where it is a file on disk."""
+    """The bytes of ``file``, memory-mapped if it is a file on disk."""
     if isinstance(file, io.BytesIO):
         yield file.getbuffer()
         return
@@ -101,4 +101,4 @@ def _buffer(file: BinaryIO) -> Iterator[Any]:
         file.seek(0)
         yield file.read()
         return
-    yield mapped  # closed when nothing refers to it any more
+    yield mapped  # closed when no longer referenced

@@ -1,9 +1,9 @@
 """Which frames are Python's, and which are runtime noise: interpreter, dispatcher, unwinder, the allocator itself.
 
-With ``stacks="all"`` PyTorch records C++ frames too, and four of five frames of such a stack say nothing of the program
+With ``stacks="all"`` PyTorch records C++ frames too, and four of five frames of such a stack are not about the program
 (on one real trace 220,086 of its frames are ``_PyEval_EvalFrameDefault``). Noise is hidden by default and one key shows
-it; nothing is dropped. The flags are computed here once and stored with the frames, so the page has no rules of its
-own. Drawn from recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
+it; nothing is dropped. The flags are computed once, here, and stored with the frames, so the page needs no rules. Based
+on recorded stacks of torch 2.0 to 2.9 on CPython 3.9 to 3.13.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import polars as pl
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
-# The interpreter's executable holds its C functions where it is linked statically, as conda's is. PyTorch 2.15 gives
-# them an offset as their line.
+# A statically linked interpreter, such as conda's, has its C functions in the executable. PyTorch 2.15 reports an
+# offset as their line.
 _NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*|dylib|dll|pyd|exe)$|(^|/)python[\d.]*$"
-# Plain C functions are the interpreter's or libc's (stripped libraries resolve to the nearest exported name, hence
-# PyType_GetModule in the middle of call chains), but for the accelerators' libraries, which allocate in their own
-# right.
+# Plain C functions belong to the interpreter or libc (stripped libraries resolve to the nearest exported name, hence
+# PyType_GetModule in the middle of call chains), except those of accelerator libraries, which allocate memory
+# themselves.
 _C_FUNCTION = r"^[A-Za-z_]\w*(\.\w+)*( \[clone [^\]]*\])*$"
 _ACCELERATOR = (
     r"^(cuda|cublas|cudnn|cusolver|cusparse|cufft|nccl|pnccl|hip|rocblas|miopen|rccl|mkl|dnnl|onednn|ze[A-Z])"
 )
-# C++ names, after the type they return, where templates are printed with one.
+# C++ names, after the return type, which is printed for templates.
 _RETURNS = r"^([\w:]+(<.*>)?[*&]* )?"
 _NATIVE = "|".join(
     (
         r"^$|^\?\?$",
         # the unwinder that recorded the stack
         r"torch::unwind|CapturedTraceback|::gather_with_cpp|torch::(cuda|xpu)::.*gather|torch::symbolize",
-        # the allocator, and tensors made and dropped: the allocation itself
+        # the allocator, and tensors being created and freed: the allocation itself
         r"CachingAllocator|CachingHostAllocator|HostAllocatorImpl|local_raw_delete",
         _RETURNS + r"c10::(StorageImpl|TensorImpl|intrusive_ptr|VariableVersion|UniqueVoidPtr|alloc_cpu|detail::)",
         r"c10::intrusive_ptr<.*::reset|TensorImpl::~",
@@ -48,7 +48,7 @@ _NATIVE = "|".join(
         r"\(anonymous namespace\)::THPFunction_apply",
     )
 )
-# Call machinery in Python: it stands between every two modules of a model, or between a command line and a script.
+# Call machinery in Python: between any two modules of a model, or between a command line and a script.
 _MACHINERY = (
     (r"torch/nn/modules/module\.py$", r"^(_call_impl|_wrapped_call_impl)$"),
     (r"torch/utils/_contextlib\.py$", r"^decorate_context$"),
@@ -63,11 +63,10 @@ PYTHON, NOISE = 2, 1
 
 
 def frame_flags(frames: pl.DataFrame) -> pl.Series:
-    """UInt8 per row of ``frames`` (columns ``filename``, ``line``, ``name``): ``PYTHON`` plus ``NOISE``, where they
-    hold.
+    """UInt8 per row of ``frames`` (columns ``filename``, ``line``, ``name``): ``PYTHON`` and ``NOISE`` bits.
 
     Scripts need not end in ``.py``: a frame with a line in a file that is not a native source, and with a plain name,
-    is taken for Python's.
+    counts as Python's.
     """
     file = pl.col("filename").str.replace_all("\\", "/", literal=True)
     name = pl.col("name")

@@ -1,4 +1,4 @@
-"""Any snapshot file to a :class:`Recording`. The type of a file is told by its content, never by its name."""
+"""Opens any snapshot file as a :class:`Recording`. A file's type is detected from its content, never from its name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from snapreport.reading.paths import file_name, is_remote, open_binary, remote_e
 from snapreport.reading.recording import Recording
 from snapreport.reading.trace_stream import Unusual
 
-# What a compressed file may grow to, in any container. Real snapshots shrink to a thirtieth, generated ones of millions
-# of events, whose addresses recur, to a hundredth.
+# Maximum growth of a compressed file, in any container. Real snapshots compress to a thirtieth, generated ones with
+# millions of events, whose addresses recur, to a hundredth.
 MAX_RATIO, ALWAYS_ALLOWED = 250, 64 << 20
-SPOOLED = 64 << 20  # bytes that are held in memory; more go to a temporary file
+SPOOLED = 64 << 20  # bytes in memory; more go to a temporary file
 _MAX_LAYERS = 3  # a gzipped .pt file has two
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 
@@ -37,7 +37,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Read a snapshot; ``-`` is standard input. Paths with a scheme are streamed (``paths.py``).
 
     Pickles of protocols 0 to 5, ``torch.save`` files (zip) without torch, and any of them compressed by gzip, xz,
-    bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for anything else.
+    bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for any other file.
     """
     shown = os.fspath(path)
     name = "standard input" if shown == "-" else file_name(shown)
@@ -60,7 +60,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
                     with progress.stage("reading", size, "B") as bar:
                         raw, collectors = safe_pickle.load_diverted(bar.watched(file), size)
                     return columns(raw, collectors=collectors)
-                # The plain way finds what is wrong too, and an entry that stands in two traces is not empty there.
+                # The plain way also finds the error, and does not empty an entry that occurs in two traces.
                 except (Unusual, SnapshotError):
                     file.seek(0)
                 with progress.stage("reading", size, "B") as bar:
@@ -102,21 +102,21 @@ def _opened(path: str, files: contextlib.ExitStack) -> BinaryIO:
         raise
     except ValueError as error:  # a NUL in the name
         raise SnapshotError(f"cannot be read: {error}") from None
-    # A pipe, a device, or what a web server without ranges sends, has no size and cannot be read twice.
+    # A pipe, a device or the response of a web server without ranges has no size and cannot be read twice.
     if is_remote(path):
         return file if file.seekable() else _spooled(file, _room(), "it", files)
     return file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else _spooled(file, _room(), "it", files)
 
 
 def _room() -> int:
-    """Bytes that a pipe may hold: half of what is free where temporary files go, which may be in memory, and no more
-    than this process may hold: a pickle's objects take more than the pickle.
+    """Maximum bytes of a pipe: half of the free space for temporary files, which may be in memory, and at most this
+    process's memory limit: a pickle's objects take more than the pickle.
     """
     return max(SPOOLED, min(shutil.disk_usage(tempfile.gettempdir()).free // 2, supervision.memory_limit() or 1 << 62))
 
 
 def _spooled(stream: IO[bytes] | io.IOBase, limit: int, what: str, files: contextlib.ExitStack) -> BinaryIO:
-    """All that ``stream`` holds, in a file that can be read twice: in memory while it is small, else on disk."""
+    """The content of ``stream``, in a file that can be read twice: in memory while small, otherwise on disk."""
     spooled: BinaryIO = io.BytesIO()
     count = 0
     while chunk := stream.read(1 << 20):
@@ -151,7 +151,7 @@ def _size(file: BinaryIO) -> int:
 
 
 def _uncompressed(file: BinaryIO, size: int, files: contextlib.ExitStack) -> tuple[BinaryIO, int]:
-    """The pickle inside ``file``, whatever is wrapped around it, and its size."""
+    """The pickle inside ``file`` with all wrappers removed, and its size."""
     for _ in range(_MAX_LAYERS):
         head = _head(file)
         kind = next((kind for magic, kind in _COMPRESSED.items() if head.startswith(magic)), None)
@@ -167,8 +167,8 @@ def _uncompressed(file: BinaryIO, size: int, files: contextlib.ExitStack) -> tup
 
 
 def _refuse_no_pickle_head(head: bytes) -> None:
-    """Refuse what begins neither as a pickle nor as a container of one. Protocols 0 and 1 have no header: they begin
-    with the mark or an empty container of the outermost value.
+    """Refuse a file that begins neither like a pickle nor like a container of one. Protocols 0 and 1 have no header:
+    they begin with the mark or the empty container of the outermost value.
     """
     containers = (*_COMPRESSED, b"PK\x03\x04", b"\x80")
     if is_json(head):
@@ -202,7 +202,7 @@ def _decompress(file: BinaryIO, size: int, kind: str, files: contextlib.ExitStac
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _zstd_error()) as error:
         raise SnapshotError(f"damaged or cut short {kind} file: {one_line(str(error), 200)}") from None
     except OSError as error:
-        # bz2 and gzip raise plain ones for bad data; those of the system have a number.
+        # bz2 and gzip raise OSError without errno for bad data; system errors have one.
         if error.errno is not None:
             raise
         raise SnapshotError(f"damaged or cut short {kind} file: {one_line(str(error), 200)}") from None
@@ -258,13 +258,13 @@ def _zstd_error() -> type[Exception]:
 
 
 def _from_zip(file: BinaryIO, size: int, files: contextlib.ExitStack) -> BinaryIO:
-    """The ``data.pkl`` of a ``torch.save`` file. Snapshots refer to no tensors, so nothing else of it is needed."""
+    """The ``data.pkl`` of a ``torch.save`` file. Snapshots contain no tensors, so nothing else is needed."""
     try:
         with zipfile.ZipFile(file) as archive:
             found = [info for info in archive.infolist() if info.filename.rpartition("/")[2] == "data.pkl"]
             if not found:
                 raise SnapshotError("a zip file without 'data.pkl': not made by torch.save")
-            # Python unpacks other methods by 4 KB of the file at a time: of bzip2 these can be 5 GB.
+            # Python decompresses other methods in 4 KB of input at a time, which for bzip2 can be 5 GB of output.
             if found[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise SnapshotError("a zip file compressed by another method than deflate: not made by torch.save")
             with archive.open(found[0]) as stream:

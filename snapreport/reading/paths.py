@@ -1,4 +1,4 @@
-"""Paths as users write them: local, with a scheme (``s3://``, ``gs://``, ``hf://``, ``https://``), with wildcards."""
+"""Paths as users type them: local, with a scheme (``s3://``, ``gs://``, ``hf://``, ``https://``), with wildcards."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _WILDCARD = re.compile(r"[*?\[]")
-# Bytes of one request, read ahead. Objects in a store take some 50 ms to answer; 8 MiB is as long again at 160 MB/s.
+# Bytes per request, read ahead. An object store takes some 50 ms to answer; 8 MiB take another 50 ms at 160 MB/s.
 _BLOCK = 8 << 20
 
 
 def is_remote(path: str) -> bool:
-    """Whether ``path`` has a scheme. One letter is a drive of Windows."""
+    """Whether ``path`` has a scheme. A single letter is a Windows drive."""
     return _SCHEME.match(path) is not None
 
 
 def file_name(path: str) -> str:
-    """The name of the file without its folders; of a URL without its query."""
+    """The file's name without folders, and without the query of a URL."""
     if not is_remote(path):
         return Path(path).name
     parts = urlsplit(path)
@@ -39,8 +39,8 @@ def file_name(path: str) -> str:
 def expand(paths: Iterable[str]) -> list[str]:
     """``paths`` with wildcards (``*``, ``?``, ``[…]``, ``**``) replaced by the files that match, sorted by name.
 
-    For shells that pass wildcards on (Windows, quotes, URLs). A file whose name is the pattern itself is that file; a
-    URL with a question mark alone has a query, not a wildcard. Raises :class:`SnapshotError` where nothing matches.
+    For shells that do not expand wildcards (Windows, quotes, URLs). A path that exists literally is taken as it is; a
+    question mark in a URL is a query, not a wildcard. Raises :class:`SnapshotError` if nothing matches.
     """
     expanded: list[str] = []
     for path in paths:
@@ -57,10 +57,10 @@ def expand(paths: Iterable[str]) -> list[str]:
 
 
 def open_binary(path: str) -> BinaryIO:
-    """The file at ``path``, to be read. Remote files are streamed in blocks, nothing is written to disk.
+    """Opens the file at ``path`` for reading. Remote files are streamed in blocks; nothing is written to disk.
 
-    What is returned may not be seekable: a pipe, or a web server that sends no ranges. Raises :class:`SnapshotError`
-    for remote files, without their path, and :class:`OSError` for local ones; so may reading.
+    The result may not be seekable: a pipe, or a web server without ranges. Opening and reading raise
+    :class:`SnapshotError` for remote files, without their path, and :class:`OSError` for local ones.
     """
     if is_remote(path):
         with remote_errors(path):
@@ -72,7 +72,7 @@ def open_binary(path: str) -> BinaryIO:
 
 
 def shown_path(path: str) -> str:
-    """``path`` as it may stand in logs and reports: a URL without its query and password, which can be a signature."""
+    """``path`` safe for logs and reports: a URL without its password and its query, which can be a signature."""
     if not is_remote(path):
         return path
     parts = urlsplit(path)
@@ -81,8 +81,8 @@ def shown_path(path: str) -> str:
 
 @contextlib.contextmanager
 def remote_errors(path: str) -> Iterator[None]:
-    """One line, a :class:`SnapshotError`, for whatever a file system raises: each has exceptions of its own. Nothing
-    for local paths.
+    """Converts whatever a remote file system raises to a one-line :class:`SnapshotError`, since each has different
+    exceptions. Does nothing for local paths.
     """
     try:
         yield
@@ -113,7 +113,7 @@ def _remote_matches(pattern: str) -> list[str]:
 
 
 class _Stream(io.RawIOBase):
-    """A remote file that can be read from its beginning, once. fsspec's own says that it is seekable, and is not."""
+    """A remote file that can be read once from its beginning. fsspec's own object wrongly claims to be seekable."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -133,20 +133,20 @@ class _Stream(io.RawIOBase):
 
 
 def _sends_ranges(path: str, system: Any, inner: str) -> bool:
-    """Whether any byte of a file can be read alone. Object stores always can; web servers often do not say."""
+    """Whether any range of a file can be read. Object stores always can; web servers often do not say."""
     if not path.lower().startswith(("http://", "https://")):
         return True
     with system.open(inner, "rb", cache_type="none") as file:
         try:
             file.seek(1)
             file.read(1)
-        except ValueError:  # its size is not known, or the server sends it from its beginning
+        except ValueError:  # its size is unknown, or the server sends it from its beginning
             return False
     return True
 
 
 def _file_system(path: str) -> tuple[Any, str]:
-    # fsspec: one interface to every object store, which PyTorch itself depends on for its checkpoints.
+    # fsspec: one interface to every object store; PyTorch itself depends on it for its checkpoints.
     from fsspec.core import url_to_fs
 
     return cast("tuple[Any, str]", url_to_fs(path))

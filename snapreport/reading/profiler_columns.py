@@ -1,6 +1,6 @@
 """The events of a ``torch.profiler`` trace that matter for memory, as columns.
 
-A trace of 200 MB has half a million events, of which each is read into two small structs and at once into columns.
+A trace of 200 MB has half a million events; each is read into two small structs, then all at once into columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from snapreport.errors import SnapshotError
 from snapreport.reading.fields import MAX_SIZE, clean
 
 MEMORY = "[memory]"
-# Categories by releases of libkineto since PyTorch 1.8.
+# Category names in releases of libkineto since PyTorch 1.8.
 OPERATORS = {"cpu_op", "operator"}
 PYTHON = "python_function"
 ANNOTATION = "user_annotation"
@@ -40,7 +40,7 @@ class _Arguments(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One entry of ``traceEvents``; the keys of the Chrome trace format that are used, others are skipped unread."""
+    """One entry of ``traceEvents``, with the keys of the Chrome trace format that are used; others are skipped."""
 
     ph: str = ""
     cat: str | None = None
@@ -55,10 +55,10 @@ class Event(msgspec.Struct, gc=False):
 
 @dataclass
 class Intervals:
-    """What threads did, in the order of the file: begin, end Int64 ns; thread Int32; label Int32 of ``labels``.
+    """Activities of threads, in file order: begin, end Int64 ns; thread Int32; label Int32 index into ``labels``.
 
-    sequence Int64 (-1: none), is_forward Bool (it has a sequence number, and made its node), is_region Bool: an
-    annotation of the program's, no function or operator.
+    sequence Int64 (-1: none), is_forward Bool (has a sequence number and created its node), is_region Bool: an
+    annotation of the program, not a function or operator.
     """
 
     begin: np.ndarray
@@ -73,8 +73,8 @@ class Intervals:
 
 @dataclass
 class Instants:
-    """The memory events, in order of time. time Int64 ns, thread Int32, size Int64 bytes (negative: freed), address
-    UInt64, device_type and device Int64, allocated and reserved Int64: the profiler's totals after it, -1 where absent.
+    """The memory events in time order. time Int64 ns, thread Int32, size Int64 bytes (negative: freed), address
+    UInt64, device_type and device Int64, allocated and reserved Int64: the profiler's totals after it, -1 if absent.
     """
 
     time: np.ndarray
@@ -97,7 +97,7 @@ class ProfilerColumns:
 
 
 def columns_of(events: list[Event], base_ns: int) -> ProfilerColumns:
-    """The columns of a trace. ``base_ns``: what its times count from. Raises :class:`SnapshotError`."""
+    """The columns of a trace. ``base_ns``: the base of its times. Raises :class:`SnapshotError`."""
     memory = [e for e in events if e.name == MEMORY and e.args is not None and e.args.size is not None]
     if not memory:
         raise SnapshotError(
@@ -164,7 +164,7 @@ def _instants(memory: list[Event], threads: dict[tuple[Any, Any], int], base_ns:
 
 
 def _flows(events: list[Event], threads: dict[tuple[Any, Any], int], base_ns: int) -> np.ndarray:
-    """Arrows from forward to backward operators, which the profiler draws by their sequence numbers."""
+    """Arrows from forward to backward operators, which the profiler draws from their sequence numbers."""
     forward: dict[Any, Event] = {}
     for e in events:
         if e.cat == FLOW and e.ph == "s":
@@ -197,7 +197,7 @@ def _integers(values: list[Any], key: str, absent: int | None = None, dtype: Any
         raise SnapshotError(f"{key!r} of an event is not a whole number of 64 bits") from None
 
 
-_STANDARD = "lib/python3/"  # the profiler leaves out what sys.path names: of Python's library this, as a path would be
+_STANDARD = "lib/python3/"  # the profiler strips the sys.path entry; this stands for the standard library's
 _INSTALLED = "site-packages/"
 _LIBRARIES = {
     "accelerate", "datasets", "deepspeed", "diffusers", "lightning", "lightning_fabric", "numpy", "pandas", "peft",
@@ -209,8 +209,8 @@ _AT = re.compile(r" at 0x[0-9a-f]+")
 
 
 def frame_table(labels: list[str]) -> pl.DataFrame:
-    """``filename``, ``line``, ``name`` of each label. A Python function has its file and the line where it begins; a
-    function in C is in no file, ``<built-in>``; operators and modules have a name only.
+    """``filename``, ``line``, ``name`` of each label. A Python function has its file and the line where it begins; a C
+    function has the file ``<built-in>``; operators and modules have only a name.
     """
     rows = []
     for label in labels:
@@ -224,8 +224,8 @@ def frame_table(labels: list[str]) -> pl.DataFrame:
 
 
 def _with_root(file: str, function: str) -> str:
-    """The profiler's path of a file with the folder that it leaves out of libraries' paths: they are not the
-    program's code.
+    """The profiler's path of a file, with the folder restored that it strips from libraries' paths, so that they do not
+    count as the program's code.
     """
     root, slash, _ = file.replace("\\", "/").partition("/")
     if slash and root in _LIBRARIES:

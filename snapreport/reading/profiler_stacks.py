@@ -1,7 +1,7 @@
 """Stacks of a profiler trace: which functions and operators were running at each memory event.
 
 Intervals of a thread are nested, so the depth of each is a running sum over their begins and ends, and its parent is
-the latest one of the depth above. Equal chains of labels are one node of a tree. All on whole columns, level by level.
+the latest one of the depth above. Equal chains of labels are one tree node. All work is on whole columns, by level.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_DEPTH = 1000  # Python's own limit on recursion
 
 @dataclass
 class CallTree:
-    """node: Int64 of each interval, its chain of labels. inside: Int64 interval that encloses each memory event, -1 for
+    """node: Int64 per interval, its chain of labels. inside: Int64 interval that encloses each memory event, -1 for
     none. parent, label: of each node, parents first; parent -1 at a thread's outermost. enclosing: Int64 interval
     around each interval, -1 for none. order: intervals by depth.
     """
@@ -31,7 +31,7 @@ class CallTree:
 
 
 def call_tree(intervals: Intervals, instants: Instants) -> CallTree:
-    """The tree of all calls, regions of the program's own annotations left out: they differ from step to step."""
+    """The tree of all calls, without regions of the program's annotations, which differ from step to step."""
     rows = np.flatnonzero(~intervals.is_region)
     depth, enclosing, inside = _nested(
         intervals.begin[rows], intervals.end[rows], intervals.thread[rows], instants.time, instants.thread
@@ -72,8 +72,8 @@ def _nested(
     if not n:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.full(m, -1, np.int64)
     when = np.concatenate((end, begin, time))
-    kind = np.repeat(np.array([0, 1, 2]), [n, n, m])  # at one time: ends, begins, then what is inside
-    # Of those that begin together the longer one is outside.
+    kind = np.repeat(np.array([0, 1, 2]), [n, n, m])  # at equal times: ends, begins, then instants
+    # Of intervals that begin together, the longer one is the outer one.
     tie = np.concatenate((np.zeros(n, np.int64), -end, np.zeros(m, np.int64)))
     order = np.lexsort((tie, kind, when, np.concatenate((thread, thread, at_thread))))
     change = np.repeat(np.array([-1, 1, 0]), [n, n, m])
@@ -96,9 +96,9 @@ def _nested(
 def forward_of(columns: ProfilerColumns, tree: CallTree) -> np.ndarray:
     """Int64 forward operator of each interval that runs in a backward pass, -1 for others.
 
-    By the profiler's arrows where it drew them, else by sequence numbers: a forward operator and the node that it made
-    have the same one, of operators inside one another the last that began. Those count per thread, so numbers alone
-    bridge only where one thread ran forward.
+    From the profiler's arrows if present, otherwise by sequence number, which a forward operator shares with the node
+    that it created; of nested operators the last that began. Numbers count per thread, so they suffice only if a single
+    thread ran the forward pass.
     """
     intervals = columns.intervals
     found = np.full(len(intervals.begin), -1, np.int64)
@@ -114,7 +114,7 @@ def forward_of(columns: ProfilerColumns, tree: CallTree) -> np.ndarray:
     forwards = np.flatnonzero(intervals.is_forward & ~intervals.is_region)
     if len(np.unique(intervals.thread[forwards])) == 1:
         _by_sequence(intervals, forwards, found)
-    for here in tree.levels[1:]:  # what runs inside a node of the backward pass belongs to it
+    for here in tree.levels[1:]:  # intervals inside a backward node belong to it
         inherits = here[found[here] < 0]
         found[inherits] = found[tree.enclosing[inherits]]
     return found
@@ -131,7 +131,7 @@ def _by_sequence(intervals: Intervals, forwards: np.ndarray, found: np.ndarray) 
 
 
 def chains(tree: CallTree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(labels, innermost first and one node after the other; how many each has). ``nodes``: Int64, -1 has none."""
+    """(labels of all nodes concatenated, innermost first; count per node). ``nodes``: Int64, -1 has none."""
     columns = []
     now = nodes
     while (now >= 0).any():

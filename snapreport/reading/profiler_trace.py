@@ -1,7 +1,7 @@
 """A Chrome trace of ``torch.profiler`` with memory events, as a :class:`Recording`.
 
-It has allocations and frees of any device with their stacks, and the profiler's own total. It has no segments, no
-streams, no pools, and nothing of what was allocated before but its total.
+It has allocations and frees of any device with their stacks, and the profiler's own total. It has no segments, streams
+or pools, and only the total of earlier allocations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from snapreport.reading.recording import ACTIONS, PROFILER, DeviceRecord, Record
 from snapreport.reading.segments import empty_tables
 from snapreport.reading.stacks import StackTable, stack_table
 
-# c10::DeviceType (c10/core/DeviceType.h) by number; others are named by it.
+# c10::DeviceType (c10/core/DeviceType.h) by number; other types are named by their number.
 _KINDS = {0: "cpu", 1: "cuda", 6: "hip", 9: "xla", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 CPU = -1
 _ALLOC, _FREE = ACTIONS.index("alloc"), ACTIONS.index("free_completed")
@@ -30,8 +30,8 @@ _UNKNOWN_STATE = "active_allocated"
 def profiler_recording(
     events: list[Event], base_ns: int, own: Any, *, name: str, path: str, file_bytes: int
 ) -> Recording:
-    """The recording in the events of a trace, of which ``events`` is emptied. ``own``: what our recorder wrote into it,
-    if it did. Raises :class:`SnapshotError`.
+    """Builds the recording from the events of a trace; empties ``events``. ``own``: our recorder's metadata, if any.
+    Raises :class:`SnapshotError`.
     """
     columns = columns_of(events, base_ns)
     events.clear()
@@ -47,8 +47,8 @@ def profiler_recording(
 def _stacks(columns: ProfilerColumns) -> tuple[StackTable, np.ndarray]:
     """The table of stacks, and the provisional stack of each memory event.
 
-    A backward pass that the engine runs has no Python of its own that says more than ``backward()``. Its stack goes on
-    with that of the forward operator which made the node, where the trace knows it.
+    A backward pass run by the engine has no Python frames beyond ``backward()``. Its stack continues with that of the
+    forward operator that created the node, if the trace has it.
     """
     tree = call_tree(columns.intervals, columns.instants)
     forward = forward_of(columns, tree)
@@ -69,7 +69,7 @@ def _stacks(columns: ProfilerColumns) -> tuple[StackTable, np.ndarray]:
 
 
 def _at(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """``column`` at ``rows``, -1 where those are -1."""
+    """``column`` at ``rows``; -1 where a row is -1."""
     result: np.ndarray = np.where(rows >= 0, column[rows], -1) if len(column) else np.full(len(rows), -1)
     return result
 
@@ -87,7 +87,7 @@ def _outermost(tree: CallTree, forward: np.ndarray, inside: np.ndarray) -> np.nd
 def _spliced(
     own: np.ndarray, own_lengths: np.ndarray, own_part: np.ndarray, joined: np.ndarray, joined_lengths: np.ndarray
 ) -> np.ndarray:
-    """For each stack the first ``own_part`` labels of its own chain, then all of the joined one."""
+    """For each stack: the first ``own_part`` labels of its own chain, then all of the joined chain."""
     starts = np.cumsum(own_lengths) - own_lengths
     place = np.arange(len(own)) - np.repeat(starts, own_lengths)
     first = own[place < np.repeat(own_part, own_lengths)]
@@ -141,8 +141,8 @@ def _device(device: int, kind: str, instants: Instants, rows: np.ndarray, stack:
 
 
 def _older_bytes(address: np.ndarray, size: np.ndarray, counted: np.ndarray) -> int:
-    """Bytes that were allocated before the trace and outlive it: what the profiler counts at its start, less what the
-    trace frees without having allocated it.
+    """Bytes allocated before the trace that outlive it: the profiler's total at the start, less the bytes that the
+    trace frees without having allocated them.
     """
     before = int(counted[0] - size[0])
     order = np.lexsort((np.arange(len(size)), address))
@@ -163,7 +163,7 @@ def _older_block(size: int) -> pl.DataFrame:
 
 
 def _annotations(columns: ProfilerColumns, devices: list[int]) -> pl.DataFrame:
-    """The program's regions, which belong to threads and not to devices: those of every device."""
+    """The program's regions; they belong to threads, not devices, so every device gets all of them."""
     intervals = columns.intervals
     rows = np.flatnonzero(intervals.is_region)
     names = pl.Series([intervals.labels[label] for label in intervals.label[rows].tolist()], dtype=pl.String)

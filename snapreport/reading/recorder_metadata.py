@@ -1,7 +1,7 @@
-"""What ``snapreport record`` wrote into a snapshot about the process that it recorded, under the key ``snapreport``.
+"""The metadata that ``snapreport record`` writes about the recorded process, under the key ``snapreport``.
 
-A file can come from anybody, so every value is checked and bounded. What is malformed is left out, never an error: the
-snapshot itself can still be read.
+Files are untrusted, so every value is checked and bounded. Malformed values are ignored, never an error: the snapshot
+itself can still be read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Git:
-    """The working tree that the program ran in; ``remote``, ``root`` and ``dirty`` are None where unknown."""
+    """The working tree that the program ran in; ``remote``, ``root`` and ``dirty`` are None if unknown."""
 
     commit: str
     remote: str | None
@@ -52,14 +52,15 @@ class Git:
 
 @dataclass(frozen=True, eq=False)
 class RecorderMetadata:
-    """A recording as its recorder describes it.
+    """A recording as described by its recorder.
 
-    reason: why the snapshot was written, one of ``REASONS`` or empty. step: steps completed by then. oom: ``device``,
-      ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation that failed.
-    started_us, dumped_us: by the recorder's clock, None where unknown.
+    reason: why the snapshot was written, one of ``REASONS`` or empty. step: steps completed before that. oom:
+      ``device``, ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation
+      that failed.
+    started_us, dumped_us: by the recorder's clock, None if unknown.
     process, distributed, versions, allocator, options: texts by name. command: arguments of the program.
-    memory_at_start, memory_at_dump: (free, total) bytes of each device as the driver counted them.
-    steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row for each tensor of a moment: ``time_us``,
+    memory_at_start, memory_at_dump: (free, total) bytes of each device as reported by the driver.
+    steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row per tensor and moment: ``time_us``,
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String.
     """
 
@@ -83,7 +84,7 @@ class RecorderMetadata:
 
 
 def read_metadata(raw: Any) -> RecorderMetadata | None:
-    """The metadata in ``raw``, the value of ``KEY``; None where it is none of ours."""
+    """The metadata in ``raw``, the value of ``KEY``; None if it is not ours."""
     if type(raw) is not dict or not _text(raw.get("schema")).startswith(SCHEMA_PREFIX):
         return None
     process = _dict(raw.get("process"))
@@ -130,7 +131,7 @@ def _ints(value: Any, most: int) -> dict[str, int]:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    """Texts and numbers as texts, a range of steps as ``3:6``; the rest is left out."""
+    """Texts and numbers as texts, a range of steps as ``3:6``; other values are ignored."""
     found = {}
     for key, item in itertools.islice(_dict(value).items(), 100):
         if type(key) is str and type(item) in (str, int, float, bool):
@@ -169,7 +170,7 @@ def _memory(value: Any) -> _Memory:
 
 
 def _steps(rows: list[Any]) -> pl.DataFrame:
-    """Ascending in number and time; rows that are not are left out."""
+    """Steps, ascending in number and time; empty if they are not."""
     good = [row for row in rows[:MOST_STEPS] if type(row) is list and len(row) == 2]
     pairs = [(_int(step, INT64), _int(time, INT64)) for step, time in good]
     table = pl.DataFrame([pair for pair in pairs if None not in pair], STEPS_SCHEMA, orient="row")

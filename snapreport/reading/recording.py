@@ -1,4 +1,4 @@
-"""The tables that a snapshot is read into."""
+"""The tables of a recording, into which a snapshot is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from snapreport.reading.recorder_metadata import RecorderMetadata
 
 HOST = -1  # the device number of pinned host memory
 
-# Actions with a meaning here, in the order of the codes of the ``action`` column of every recording. Others are kept as
-# events and counted in the notes.
+# Known actions, in the order of the codes of the ``action`` column of every recording. Others remain events and are
+# counted in the notes.
 ACTIONS = (
     "alloc",
     "free_requested",
@@ -36,18 +36,18 @@ SNAPSHOT, PROFILER = "snapshot", "profiler"
 @dataclass
 class DeviceRecord:
     """One device's recorded history and final state. A profiler trace has no final state: no segments, and at most one
-    block, what was allocated before the trace and outlived it, in no segment.
+    block, without a segment, for the allocations made before the trace that outlived it.
 
-    events: a row per trace entry, in recorded order: ``action`` Enum (``ACTIONS``, then those unknown), ``addr`` UInt64
+    events: a row per trace entry, in recorded order: ``action`` Enum (``ACTIONS``, then unknown ones), ``addr`` UInt64
       null, ``size`` Int64 bytes (0 where absent), ``stream`` Int64, ``pool`` String null ("(0, 1)"), ``time_us`` Int64
-      null, ``stack`` Int32, ``forward_stack`` Int32 (0: none; where the forward pass made what a backward pass
-      allocates for), ``compile_context``, ``user_metadata``, ``category`` String null, ``device_free`` Int64 null.
+      null, ``stack`` Int32, ``forward_stack`` Int32 (0: none; the forward operator whose backward pass allocates),
+      ``compile_context``, ``user_metadata``, ``category`` String null, ``device_free`` Int64 null.
     segments: a row per final segment: ``address`` UInt64, ``total_size``, ``allocated_size``, ``active_size``,
       ``requested_size`` Int64, ``stream`` Int64, ``segment_type`` String null, ``pool`` String null, ``is_expandable``
       Boolean, ``stack`` Int32.
-    blocks: a row per block of those, in order: ``segment`` Int32 (a row of ``segments``), ``address`` UInt64, ``size``,
-      ``requested_size`` Int64, ``state`` String, ``stack`` Int32.
-    counted_allocated, counted_reserved: Int64 bytes that the profiler counted after each event; None in snapshots.
+    blocks: a row per block of the segments, in order: ``segment`` Int32 (a row of ``segments``), ``address`` UInt64,
+      ``size``, ``requested_size`` Int64, ``state`` String, ``stack`` Int32.
+    counted_allocated, counted_reserved: Int64 bytes, the profiler's totals after each event; None in snapshots.
     """
 
     device: int
@@ -61,19 +61,19 @@ class DeviceRecord:
 
 @dataclass(eq=False)
 class Recording:
-    """Everything one snapshot file holds, as columns.
+    """Everything in one snapshot file, as columns.
 
     Stack s is ``stack_frames[stack_offsets[s]:stack_offsets[s + 1]]``: rows of ``frames``, innermost first. Stack 0 is
-    the empty one. Stacks with the same outer frames stand together, so that neighbours share most of them; frames are
-    numbered by first appearance, stack by stack from the outermost inwards.
+    empty. Stacks with the same outer frames are adjacent, so that neighbours share most frames; frames are numbered by
+    first appearance, stack by stack from the outermost inwards.
 
     name: the file's name without folders. path: as given ("-" for standard input). file_bytes: bytes as stored.
     settings: the recorder's allocator settings, plain values only.
-    frames: ``filename`` String, ``line`` Int64, ``name`` String, and the ``fx_*`` keys that occur, String null.
+    frames: ``filename`` String, ``line`` Int64, ``name`` String, and any ``fx_*`` keys, String null.
     annotations: ``device`` Int64, ``name``, ``stage`` String, ``time_us`` Int64 null.
-    recorder: what snapreport's own recorder wrote about the process; None for files of other recorders.
-    source: ``SNAPSHOT`` of an allocator, or ``PROFILER`` trace.
-    notes: oddities that cost nothing but are worth telling: {"unknown_actions": {name: count}, ...}.
+    recorder: the metadata of snapreport's recorder; None for files of other recorders.
+    source: ``SNAPSHOT`` (of an allocator) or ``PROFILER`` (a trace).
+    notes: harmless oddities worth reporting: {"unknown_actions": {name: count}, ...}.
     """
 
     name: str
@@ -91,10 +91,10 @@ class Recording:
 
     @property
     def is_profiled(self) -> bool:
-        """Whether this is a profiler's trace: allocations and frees alone, nothing of the allocator's state."""
+        """Whether this is a profiler trace: only allocations and frees, without the allocator's state."""
         return self.source == PROFILER
 
     def stack(self, number: int) -> list[int]:
-        """Frame rows of a stack, innermost first."""
+        """The frame rows of a stack, innermost first."""
         rows: list[int] = self.stack_frames[self.stack_offsets[number] : self.stack_offsets[number + 1]].tolist()
         return rows

@@ -1,8 +1,8 @@
-"""Takes out of a recording what says whose machine it was made on, before anything is made of it.
+"""Removes everything that identifies people and machines from a recording, before anything else uses it.
 
-Home directories become ``~``; the user names in them, names of hosts that the recorder wrote down, those of this
-machine, mail addresses, and whatever patterns of the user match become ``***``. Nothing else changes: numbers, and
-which stack allocated what, stay as they are.
+Home directories become ``~``; the user names in them, host names that the recorder wrote, those of this machine, mail
+addresses, and matches of the user's patterns become ``***``. Nothing else changes: numbers and the stacks of
+allocations stay the same.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.reading.recording import ACTIONS, Recording
 
 HIDDEN = "***"
-# /home/NAME, also mounted below other directories, /Users/NAME, C:\\Users\\NAME, and root's.
+# /home/NAME, also below other mount points, /Users/NAME, C:\\Users\\NAME, and root's.
 _HOME = re.compile(
     r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[/\\][\w.-]+){0,4}?[/\\](?:home|homes|Users)[/\\]([\w.@-]+)|(?<![\w./~-])/root\b"
 )
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
-# Accounts and hosts of images and services: they name nobody, and words such as "user" stand for other things too.
+# Generic accounts and hosts of images and services: they identify nobody, and words such as "user" have other uses.
 _NOBODY = {
     "", "root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "docker", "vscode", "nobody",
     "shared", "default", "localhost", "ec2-user", "conda", "python", "torch", "data", "model", "train", "home",
@@ -40,9 +40,9 @@ _SEPARATORS = re.compile(r"([/\\])")
 
 @dataclass(frozen=True)
 class Redaction:
-    """``patterns``: regular expressions; ``prefixes``: directories that file names are to be relative to.
+    """``patterns``: regular expressions; ``prefixes``: directories that file names are made relative to.
 
-    Raises :class:`SnapshotError` for a pattern that is none.
+    Raises :class:`SnapshotError` for an invalid pattern.
     """
 
     patterns: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ class Redaction:
                 raise SnapshotError(f"--redact-pattern: {pattern}: {error}") from None
 
     def of(self, recordings: Sequence[Recording]) -> list[Recording]:
-        """Copies of ``recordings`` without what is to be hidden: a name found in one of them is hidden in all."""
+        """Redacted copies of ``recordings``: a name found in one of them is hidden in all."""
         hide = self._hide({name for recording in recordings for name in _names_in(recording)})
         with supervision.matching():
             return [_redacted(recording, hide) for recording in recordings]
 
     def of_paths(self, paths: Sequence[str], names: Iterable[str] = ()) -> dict[str, str]:
-        """What to call files instead of by their paths, of which no more is known. ``names``: of users and hosts."""
+        """Redacted names for files of which only the path is known. ``names``: of users and hosts."""
         hide = self._hide({*names, *(found[1] for path in paths for found in _HOME.finditer(path) if found[1])})
         return {path: hide.text(hide.path(path)) for path in paths}
 
@@ -82,7 +82,7 @@ class _Hide:
         self._here = str(Path.home()) if len(Path.home().parts) > 1 else ""
 
     def text(self, text: str) -> str:
-        """Words of a sentence, a command, a setting."""
+        """Redacts a sentence, a command or a setting."""
         text = _HOME.sub("~", self._without_home(text))
         text = _MAIL.sub(HIDDEN, text)
         if self._words:
@@ -90,7 +90,7 @@ class _Hide:
         return self.matches(text)
 
     def path(self, path: str) -> str:
-        """A file's name: names count as whole parts only, since a module may be called as somebody is."""
+        """Redacts a file's path: names match only whole parts, since a module may share a user's name."""
         slashes = path.replace("\\", "/")
         for prefix in self._prefixes:
             if slashes.startswith(prefix):
@@ -101,7 +101,7 @@ class _Hide:
         return self.matches("".join(parts))
 
     def name(self, text: str) -> str:
-        """A function's or a tensor's: it may be called as somebody is, or hold an @, as versions of C functions do."""
+        """Redacts the name of a function or tensor: it may equal a user's name, or contain @ as C symbols do."""
         return self.matches(_HOME.sub("~", self._without_home(text)))
 
     def matches(self, text: str) -> str:
@@ -117,7 +117,7 @@ class _Hide:
 
 
 def _names_in(recording: Recording) -> Iterable[str]:
-    """Names of users and hosts that a recording says are such."""
+    """Names that a recording identifies as users or hosts."""
     for name in recording.frames["filename"].unique().to_list():
         yield from (found[1] for found in _HOME.finditer(name) if found[1])
     if recording.recorder is None:
@@ -132,7 +132,7 @@ def _names_here() -> set[str]:
     host = socket.gethostname()
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # an identity without a name, as containers have
+    except (OSError, KeyError):  # a user id without a name, as in containers
         user = ""
     return {host, host.partition(".")[0], user}
 
@@ -191,7 +191,7 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
 
 
 def _actions(column: pl.Series, hide: _Hide) -> pl.Series:
-    """Those that have no meaning here are texts of the file."""
+    """Redacts unknown actions, which are texts of the file."""
     unknown = column.dtype.categories.to_list()[len(ACTIONS) :] if isinstance(column.dtype, pl.Enum) else []
     if not unknown:
         return column
@@ -199,7 +199,7 @@ def _actions(column: pl.Series, hide: _Hide) -> pl.Series:
 
 
 def _mapped(column: pl.Series, change: Callable[[str], str]) -> pl.Series:
-    """``column`` with ``change`` applied once to each distinct text; nulls stay."""
+    """``column`` with ``change`` applied once to each distinct text; nulls are unchanged."""
     distinct = column.unique().drop_nulls().to_list()
     changed = [change(text) for text in distinct]
     different = [(old, new) for old, new in zip(distinct, changed, strict=True) if old != new]

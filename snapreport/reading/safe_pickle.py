@@ -1,4 +1,4 @@
-"""Unpickling that can build plain data and nothing else, at the speed of the C unpickler."""
+"""Unpickles plain data and nothing else, at the speed of the C unpickler."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from snapreport.reading.trace_stream import DivertedPickle, Unusual
 
 T = TypeVar("T")
 
-# C stack for each byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the key
-# of a dict) recurses in C without any check, some 100 bytes a level: with less room the process would die, not raise.
+# Bytes of C stack per byte of the pickle. A byte can nest one more tuple in a tuple, and hashing such a tuple (as the
+# key of a dict) recurses in C without any check, some 100 bytes per level: with less stack the process would crash, not
+# raise.
 STACK_PER_BYTE = 160
 MIN_STACK, STACK_MOST = 16 << 20, 8 << 30
-# Address space the loaded objects may take: a byte of pickle makes at most one object of 64 bytes and a slot for it.
-# What asks for more (``LONG_BINPUT 2**32 - 1`` asks for 64 GiB of memo) is hostile and is refused by the system.
+# Address space for the loaded objects: a byte of pickle makes at most one object of 64 bytes and a slot for it.
+# Anything that requests more (``LONG_BINPUT 2**32 - 1`` requests 64 GiB of memo) is hostile and refused by the system.
 MEMORY_PER_BYTE, MIN_MEMORY = 100, 1 << 30
-BUFFER = 1 << 18  # the unpickler asks for a frame at a time, or for 128 KiB
-# What guarded() and load() set for a while belongs to the whole process: two at once would restore each other's values.
+BUFFER = 1 << 18  # the unpickler reads a frame at a time, or 128 KiB
+# guarded() and load() temporarily change process-wide settings: two at once would restore each other's values.
 _ALONE = threading.Lock()
 
 
@@ -45,7 +46,7 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 
 class _DivertingUnpickler(RestrictedUnpickler):
-    """Hands out a collector for each list that ``source`` has replaced."""
+    """Returns a collector for each list that ``source`` has replaced."""
 
     def __init__(self, source: DivertedPickle, collectors: TraceCollectors) -> None:
         super().__init__(io.BufferedReader(source, BUFFER))
@@ -59,9 +60,9 @@ class _DivertingUnpickler(RestrictedUnpickler):
 
 
 def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
-    """The object pickled in ``file`` with collectors in the places of its traces, and these, finished.
+    """The object pickled in ``file`` with collectors in place of its traces, and the finished collectors.
 
-    Raises :class:`Unusual` where the plain way, :func:`load`, has to say what the file is. Same limits as there.
+    Raises :class:`Unusual` if the file has to be read with :func:`load` instead. Same limits as there.
     """
     collectors = TraceCollectors()
     try:
@@ -72,7 +73,7 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
             if source.is_cut_short():
                 raise Unusual("a frame is cut short")
             collectors.finish()
-    except Exception as error:  # noqa: BLE001  whatever it is, the plain way meets it too, and words it
+    except Exception as error:  # noqa: BLE001  load() meets any error too, and words it
         raise Unusual(str(error)) from None
     if len(collectors) != source.diverted:
         raise Unusual("a list was replaced inside a text")
@@ -82,9 +83,9 @@ def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
 
 
 def load(file: BinaryIO, size: int) -> Any:
-    """The object pickled in ``file``, which holds ``size`` bytes. Raises :class:`SnapshotError`, whatever is in there.
+    """The object pickled in ``file``, which holds ``size`` bytes. Raises :class:`SnapshotError` for any bad content.
 
-    To be called inside :func:`guarded`, which provides for pickles that nest deep.
+    Must be called inside :func:`guarded`, which provides the stack for deeply nested pickles.
     """
     try:
         with _address_space(MIN_MEMORY + size * MEMORY_PER_BYTE), _no_stray_lines(), supervision.unpickling():
@@ -95,16 +96,16 @@ def load(file: BinaryIO, size: int) -> Any:
         raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
     except MemoryError:
         raise SnapshotError("the pickle asks for more memory than its size can justify, or than there is") from None
-    except Exception as error:  # noqa: BLE001  # the C unpickler raises whatever a bad opcode leads to
+    except Exception as error:  # noqa: BLE001  # a bad opcode can make the C unpickler raise anything
         if "truncated" in str(error) or "exhausted" in str(error):
             raise SnapshotError("the pickle is cut short: it ends before its end mark") from None
         raise SnapshotError(f"not a readable pickle: {one_line(f'{type(error).__name__}: {error}', 200)}") from None
 
 
 def guarded(task: Callable[[], T], size: int) -> T:
-    """``task()``, run on a C stack in proportion to a pickle of ``size`` bytes.
+    """Returns ``task()``, run on a C stack sized for a pickle of ``size`` bytes.
 
-    The garbage collector is paused meanwhile: millions of live containers would be traversed again and again.
+    The garbage collector is paused meanwhile: it would traverse millions of live containers again and again.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []
@@ -150,7 +151,7 @@ def _collector_paused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_stray_lines() -> Iterator[None]:
-    """Keeps Python before 3.13 from printing a line of its own when a bytearray of a terabyte cannot be made."""
+    """Stops Python before 3.13 from printing a line when it cannot allocate a bytearray of a terabyte."""
     hook = sys.excepthook
     sys.excepthook = lambda *_: None
     try:
@@ -170,7 +171,7 @@ def _stack_size(size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _address_space(room: int) -> Iterator[None]:
-    """At most ``room`` more bytes of address space than now, where the system has such a limit (Linux)."""
+    """Limits address space to ``room`` more bytes than now, if the system has such a limit (Linux)."""
     if sys.platform != "linux":
         yield
         return

@@ -1,4 +1,4 @@
-"""Final segments and their blocks to columns, in all layouts since 2022."""
+"""Converts final segments and their blocks to columns, in all layouts since 2022."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class SegmentReader:
         self._block_stacks: list[np.ndarray] = []
 
     def read(self, segment: dict[Any, Any], place: str, *, is_host: bool = False) -> None:
-        """Append a segment; ``place`` names it in errors. ``is_host``: of pinned memory, where a segment without blocks
-        is one block.
+        """Append a segment; ``place`` names it in errors. ``is_host``: a segment of pinned memory, which is a single
+        block if it lists no blocks.
         """
         _count_unknown(segment, SEGMENT_KEYS, "segment", self._unknown_keys)
         kind = segment.get("segment_type")
@@ -59,7 +59,7 @@ class SegmentReader:
             raise SnapshotError(
                 f"{place}: no 'blocks'" if blocks is None else f"{place}.blocks: {shown(blocks)}, not a list"
             )
-        # torch's own conversion of a profile writes None as the address of a device that had no memory.
+        # torch's own conversion of a profile writes None as the address for a device without memory.
         nowhere = not blocks and "address" in segment and segment["address"] is None
         address = 0 if nowhere else _needed(segment, place, "address", UINT64)
         self._segments.append((
@@ -102,7 +102,7 @@ class SegmentReader:
     def tables(self, renumber: np.ndarray) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(segments, blocks). ``renumber``: provisional → final stack ids.
 
-        Raises :class:`SnapshotError` where sizes add up to more than a report can show exactly (2**53 bytes).
+        Raises :class:`SnapshotError` if sizes add up to more than a report can show exactly (2**53 bytes).
         """
         segments = _table(self._segments, _SEGMENT_COLUMNS, self._segment_stacks, renumber)
         blocks = _table(self._blocks, _BLOCK_COLUMNS, self._block_stacks, renumber)
@@ -117,7 +117,7 @@ class SegmentReader:
 
 
 def _whole(segment: dict[Any, Any], place: str) -> list[dict[str, Any]]:
-    """The one block of a host segment that is written flat: the host allocator never splits."""
+    """The single block of a host segment that is written flat: the host allocator never splits."""
     size = _needed(segment, place, "total_size", SIZE)
     active = _optional(segment, place, "active_size", SIZE, 0)
     used = _optional(segment, place, "allocated_size", SIZE, active)
@@ -143,7 +143,7 @@ def _table(
 
 
 def _requested_and_frames(block: dict[Any, Any], where: str, size: int) -> tuple[int, Any]:
-    """(requested bytes, frames value). The 2022 layout keeps both in the newest entry of ``history``."""
+    """(requested bytes, frames value). The 2022 layout has both in the newest entry of ``history``."""
     history = block.get("history")
     if "frames" not in block and history is not None:
         if type(history) is not list:

@@ -1,9 +1,9 @@
 """Interning of stacks: lists of frame dicts in, numbers of distinct stacks out.
 
 PyTorch's pickles share the frame dicts by memo, and a free's two events share their list, but every allocation has a
-list of its own: some million lists of a few dozen frames that hold a few thousand distinct stacks. So lists are told
-apart in steps, each dearer per list than the one before and fed by what that leaves over: by identity with the list
-before, by comparison with the likeliest stacks, by the identities of the frames, and last by the numbers of the frames.
+separate list: about a million lists of a few dozen frames, with a few thousand distinct stacks. So lists are matched in
+steps, each more expensive per list than the one before and applied only to the remaining lists: by identity with the
+previous list, by comparison with the likeliest stacks, by the frames' identities, and finally by the frames' numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StackTable:
 
 
 class StackMark:
-    """Stands alone in a list of frames that was emptied after its stack was interned; the list may come again."""
+    """The only item of a list of frames that was emptied after its stack was interned; the list may recur."""
 
     __slots__ = ("stack",)
 
@@ -41,22 +41,23 @@ class StackMark:
 
 _NUMBER = np.dtype(np.uint32)  # of a frame
 _MOST_FX_KEYS = 64  # each is a column; torch.fx writes four
-_RECALLED = 8192  # stacks known by the identities of their frames as well
+_RECALLED = 8192  # stacks also indexed by the identities of their frames
 
 
 class StackInterner:
-    """Collects stacks under provisional ids (0: the empty stack), then gives the table of them."""
+    """Collects stacks under provisional ids (0: the empty stack), then returns their table."""
 
     def __init__(self) -> None:
         # Stacks by their frames' numbers, as bytes; the order is that of the ids.
         self._codes: dict[bytes, int] = {b"": 0}
-        # One list of each stack, to compare others with.
+        # One list per stack, to compare others with.
         self._lists: list[list[Any]] = [[]]
         self._marks: list[StackMark] = [StackMark(0)]
-        # For each id the two that followed it, the likelier one first.
+        # For each id, the last two ids that followed it, the likelier one first.
         self._follows: list[tuple[int, int]] = [(0, 0)]
         self._before = 0
-        # Stacks by the identities of their frames: a third of the time of numbering them, but many times the memory.
+        # Stacks by the identities of their frames: takes a third of the time of numbering them, but many times the
+        # memory.
         self._recalled: dict[tuple[int, ...], int] = {}
         self._frames = _FrameTable()
 
@@ -64,11 +65,12 @@ class StackInterner:
         """Int32 provisional ids of a column of ``frames`` values; None and absent ones (None) are the empty stack.
 
         A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty each list once it is
-        interned, but for a mark that says which stack it was.
+        interned, except for a mark that names its stack.
         """
-        # A loop over lists, and yet the fastest of what was tried: comparing two lists of the same dicts takes a
-        # nanosecond a frame, while whatever turns a list into a key (frames' identities as a tuple, or as bytes through
-        # numpy) takes 15 and more. What followed a stack the last two times follows it again in 80 to 95 of 100 cases.
+        # A Python loop, but the fastest of the alternatives tried: comparing two lists of the same dicts takes a
+        # nanosecond per frame, while turning a list into a key (frames' identities as a tuple, or as bytes through
+        # numpy) takes 15 or more. One of the last two stacks that followed a stack follows it again in 80 to 95 of 100
+        # cases.
         known, follows, before, marks = self._lists, self._follows, self._before, self._marks
         made = array("i")
         append = made.append
@@ -86,8 +88,8 @@ class StackInterner:
                     follows[before] = code, first
                 before, previous = code, frames
                 if release and frames and frames is not known[code] and type(frames) is list:
-                    # clear(), not a slice assignment, which leaves the list's array to the heap's fragmentation:
-                    # 2.2 GB instead of 0.4 on a pickle of 784 MB.
+                    # clear(), not a slice assignment, which leaves the list's array in a fragmented heap: 2.2 GB
+                    # instead of 0.4 on a pickle of 784 MB.
                     frames.clear()
                     frames.append(marks[code])
             append(before)
@@ -95,7 +97,7 @@ class StackInterner:
         return np.frombuffer(made, np.int32) if len(made) else np.zeros(0, np.int32)
 
     def _code(self, value: Any, where: Where, row: int) -> int:
-        """The id of a stack that does not follow the one before it as a rule, or is new."""
+        """The id of a stack that does not usually follow the previous one, or is new."""
         frames = value if type(value) is list else self._checked(value, where, row)
         if len(frames) == 1 and type(frames[0]) is StackMark:
             return int(frames[0].stack)
@@ -105,8 +107,8 @@ class StackInterner:
             key = self._frames.numbers(frames, where, row).tobytes()
             code = self._codes.setdefault(key, len(self._lists))
             if code == len(self._lists):
-                # Comparing with a list of plain frames is quick whatever the other is. What frames add to their three
-                # keys may take for ever.
+                # Comparing with a list of plain frames is always quick. Additional keys of frames may take for ever to
+                # compare.
                 self._lists.append(frames if all(map(_is_plain, frames)) else [_INCOMPARABLE])
                 self._follows.append((0, 0))
                 self._marks.append(StackMark(code))
@@ -124,8 +126,8 @@ class StackInterner:
     def finish(self, most_characters: int) -> StackTable:
         """The table of all stacks added.
 
-        Raises :class:`SnapshotError` where the distinct frames' texts have more than ``most_characters``: a text that
-        many frames share takes its room once in a pickle, and once a frame here.
+        Raises :class:`SnapshotError` if the texts of distinct frames exceed ``most_characters``: a text shared by many
+        frames is stored once in a pickle, but once per frame here.
         """
         if self._frames.characters > most_characters:
             raise SnapshotError(
@@ -140,8 +142,8 @@ class StackInterner:
 
 
 def stack_table(frames: pl.DataFrame, flat: np.ndarray, lengths: np.ndarray) -> StackTable:
-    """The table of stacks that are rows of ``frames``, innermost first, one after the other. Equal stacks become one;
-    the empty one is there in any case.
+    """The table of stacks given as concatenated rows of ``frames``, innermost first. Equal stacks become one; the empty
+    one is always present.
     """
     flat, lengths = flat.astype(_NUMBER), np.append(lengths, 0)
     raw = flat.tobytes()
@@ -158,7 +160,7 @@ def stack_table(frames: pl.DataFrame, flat: np.ndarray, lengths: np.ndarray) -> 
 
 
 def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """``flat`` with each stack's frames in the opposite order. offsets: S + 1."""
+    """``flat`` with each stack's frames reversed. offsets: S + 1."""
     lengths = np.diff(offsets)
     mirror = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths) - np.arange(len(flat))
     return flat[mirror]
@@ -203,7 +205,7 @@ class _FrameTable:
         self._by_identity: dict[int, int] = {}
         self._fx_keys: set[str] = set()
         self.characters = 0
-        self._alive: list[Any] = []  # the dicts whose identities are keys: no other object may get those
+        self._alive: list[Any] = []  # the dicts whose identities are keys, so that no other object gets the same id
 
     def numbers(self, frames: list[Any], where: Where, row: int) -> array[int]:
         """The numbers of the frames of one list, new ones included."""
@@ -237,7 +239,7 @@ class _FrameTable:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
-        """The ``fx_*`` items of a frame, sorted; others than texts as what they are called."""
+        """The ``fx_*`` items of a frame, sorted; values other than texts as :func:`shown` describes them."""
         items = [
             (text(key, "frame", "key"), text(value if type(value) is str else shown(value), "frame", key))
             for key, value in frame.items()

@@ -1,4 +1,4 @@
-"""Objects that stand for the traces of a snapshot while its pickle is read, and turn their entries into columns."""
+"""Objects that replace the traces of a snapshot while its pickle is read, and turn their entries into columns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from snapreport.reading.events import Codes, EventReader
 from snapreport.reading.trace_stream import Unusual
 
-# Items from which on they are turned into columns: the 1,000 entries that the unpickler hands over at a time, which the
-# processor's cache still holds. With 8,000 entries, reading took a fifth longer.
+# Number of items to turn into columns at once: the 1,000 entries that the unpickler appends at a time, which are still
+# in the processor's cache. With 8,000 entries, reading took a fifth longer.
 _ENOUGH = 8_000
-_MOST_DICTS = 8  # that are taken apart to make a batch uniform
+_MOST_DICTS = 8  # dicts flattened to make a batch uniform
 
 
 class TraceCollector:
-    """Stands for one trace's list. The unpickler appends to it; afterwards the entries are empty.
+    """Replaces one trace's list. The unpickler appends to it; afterwards the entries are empty.
 
     It receives dicts, and entries without one: a None, then keys and values in turn (see ``trace_stream.py``). The
     unpickler's memo refers to every dict and every list of frames until the end, so they are emptied, not dropped.
@@ -43,11 +43,11 @@ class TraceCollector:
             self.finish()
 
     def finish(self) -> None:
-        """Turn what is there into columns."""
+        """Turn the pending items into columns."""
         items, self._items = self._items, []
         if not items:
             return
-        # A file's reader names the place of what is wrong; here the device is not known yet.
+        # The plain reader reports the place of an error; here the device is not known yet.
         if columns := self._uniform(items):
             n = len(next(iter(columns.values())))
             self.reader.read_columns(columns, "trace", self._rows, n, release=True)
@@ -69,7 +69,7 @@ class TraceCollector:
             entry = items[place]
             items[place : place + 1] = [None, *chain.from_iterable(entry.items())]
             entry.clear()
-            self.nones -= 1  # that was no entry without a dict
+            self.nones -= 1  # this None was not an entry without a dict
             dicts += 1
         n, over = divmod(len(items), period)
         keys = items[1:period:2]
@@ -98,7 +98,7 @@ class TraceCollector:
 
 
 def _end(items: list[Any], at: int) -> int:
-    """Where the entry ends that begins at ``at``; no key is None or a dict."""
+    """The end of the entry that begins at ``at``; no key is None or a dict."""
     at += 1
     if items[at - 1] is None:
         while at < len(items) and items[at] is not None and type(items[at]) is not dict:
@@ -126,17 +126,17 @@ class TraceCollectors:
 
     @property
     def nones(self) -> int:
-        """Of all collectors."""
+        """Number of Nones in all collectors."""
         return sum(collector.nones for collector in self._collectors)
 
     def new(self) -> TraceCollector:
-        """The next trace's collector. The trace before is complete: stacks are numbered as the plain way does."""
+        """The next trace's collector. The previous trace is complete, so stacks are numbered as by the plain reader."""
         self.finish()
         self._collectors.append(TraceCollector(self.codes))
         return self._collectors[-1]
 
     def finish(self) -> None:
-        """Turn what is left into columns."""
+        """Turn the remaining items into columns."""
         for collector in self._collectors:
             collector.finish()
 

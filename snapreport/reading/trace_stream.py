@@ -1,20 +1,20 @@
 """Diverts the traces of a pickled snapshot into collectors while the C unpickler reads it.
 
 A plain load builds a list of a million dicts before anyone looks at it: 3.1 GB for a pickle of 784 MB. The unpickler
-appends to a list in batches of 1,000 (``APPENDS``) and appends to whatever object stands there, so an object of ours in
-the place of a trace's list receives each batch as it comes, turns it into columns, and empties its dicts.
+appends to a list in batches of 1,000 (``APPENDS``), and to any object in its place, so a collector in place of a
+trace's list receives each batch as it is read, turns it into columns, and empties its dicts.
 
-The object gets there by two bytes. Where a trace's list begins, ``EMPTY_LIST MEMOIZE`` (protocols 4 and 5) or
-``EMPTY_LIST BINPUT n`` (2 and 3) becomes ``NONE BINPERSID MEMOIZE``: one byte more, by which that frame's length grows,
-and ``persistent_load`` hands out a collector. Which ``]`` begins a trace is recognised by the bytes around it. That can
-be wrong in a file made to deceive, so ``decode.py`` checks that every collector stands where a trace belongs; where
+Two bytes put the collector there. At the beginning of a trace's list, ``EMPTY_LIST MEMOIZE`` (protocols 4 and 5) or
+``EMPTY_LIST BINPUT n`` (2 and 3) becomes ``NONE BINPERSID MEMOIZE``: one byte more, which is added to that frame's
+length, and ``persistent_load`` returns a collector. The ``]`` that begins a trace is recognised by the bytes around it.
+That can be wrong in a malicious file, so ``decode.py`` checks that every collector is in the place of a trace; if
 anything is unusual, the file is read again, the plain way.
 
-Entries need no dict either. Where one follows another in a batch, ``SETITEMS EMPTY_DICT MEMOIZE MARK`` becomes ``NONE
-MEMOIZE``: the keys and values of the entries lie one after the other in the batch, a None before each. That saves a
-fifth of the time of reading, and the unpickler's memo, which would keep every dict until the end, 80 bytes each when it
-is empty, keeps that None. Nothing refers to an entry again. An entry is recognised by its first key, which is the same
-reference to a text in all of them; where a file holds those bytes elsewhere, the Nones do not add up.
+Entries need no dict either. Between two entries of a batch, ``SETITEMS EMPTY_DICT MEMOIZE MARK`` becomes ``NONE
+MEMOIZE``: the batch is then a flat sequence of the entries' keys and values, with a None before each entry. That saves
+a fifth of the reading time, and the unpickler's memo holds that None instead of every dict until the end (80 bytes each
+when empty). Nothing refers to an entry again. An entry is recognised by its first key, which is the same reference to a
+text in all of them; if a file has those bytes elsewhere, the count of Nones is wrong.
 
 Opcodes: Lib/pickletools.py. What PyTorch writes: ``pickle.dump`` in torch/cuda/memory.py, ``_dump_snapshot``.
 """
@@ -28,30 +28,31 @@ from typing import Any, BinaryIO
 
 BLOCK = 1 << 20
 _FRAME, _FRAME_HEADER = 0x95, 9
-# Opcodes whose argument CPython writes between two frames where it is 64 KiB or longer: code → bytes of its length.
+# Opcodes whose argument CPython writes between two frames if it is 64 KiB or longer: code → bytes of its length.
 _LONG_ARGUMENTS = {b"X": 4, b"B": 4, b"\x8d": 8, b"\x8e": 8, b"\x96": 8}
 # A list whose first item is a dict with a first key, as the protocols write it.
 _FRAMED_LIST = b"]\x94(}\x94("
 _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
-# What stands before a trace's list: the end of another trace, or the start of the list of traces, perhaps with empty
-# traces at its head, or the key of host traces, which may be one plain list. Before a list of frames, blocks or
-# segments stands its own key.
+# The bytes before a trace's list: the end of another trace, or the start of the list of traces, perhaps with leading
+# empty traces, or the key of host traces, which may be one plain list. A list of frames, blocks or segments follows its
+# key.
 _FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
-# An entry whose first key is a reference (``BINGET`` or ``LONG_BINGET``) and has one of these texts for the first time.
+# An entry whose first key is a reference (``BINGET`` or ``LONG_BINGET``), with the first occurrence of one of these
+# values.
 _FRAMED_ENTRY = re.compile(
     rb"u\}\x94\((h.|j.{4})\x8c.(?:alloc|free_requested|free_completed|segment_map|segment_alloc)\x94", re.DOTALL
 )
-_CONTEXT = 32  # bytes that these patterns may look at, before and from the list or entry on
+_CONTEXT = 32  # bytes that these patterns may match before the list or entry, and from it on
 
 
-class Unusual(Exception):  # noqa: N818  nothing is wrong with the file
+class Unusual(Exception):  # noqa: N818  the file is not invalid
     """The pickle is not written as ``pickle.dump`` writes a snapshot: read it the plain way."""
 
 
 class DivertedPickle(io.RawIOBase):
-    """The bytes of a pickle with the lists of its traces replaced; ``diverted`` counts them, ``nones`` the entries that
-    lie in their batch without a dict.
+    """The bytes of a pickle with the lists of its traces replaced; ``diverted`` counts them, ``nones`` the entries
+    without a dict.
 
     ``file``: at the pickle's start. Raises :class:`Unusual`, from the constructor or from a read.
     """
@@ -64,7 +65,7 @@ class DivertedPickle(io.RawIOBase):
         # The reference to the first key of an entry, once it is known.
         self._key = b""
         self._file = file
-        # Frames are optional: snapreport's recorder writes protocol 4 without.
+        # Frames are optional: snapreport's recorder writes protocol 4 without them.
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
         self._piece = memoryview(head)
 
@@ -91,11 +92,11 @@ class DivertedPickle(io.RawIOBase):
         return count
 
     def _framed(self, first: bytes) -> Iterator[bytes]:
-        """Protocols 4 and 5, without the frames, which only say how much to read at once."""
+        """Protocols 4 and 5, without the frames, which only tell how much to read at once."""
         before = data = b""
         for block in self._bodies(first):
             data += block
-            limit = max(0, len(data) - _CONTEXT)  # a list or an entry that begins behind it may go on in the next block
+            limit = max(0, len(data) - _CONTEXT)  # a later list or entry may continue in the next block
             made, done = [], 0
             place = data.find(_FRAMED_LIST)
             while 0 <= place < limit:
@@ -112,8 +113,8 @@ class DivertedPickle(io.RawIOBase):
         yield data
 
     def _bodies(self, data: bytes) -> Iterator[bytes]:
-        """The file in blocks, without the headers of frames. ``data``: what is read already."""
-        left = self._left = 0  # of a frame, or of an opcode with its argument between two frames
+        """The file in blocks, without the headers of frames. ``data``: the bytes already read."""
+        left = self._left = 0  # bytes left of a frame, or of an opcode and argument between two frames
         while block := self._file.read(BLOCK):
             data += block
             bodies, at = [], 0
@@ -139,8 +140,8 @@ class DivertedPickle(io.RawIOBase):
         yield data  # cut short: the unpickler says so
 
     def _without_dicts(self, data: bytes) -> bytes:
-        """A part of a trace, or of anything else, in which all entries but the first and the last that begin here have
-        no dict. The last may be that of its trace, and nothing that can be recognised ends it.
+        """A part of a trace, or of anything else, in which all entries that begin here except the first and the last
+        have no dict. The last may end its trace, and its end cannot be recognised.
         """
         if not self._key and self.diverted and (found := _FRAMED_ENTRY.search(data)):
             self._key = found[1]
@@ -151,17 +152,17 @@ class DivertedPickle(io.RawIOBase):
         if first == last:
             return data
         entries = data[first:last]
-        # The first of a batch follows the opcode that ends the batch before.
+        # The first entry of a batch follows the opcode that ends the previous batch.
         flat = entries.replace(entry, without).replace(b"ue(}\x94(" + self._key, b"e(" + without)
         self.nones += (len(entries) - len(flat)) // 2
         return b"".join([data[: first + 1], flat, data[last + 1 :]])
 
     def _unframed(self, data: bytes) -> Iterator[bytes]:
-        """Protocols 2 and 3: one run of opcodes. ``data``: what is read already."""
+        """Protocols 2 and 3: one run of opcodes. ``data``: the bytes already read."""
         before = b""
         while block := self._file.read(BLOCK):
             data += block
-            limit = max(0, len(data) - _CONTEXT)  # a list that begins behind it may go on in the next block
+            limit = max(0, len(data) - _CONTEXT)  # a later list may continue in the next block
             made, done = bytearray(), 0
             for match in _UNFRAMED_LIST.finditer(data):
                 place = match.start()

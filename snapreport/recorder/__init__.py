@@ -1,5 +1,5 @@
 """Records memory snapshots of running PyTorch programs.
 
-Light and self-sufficient: needs neither torch nor polars to be imported, and runs in any process that has torch, from
-Python 3.9 on, without snapreport's own dependencies.
+Light and self-contained: importing it needs neither torch nor polars, and it runs in any process that has torch, on
+Python 3.9 or later, without snapreport's own dependencies.
 """

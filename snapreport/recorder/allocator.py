@@ -1,5 +1,5 @@
-"""PyTorch's recorder of CUDA memory, or of XPU memory, which has the same interface: switched on and off, its OOM
-observer, its snapshots.
+"""PyTorch's recorder of CUDA memory, or of XPU memory, which has the same interface: starting, stopping, OOM observer,
+snapshots.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from snapreport.number_format import bytes_text
 from snapreport.recorder.dump import SUFFIXES
 from snapreport.recorder.options import Options
 
-_observers: list[Callable[[int, int, int, int], None]] = []  # the one that is attached, as long as the process lives
+_observers: list[Callable[[int, int, int, int], None]] = []  # the attached one, for the life of the process
 
 
 class CudaRecorder:
-    """``torch.cuda.memory._record_memory_history`` as ``options`` want it; ``kind`` "xpu": that of ``torch.xpu``."""
+    """``torch.cuda.memory._record_memory_history`` with ``options``; that of ``torch.xpu`` if ``kind`` is "xpu"."""
 
     suffixes = SUFFIXES
 
@@ -36,7 +36,7 @@ class CudaRecorder:
 
     @property
     def steps(self) -> tuple[int, int] | None:
-        """The steps to record, and to dump after."""
+        """The steps to record, followed by a dump."""
         return self._options.steps
 
     @property
@@ -45,7 +45,7 @@ class CudaRecorder:
         return getattr(sys.modules["torch"], self.kind)
 
     def when_ready(self, begin: Callable[[], None]) -> None:
-        """Calls ``begin`` once the program has initialised the device. It is not touched here: a launcher never needs
+        """Calls ``begin`` once the program has initialised the device. Does not initialise it: a launcher never needs
         it, and programs choose their device first.
         """
         self.module._lazy_call(begin)
@@ -57,7 +57,7 @@ class CudaRecorder:
             _attach(on_oom)
 
     def step(self, number: int) -> None:
-        """Records what step ``number`` needs: events inside the chosen steps, live blocks' stack traces outside."""
+        """Records for step ``number``: events inside the chosen steps, only stack traces of live blocks outside."""
         steps = self._options.steps
         mode = "all" if steps is None or steps[0] <= number < steps[1] else "state"
         if self.recording and mode != self._mode:
@@ -75,16 +75,16 @@ class CudaRecorder:
     def _record(self, mode: str) -> None:
         record = self.module.memory._record_memory_history
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
-        # Frees outside the chosen steps are not recorded, so their stack traces would be thrown away.
+        # Frees outside the chosen steps are not recorded, so their stack traces would be discarded.
         arguments["context"] = self._options.context if mode == "all" else "state"
         if self._options.annotations and "global_record_annotations" in inspect.signature(record).parameters:
             arguments["global_record_annotations"] = True
-        # Outside the chosen steps one event stays in the trace; switching off clears it, and blocks keep their stacks.
+        # Outside the chosen steps one event remains in the trace; disabling clears it, and blocks keep their stacks.
         record(enabled=None)
         record(mode, **arguments)
 
     def snapshot(self) -> dict[str, Any]:
-        """PyTorch's snapshot, with the garbage collector paused: it would look at every one of a million dicts."""
+        """PyTorch's snapshot, with the garbage collector paused: it would traverse a million dicts."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -95,7 +95,7 @@ class CudaRecorder:
                 gc.enable()
 
     def memory_line(self, device: int, requested: int, free: int) -> str:
-        """What an out-of-memory error is about, for a log."""
+        """A description of an out-of-memory error for the log."""
         torch = sys.modules["torch"]
         allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
         return (
@@ -105,8 +105,8 @@ class CudaRecorder:
 
 
 def memory_kind() -> str:
-    """What this PyTorch can record here: ``cuda``, ``xpu``, or ``cpu`` where there is neither. Nothing is initialised:
-    a process that asks CUDA for its devices can no longer fork.
+    """The kind of memory that this PyTorch can record here: ``cuda``, ``xpu``, or ``cpu`` if there is neither. Nothing
+    is initialised: a process that queries CUDA for its devices can no longer fork.
     """
     torch = sys.modules["torch"]
     if getattr(torch.version, "xpu", None):
@@ -117,7 +117,7 @@ def memory_kind() -> str:
 
 
 def _has_driver(cuda: str) -> bool:
-    """Whether there is a driver of NVIDIA's, as the runtime that PyTorch has loaded knows; true where it cannot say."""
+    """Whether there is an NVIDIA driver, according to the runtime that PyTorch has loaded; true if unknown."""
     with contextlib.suppress(OSError, AttributeError):
         version = ctypes.c_int(0)
         runtime = ctypes.CDLL(f"libcudart.so.{cuda.partition('.')[0]}")
@@ -126,7 +126,7 @@ def _has_driver(cuda: str) -> bool:
 
 
 def _attach(on_oom: Callable[[int, int, int, int], None]) -> None:
-    """PyTorch has no way to detach an observer, so one is attached per process and calls whoever records."""
+    """PyTorch has no way to detach an observer, so one is attached per process and calls the current recorder."""
     first = not _attached
     _observers[:] = [on_oom]
     if first:
@@ -138,7 +138,7 @@ _attached: list[bool] = []
 
 
 def _observe(device: int, requested: int, total: int, free: int) -> None:
-    """Called by the allocator, in the thread that failed and before it raises. Raising here would change the error."""
+    """Called by the allocator in the failing thread, before it raises. Raising here would change the error."""
     for observer in tuple(_observers):
         with contextlib.suppress(Exception):
             observer(device, requested, total, free)
@@ -146,10 +146,10 @@ def _observe(device: int, requested: int, total: int, free: int) -> None:
 
 @contextlib.contextmanager
 def _no_compiler_import() -> Iterator[None]:
-    """Keeps a snapshot from importing the whole compiler, which takes seconds and host memory while memory runs out.
+    """Prevents a snapshot from importing the whole compiler, which takes seconds and host memory while memory runs out.
 
-    For the frames of compiled code, PyTorch looks up ``torch._inductor.codecache``, which imports it. Where it is not
-    imported yet there is no compiled code.
+    For the frames of compiled code, PyTorch looks up ``torch._inductor.codecache``, which imports it. If it is not
+    imported yet, there is no compiled code.
     """
     torch = sys.modules["torch"]
     name = "torch._inductor"
@@ -166,7 +166,7 @@ def _no_compiler_import() -> Iterator[None]:
 
 
 class _Absent(types.ModuleType):
-    """``torch._inductor`` without ``codecache``; whatever else another thread wants from it comes from the real one."""
+    """``torch._inductor`` without ``codecache``; other attributes, for other threads, come from the real module."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "codecache" or name.startswith("__"):

@@ -13,10 +13,10 @@ from snapreport.recorder.session import Recorder
 
 
 def record(directory: str | os.PathLike[str] = "memory", **options: Any) -> Recorder:
-    """Records CUDA or XPU memory, or with neither the CPU's, while a ``with`` block or a decorated function runs, and
-    writes snapshots to ``directory``.
+    """Records CUDA or XPU memory, or CPU memory if there is neither, while a ``with`` block or a decorated function
+    runs, and writes snapshots to ``directory``.
 
-    The keywords are the fields of :class:`snapreport.recorder.options.Options`. Raises ValueError for a wrong one.
+    The keywords are the fields of :class:`snapreport.recorder.options.Options`. Raises ValueError for an invalid one.
 
         with snapreport.record("run/", every=100) as recorder:
             recorder.watch(model)

@@ -1,9 +1,9 @@
-"""Writes the part of a ``torch.profiler`` trace that says something about memory.
+"""Writes the part of a ``torch.profiler`` trace that concerns memory.
 
-The profiler exports each Python call and each operator, most of which allocate nothing. What stays are the memory
-events, the functions and operators that were running at them, the operators of a backward pass with those that made
-their nodes, the program's own regions, and the names of threads: what a viewer of Chrome traces (Perfetto) needs to
-show them, and all that a report reads. Text is read and written event by event, so a large trace takes little memory.
+The profiler exports every Python call and operator, most of which allocate nothing. The output has the memory events,
+the functions and operators running at those times, the operators of a backward pass with those that created their
+nodes, the program's own regions, and the names of threads: enough for a viewer of Chrome traces (Perfetto), and
+everything that a report reads. Text is read and written event by event, so a large trace takes little memory.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from snapreport.recorder.metadata import KEY
 
 MEMORY = "[memory]"
 _SEQUENCE = "Sequence number"
-# Arguments that a report reads, or that say in a viewer what a memory event is.
+# Arguments that a report reads, or that describe a memory event in a viewer.
 _ARGUMENTS = frozenset({
     "Bytes", "Addr", "Device Type", "Device Id", "Total Allocated", "Total Reserved", _SEQUENCE, "Fwd thread id",
     "name", "labels", "sort_index",
 })  # fmt: skip
-# Kineto, PyTorch's profiler library, writes each event on lines of its own, which begin and end so.
+# Kineto, PyTorch's profiler library, writes each event on separate lines, which begin and end like this.
 _BEGIN, _ENDS = b"  {\n", (b"  },\n", b"  }\n")
 _EVENTS = b'"traceEvents"'
 _PYTHON = b'"cat": "python_function"'
-_TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')  # of a file that is removed at once
+_TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')  # of a temporary file that is removed at once
 _Place = tuple[Any, Any]  # process and thread
 
 
@@ -42,8 +42,8 @@ def write_whole(source: BinaryIO, stream: IO[bytes], own: dict[str, Any]) -> Non
 def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most: int) -> int:
     """Writes the events of ``source`` that matter for memory to ``stream``, the last ``most`` memory events of them.
 
-    ``own`` comes under the recorder's key. Returns how many memory events there are. Both are open at their beginnings.
-    Raises OSError, and ValueError for another layout, in which no memory events are found.
+    ``own`` comes under the recorder's key. Returns the number of memory events. Both are positioned at their
+    beginnings. Raises OSError, and ValueError for a different layout, in which no memory events are found.
     """
     times, points = _points(source)
     if not times:
@@ -60,7 +60,7 @@ def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most
             continue
         try:
             decoded = _decoded(event)
-        except ValueError:  # PyTorch 2.6 names C functions by memory that Python has freed: quotes, too
+        except ValueError:  # PyTorch 2.6 reads names of C functions from freed memory: may contain quotes
             if _PYTHON in event:
                 continue
             raise
@@ -73,8 +73,8 @@ def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most
 
 
 def _write_own(source: BinaryIO, stream: IO[bytes], own: dict[str, Any]) -> None:
-    """Leaves ``source`` behind its first brace. ``add_metadata_json`` of the profiler would do this, but it turns every
-    backslash into a slash, as in a command line with quotes.
+    """Writes ``own``, and leaves ``source`` after its first brace. The profiler's ``add_metadata_json`` could do this,
+    but turns every backslash into a slash, such as in a command line with quotes.
     """
     for line in source:
         if line.strip():  # PyTorch before 2.7 begins with an empty line
@@ -87,7 +87,7 @@ def _write_own(source: BinaryIO, stream: IO[bytes], own: dict[str, Any]) -> None
 
 
 def _points(source: BinaryIO) -> tuple[list[float], dict[_Place, list[float]]]:
-    """Times (µs) of the memory events, and for each thread those at which what encloses them matters."""
+    """Times (µs) of the memory events, and for each thread the times whose enclosing events matter."""
     times: list[float] = []
     points: defaultdict[_Place, list[float]] = defaultdict(list)
     for _, event in _parts(source):
@@ -136,7 +136,7 @@ def _parts(source: BinaryIO) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _decoded(event: bytes) -> dict[str, Any]:
-    # Names from freed memory are bytes that are no text, and control codes.
+    # Names read from freed memory contain bytes that are not text, and control codes.
     decoded = json.loads(event.decode("utf-8", "replace"), strict=False)
     if type(decoded) is not dict:
         raise ValueError("a trace with an event that is none")

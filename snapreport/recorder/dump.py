@@ -1,8 +1,8 @@
-"""Writes a snapshot to a file: streamed, compressed, and either whole or not at all.
+"""Writes a snapshot to a file: streamed, compressed, and atomic.
 
 A snapshot of a million events is a gigabyte of Python objects. ``pickle.dump`` keeps every one of them alive in its
-memo until the end; here the trace is pickled in chunks with a memo each, and a chunk's events are freed once written.
-The result is an ordinary pickle of protocol 4.
+memo until the end; here the trace is pickled in chunks with separate memos, and a chunk's events are freed once
+written. The result is an ordinary pickle of protocol 4.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import IO, Any, BinaryIO
 
 from snapreport.durable_rename import sync_folder
 
-CHUNK = 16_384  # events; a memo each, so that strings repeat once per chunk and compress to nothing
+CHUNK = 16_384  # events per memo, so that strings repeat once per chunk and compress to nothing
 SUFFIXES = {"gzip": ".pickle.gz", "zstd": ".pickle.zst", "none": ".pickle"}
-_GZIP_LEVEL = 1  # three times as fast as level 6 on traces, and a tenth larger
+_GZIP_LEVEL = 1  # on traces three times as fast as level 6, and a tenth larger
 _STREAMED = ("device_traces", "host_traces", "segments", "host_segments")
 
 
 class TimeLimitError(Exception):
-    """Writing takes longer than it may."""
+    """Writing exceeds its time limit."""
 
 
 def zstd_available() -> bool:
@@ -36,16 +36,17 @@ def zstd_available() -> bool:
 
 
 def write_snapshot(snapshot: dict[str, Any], path: Path, compression: str, deadline: float | None = None) -> int:
-    """Pickle ``snapshot``, which is emptied meanwhile, to ``path``; the bytes written.
+    """Pickle ``snapshot`` to ``path``, emptying it meanwhile. Returns the bytes written.
 
-    The file is written beside its place, flushed to disk and renamed, so that a killed process leaves what was there
-    before. deadline: of ``time.monotonic()``. Raises :class:`TimeLimitError`, OSError, MemoryError; nothing stays then.
+    The file is written under a temporary name, flushed to disk and renamed, so that a killed process leaves the old
+    file. deadline: of ``time.monotonic()``. Raises :class:`TimeLimitError`, OSError or MemoryError, without leaving a
+    file.
     """
     return write_file(path, compression, lambda stream: _write(snapshot, stream, deadline))
 
 
 def write_file(path: Path, compression: str, fill: Callable[[IO[bytes]], object]) -> int:
-    """Write what ``fill`` puts into the stream it is given, as :func:`write_snapshot` does: whole or not at all."""
+    """Write what ``fill`` writes to its stream, atomically as :func:`write_snapshot` does."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with _created(part) as file:
@@ -63,7 +64,7 @@ def write_file(path: Path, compression: str, fill: Callable[[IO[bytes]], object]
 
 
 def _created(part: Path) -> BinaryIO:
-    """``part``, new: a link that somebody put in its place is removed and never followed."""
+    """Creates ``part`` anew: a link that somebody planted there is removed, never followed."""
     for attempt in range(2):
         try:
             return part.open("xb")
@@ -87,8 +88,8 @@ def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) 
 
 
 def _write_list(values: list[Any], stream: IO[bytes], deadline: float | None) -> None:
-    """A list of entries, or of lists of them (one trace for each device)."""
-    stream.write(b"]q\x00")  # memoized as pickle.dump would, by which readers recognise a trace
+    """Writes a list of entries, or of lists of them (one trace per device)."""
+    stream.write(b"]q\x00")  # memoized as by pickle.dump, which lets readers recognise a trace
     if values and all(type(value) is list for value in values):
         stream.write(b"(")
         for value in values:
@@ -124,13 +125,13 @@ def _compressed(file: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
         with _zstd()(file) as stream:
             yield stream
     else:
-        # Without a name and a time: equal snapshots are equal files.
+        # Without name and time, equal snapshots give equal files.
         with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, 0) as packed, io.BufferedWriter(packed, 1 << 20) as stream:
             yield stream
 
 
 def _zstd() -> Any:
-    """A function from a file to a writable zstd stream over it. Raises ImportError where Python has no zstd."""
+    """A function from a file to a writable zstd stream over it. Raises ImportError if Python has no zstd."""
     try:
         from compression import zstd  # Python 3.14
 

@@ -1,4 +1,4 @@
-"""Names of snapshot files: ``rank_00037_step_00000412_oom.pickle.gz``, and which of them are removed again."""
+"""Names of snapshot files: ``rank_00037_step_00000412_oom.pickle.gz``, and removal of old ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where processes are told apart by their number
+except ImportError:  # not on Windows, where process numbers keep names unique
     fcntl = None  # type: ignore[assignment]
 
 
 class FileNames:
-    """The names that one process writes to in ``folder``; no two processes share any.
+    """The names that one process writes to in ``folder``; no two processes share one.
 
-    A rank is a process of its own. Processes without a rank are rank 0, and so are two programs of one command: the
-    first to come takes the rank's lock, others add their process number. A restarted worker adds its restart count.
+    Every rank is one process. Processes without a rank count as rank 0, and so can two programs of one command: the
+    first takes the rank's lock, others add their process number. A restarted worker adds its restart count.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -26,7 +26,7 @@ class FileNames:
         self._claim(environment_int("RANK") or 0)
 
     def set_rank(self, rank: int) -> None:
-        """Names the files to come after ``rank``, which a process without ``RANK`` learns late."""
+        """Names later files after ``rank``, for a process that learns its rank after the start."""
         if rank != self._rank:
             self.release()
             self._claim(rank)
@@ -42,7 +42,7 @@ class FileNames:
             self.prefix += f"_pid_{os.getpid()}"
 
     def path(self, step: int, reason: str) -> Path:
-        """Where to write a snapshot. An earlier file of that name is never replaced."""
+        """The path for a snapshot. An existing file of that name is never replaced."""
         name = f"{self.prefix}_step_{step:08}_{reason}"
         path = self.folder / f"{name}{self.suffix}"
         number = 2
@@ -52,7 +52,7 @@ class FileNames:
         return path
 
     def release(self) -> None:
-        """Lets another process have the prefix."""
+        """Releases the prefix for another process."""
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 self._lock_path.unlink()
@@ -68,7 +68,7 @@ class FileNames:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have removed the file between the two calls; its lock then protects nothing.
+            # Another process may have removed the file between the two calls; the lock then protects nothing.
             if os.fstat(handle).st_ino == self._lock_path.stat().st_ino:
                 self._lock = handle
                 return True
@@ -79,8 +79,8 @@ class FileNames:
 
 
 class Retention:
-    """Removes the oldest of the files written for one reason. The newest ``keep`` stay, and each is removed only after
-    a newer one is whole.
+    """Removes the oldest of the files written for one reason. The newest ``keep`` remain, and each is removed only
+    after a newer one is complete.
     """
 
     def __init__(self, keep: int) -> None:
@@ -96,7 +96,7 @@ class Retention:
 
 
 def environment_int(name: str) -> int | None:
-    """An environment variable as a whole number; None where it is absent or none."""
+    """An environment variable as a whole number; None if absent or not a number."""
     with contextlib.suppress(ValueError):
         return int(os.environ[name]) if name in os.environ else None
     return None

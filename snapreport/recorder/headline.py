@@ -1,7 +1,7 @@
-"""The report's first sentence in the log of the process that runs out of memory, worked out by another process.
+"""The report's first sentence for the log of the process that runs out of memory, computed by another process.
 
-The recorded process needs nothing but torch, and has no memory to spare: reading the snapshot is left to the Python
-that snapreport is installed in.
+The recorded process needs nothing but torch, and has no memory to spare, so the Python that snapreport is installed in
+reads the snapshot.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from snapreport.recorder.options import VARIABLE
 
 SECONDS = 20.0
-"""How long the exception may wait for it, after the snapshot is on disk."""
+"""Maximum delay of the exception for the headline, after the snapshot is on disk."""
 
 
 def report_headline(python: str, snapshot: Path, seconds: float = SECONDS) -> str:
-    """What a report of ``snapshot`` says first; empty where ``python`` cannot say it in time."""
+    """The first sentence of a report of ``snapshot``; empty if ``python`` does not return it in time."""
     if seconds < 1:
         return ""
     package = Path(__file__).resolve().parent.parent.parent

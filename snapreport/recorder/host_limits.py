@@ -1,4 +1,4 @@
-"""Ends a recording that takes too long or too much host memory, from outside of the program's thread."""
+"""Ends a recording that takes too long or too much host memory, from outside the program's thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_LOOKS = 0.25  # seconds between two looks: at 100 bytes a call, a million calls take that long and 100 MB
+_LOOKS = 0.25  # seconds between checks: a million calls take that long, and 100 MB at 100 bytes per call
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class HostLimits(threading.Thread):
-    """Calls ``end`` with the reason, in the main thread, once ``seconds`` are over (None: never) or half of the host
-    memory that was free at the start is left. The main thread must run Python for it: a long call into C delays it.
+    """Calls ``end`` with the reason, in the main thread, once ``seconds`` have passed (None: never) or half of the host
+    memory that was free at the start is left. The main thread must be running Python: a long C call delays it.
     """
 
     def __init__(self, seconds: float | None, end: Callable[[str], None]) -> None:
@@ -23,7 +23,7 @@ class HostLimits(threading.Thread):
         self._seconds, self._end = seconds, end
         self._reason = ""
         self._cancelled = threading.Event()
-        self._call = _Pending(self._in_main_thread)  # kept: the interpreter holds no reference
+        self._call = _Pending(self._in_main_thread)  # the interpreter holds no reference
 
     def run(self) -> None:
         began, free = time.monotonic(), free_host_memory()
@@ -38,7 +38,7 @@ class HostLimits(threading.Thread):
                 return
 
     def cancel(self) -> None:
-        """Nothing is called any more."""
+        """Stops the checks: ``end`` is not called any more."""
         self._cancelled.set()
 
     def _in_main_thread(self, _: object) -> int:
@@ -49,7 +49,7 @@ class HostLimits(threading.Thread):
 
 
 def free_host_memory() -> int | None:
-    """Bytes that this process can still take: of the machine, or of its control group. None where nothing says it."""
+    """Bytes that this process can still allocate on the machine or in its control group. None if unknown."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemAvailable:")[2]

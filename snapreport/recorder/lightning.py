@@ -15,7 +15,8 @@ except ImportError:
 class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not installed where types are checked
     """Records from before the model moves to the device until training ends; a step is an optimizer step.
 
-    The arguments are those of :func:`snapreport.record`. With Lightning, a batch of gradient accumulation is no step.
+    The arguments are those of :func:`snapreport.record`. With Lightning, a batch that only accumulates gradients is no
+    step.
     """
 
     def __init__(self, directory: str = "memory", **options: Any) -> None:
@@ -28,11 +29,11 @@ class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not instal
         self.recorder.watch(pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """After a batch; a step where the optimizer stepped."""
+        """After a batch; ends a step if the optimizer stepped."""
         if trainer.global_step > self._steps:
             self._steps = trainer.global_step
             self.recorder.step()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """After training, also where it failed."""
+        """After training, even if it failed."""
         self.recorder.stop()

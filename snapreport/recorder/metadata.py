@@ -1,4 +1,4 @@
-"""What a snapshot says of the process that recorded it, under the key ``snapreport`` of the file.
+"""A snapshot's metadata about the process that recorded it, under the key ``snapreport`` of the file.
 
 Everything is plain data: dicts, lists, texts and numbers, so that torch's own viewers and any unpickler read the file.
 Nothing here allocates on a device or creates a CUDA context.
@@ -31,13 +31,13 @@ _ALLOCATOR = (
     "PYTORCH_HIP_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
 )
-# Options of a program whose value is a secret more often than not.
+# Options of a program whose value is usually a secret.
 _SECRET = re.compile(r"(?i)(^|[-_.])(api[-_]?key|token|secret|password|passwd|credentials?)$")
 _GIT_SECONDS = 5.0
 
 
 def process_facts(options: Options) -> dict[str, Any]:
-    """Everything that does not change while the process runs."""
+    """All facts that do not change while the process runs."""
     torch = sys.modules["torch"]
     return {
         "process": {
@@ -61,8 +61,8 @@ def process_facts(options: Options) -> dict[str, Any]:
 
 
 def distributed_facts() -> dict[str, str]:
-    """The variables that launchers set. RANK and WORLD_SIZE are torch.distributed's where no launcher set them, as in
-    workers that vLLM, SGLang or ``mp.spawn`` start.
+    """The variables that launchers set. RANK and WORLD_SIZE come from torch.distributed if no launcher set them, as in
+    workers started by vLLM, SGLang or ``mp.spawn``.
     """
     facts = {name: os.environ[name] for name in _DISTRIBUTED if name in os.environ}
     with contextlib.suppress(AttributeError, RuntimeError, ValueError):
@@ -88,7 +88,7 @@ def device_facts(kind: str = "cuda") -> dict[int, dict[str, Any]]:
 
 
 def memory_info(kind: str = "cuda") -> dict[int, dict[str, int]]:
-    """``free_bytes`` and ``total_bytes`` of each device that this process uses, as the driver counts them."""
+    """``free_bytes`` and ``total_bytes`` of each device that this process uses, as reported by the driver."""
     module = getattr(sys.modules["torch"], kind)
     info = {}
     for device in used_devices(kind):
@@ -98,7 +98,7 @@ def memory_info(kind: str = "cuda") -> dict[int, dict[str, int]]:
 
 
 def used_devices(kind: str = "cuda") -> list[int]:
-    """Devices with a context of this process. Others are left alone: a question would cost each a context."""
+    """Devices with a context of this process. Others are not queried: that would create a context on each."""
     torch = sys.modules["torch"]
     if kind == "cpu":
         return []
@@ -111,7 +111,7 @@ def used_devices(kind: str = "cuda") -> list[int]:
 
 
 def redacted(command: list[str], patterns: tuple[str, ...] = ()) -> list[str]:
-    """``command`` with the values of options such as ``--api-key`` and whatever ``patterns`` match replaced by ***."""
+    """``command`` with the values of options such as ``--api-key`` and matches of ``patterns`` replaced by ***."""
     result: list[str] = []
     hide_next = False
     for argument in command:
@@ -128,9 +128,9 @@ def redacted(command: list[str], patterns: tuple[str, ...] = ()) -> list[str]:
 
 
 def git_facts(directory: Path) -> dict[str, Any] | None:
-    """``commit``, ``remote``, ``dirty`` and ``root`` of the working tree around ``directory``; None outside of one.
+    """``commit``, ``remote``, ``dirty`` and ``root`` of the working tree around ``directory``; None outside one.
 
-    Starts processes, so it is done once at the start and never while memory runs out.
+    Starts processes, so it is called once at the start and never while memory runs out.
     """
     commit = _git(directory, "rev-parse", "HEAD")
     if not commit:
@@ -140,7 +140,7 @@ def git_facts(directory: Path) -> dict[str, Any] | None:
     return {
         "commit": commit,
         "root": _git(directory, "rev-parse", "--show-toplevel"),
-        # A remote may hold a user's token.
+        # A remote may contain a user's token.
         "remote": re.sub(r"//[^/@]*@", "//", remote) if remote else None,
         "dirty": None if status is None else bool(status),
     }

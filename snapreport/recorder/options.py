@@ -12,7 +12,7 @@ from typing import Any
 STACKS = ("python", "all")
 CONTEXTS = ("all", "alloc", "state")
 COMPRESSIONS = ("gzip", "zstd", "none")
-# A million events take some 0.5 GiB of host memory while recording, and most runs need far fewer for a few steps.
+# A million events take some 0.5 GiB of host memory while recording; a few steps of most runs have far fewer.
 MAX_ENTRIES = 1_000_000
 # The environment variable that passes the options to all processes of a recorded command.
 VARIABLE = "SNAPREPORT_RECORD"
@@ -22,12 +22,12 @@ VARIABLE = "SNAPREPORT_RECORD"
 class Options:
     """How a process records.
 
-    directory: where snapshots are written. stacks, context, max_entries: as PyTorch's recorder takes them.
+    directory: where snapshots are written. stacks, context, max_entries: as for PyTorch's recorder.
     steps: (first, end) of the steps whose events are recorded, counted from 0, end excluded; other steps keep stack
-      traces of live blocks but no events. every: dump after so many steps. on_signal: a signal's name without SIG.
+      traces of live blocks but no events. every: dump after this many steps. on_signal: a signal's name without SIG.
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
-    git: what is known of the working tree, collected once per command instead of once per process.
+    git: facts about the working tree, collected once per command instead of once per process.
     python: the Python that snapreport is installed in.
     """
 
@@ -69,7 +69,7 @@ class Options:
 
     @property
     def dumps_at_exit(self) -> bool:
-        """Whether the end of the program is dumped: unless chosen, where no other dump is planned."""
+        """Whether to dump at the end of the program; by default only if no other dump is planned."""
         return self.steps is None and self.every is None if self.at_exit is None else self.at_exit
 
     def to_json(self) -> str:
@@ -86,7 +86,7 @@ def from_json(text: str) -> Options:
 
 
 def parse_steps(text: str) -> tuple[int, int]:
-    """``3:6`` → (3, 6): steps 3, 4 and 5, as a Python slice. ``3`` alone is one step."""
+    """``3:6`` → (3, 6): steps 3, 4 and 5, like a Python slice. ``3`` alone is one step."""
     found = re.fullmatch(r"(\d{1,15})(?::(\d{1,15}))?", text.strip())
     if not found:
         raise ValueError(f"{text!r} is not a range of steps such as 3:6")
@@ -98,7 +98,7 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 
 def signal_number(name: str) -> int:
-    """The number of ``USR1`` or ``SIGUSR1``. Raises ValueError for what this system does not have."""
+    """The number of ``USR1`` or ``SIGUSR1``. Raises ValueError if this system does not have it."""
     number = getattr(signal, name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}", None)
     if not isinstance(number, int) or number in (getattr(signal, "SIGKILL", -1), getattr(signal, "SIGSTOP", -1)):
         raise ValueError(f"on_signal is {name!r}, not a signal that can be caught; USR1 is")

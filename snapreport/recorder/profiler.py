@@ -1,8 +1,8 @@
-"""Records tensors in host memory with ``torch.profiler``, where PyTorch has no recorder of an accelerator's memory.
+"""Records tensors in host memory with ``torch.profiler``, if PyTorch has no memory recorder for an accelerator.
 
-The profiler keeps everything until it stops, every Python call included: 100 bytes a call, and 1.5 KiB when it stops.
-So it runs for chosen steps, or the first ten, or the first minute of a program without steps; and no longer than half
-of the free host memory lasts.
+The profiler stores everything until it stops, including every Python call: 100 bytes per call, and 1.5 KiB when it
+stops. So it runs for chosen steps, or the first ten, or the first minute of a program without steps; and at most until
+half of the free host memory is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProfilerRecorder:
         self._thread = 0
         self._restore: Any = None
         self.recording = False
-        # Called with the reason where recording has to end early: in the program's thread, which then dumps.
+        # Called with the reason if recording has to end early, in the program's thread, which then dumps.
         self.ends_early: Callable[[str], None] = lambda _: None
         self.notice: Callable[[str], None] = lambda _: None
         self._limits: HostLimits | None = None
@@ -53,7 +53,7 @@ class ProfilerRecorder:
         begin()
 
     def begin(self, on_oom: Callable[[int, int, int, int], None]) -> None:
-        """Gets ready; :meth:`step` starts the profiler. There is no observer of failed host allocations."""
+        """Prepares recording; :meth:`step` starts the profiler. There is no observer of failed host allocations."""
         self.recording = True
         inner = sys.modules["torch"].autograd.profiler.profile
         prepare = inner._prepare_trace
@@ -68,13 +68,13 @@ class ProfilerRecorder:
         self._restore = lambda: setattr(inner, "_prepare_trace", prepare)
 
     def step(self, number: int) -> None:
-        """Starts the profiler where step ``number`` is to be recorded."""
+        """Starts the profiler if step ``number`` is to be recorded."""
         steps = self.steps
         if self.recording and self._profile is None and (steps is None or steps[0] <= number < steps[1]):
             self._start()
 
     def stop(self) -> None:
-        """Ends recording; what was not dumped is lost."""
+        """Ends recording; events that were not dumped are lost."""
         self.recording = False
         self._end()
         if self._restore is not None:
@@ -82,8 +82,8 @@ class ProfilerRecorder:
             self._restore = None
 
     def write(self, path: Path, compression: str, own: dict[str, Any]) -> bool:
-        """Ends the profile and writes it to ``path``; False, and nothing, where it has no memory events. Whole or not
-        at all, as in ``dump.py``. What is recorded next begins anew.
+        """Ends the profile and writes it to ``path``, atomically as in ``dump.py``; returns False and writes nothing if
+        it has no memory events. The next recording starts empty.
         """
         profile = self._profile
         if profile is None:
@@ -112,7 +112,7 @@ class ProfilerRecorder:
         with plain.open("rb") as source:
             try:
                 write_file(path, compression, fill)
-            except ValueError:  # written by a PyTorch whose layout is another: whole
+            except ValueError:  # written by a PyTorch with a different layout: keep all of it
                 source.seek(0)
                 write_file(path, compression, lambda stream: write_whole(source, stream, own))
         if found > most:
@@ -144,7 +144,7 @@ def _has_memory_events(path: Path) -> bool:
 
 
 def unrecorded_accelerator() -> str:
-    """The name of an accelerator that has no recorder of memory, such as mps; empty where there is none."""
+    """The name of an accelerator that has no recorder of memory, such as mps; empty if there is none."""
     torch = sys.modules["torch"]
     with contextlib.suppress(AttributeError, RuntimeError):
         if torch.backends.mps.is_available():

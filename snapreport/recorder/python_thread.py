@@ -1,4 +1,4 @@
-"""Runs a task in a thread of Python's own."""
+"""Runs a task in a thread started by Python."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 
 def run_in_python_thread(task: Callable[[], None], seconds: float) -> bool:
-    """Runs ``task`` in a new thread and waits for it, ``seconds`` at most; whether it is done.
+    """Runs ``task`` in a new thread and waits for it, at most ``seconds``. Returns whether it is done.
 
-    PyTorch calls its out-of-memory observer in the thread that failed, which for a backward pass is a C++ thread. What
-    Python leaves behind there (``threading.current_thread()`` is enough) aborts the process when that thread ends, as
-    seen with PyTorch 2.14. So the work is done elsewhere, and nothing of ``threading`` is used here.
+    PyTorch calls its out-of-memory observer in the thread that failed, which for a backward pass is a C++ thread.
+    Python state left in that thread (``threading.current_thread()`` is enough) aborts the process when the thread ends,
+    as seen with PyTorch 2.14. So the work is done in another thread, and nothing of ``threading`` is used here.
     """
     done = _thread.allocate_lock()
     done.acquire()

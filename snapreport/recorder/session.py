@@ -1,6 +1,6 @@
-"""A recording: PyTorch's recorder switched on, steps counted, snapshots written when they are due.
+"""A recording: starts PyTorch's recorder, counts steps, and writes snapshots when they are due.
 
-Nothing in here may fail the program that is recorded: what goes wrong costs the snapshot and one line on stderr.
+Nothing here may break the recorded program: an error only costs the snapshot, and one line on stderr.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerato
 from snapreport.recorder.python_thread import run_in_python_thread
 from snapreport.terminal import visible
 
-# Steps whose times are kept; a longer run keeps the latest.
+# Number of step times to store; a longer run stores the latest.
 MOST_STEPS = 100_000
-# Moments at which the addresses of parameters, gradients and optimizer state are noted, besides the dump itself.
+# Moments at which the addresses of parameters, gradients and optimizer state are noted, in addition to the dump itself.
 MOST_MARKS = 4
 
 _active: Recorder | None = None
@@ -51,8 +51,8 @@ def active() -> Recorder | None:
 class Recorder(ContextDecorator):
     """Records this process from :meth:`start` to :meth:`stop`, or while used as a context manager or decorator.
 
-    Where the process is being recorded already (``snapreport record`` around a program that records itself), the
-    methods go to that recording and nothing is recorded twice.
+    If the process is already being recorded (``snapreport record`` around a program that records itself), the methods
+    act on that recording and nothing is recorded twice.
     """
 
     def __init__(self, options: Options) -> None:
@@ -68,7 +68,7 @@ class Recorder(ContextDecorator):
         self._forget()
 
     def _forget(self) -> None:
-        """What is known of a run, which begins anew with each :meth:`start`."""
+        """Resets the state of a run, which begins anew with each :meth:`start`."""
         self.step_number = 0
         self._memory: CudaRecorder | ProfilerRecorder = CudaRecorder(self.options)
         self._pid = os.getpid()
@@ -83,7 +83,7 @@ class Recorder(ContextDecorator):
         self._memory_at_start: dict[int, dict[str, int]] = {}
 
     def start(self) -> Recorder:
-        """Begins to record as soon as the program initialises CUDA; at once where it has, or there is none."""
+        """Starts recording as soon as the program initialises CUDA; at once if it already has, or if there is none."""
         global _active
         if _active is self:
             return self
@@ -114,7 +114,7 @@ class Recorder(ContextDecorator):
         return recorder
 
     def stop(self) -> None:
-        """Writes the snapshot of the end where one is due, and switches recording off."""
+        """Writes the final snapshot if one is due, and stops recording."""
         global _active
         if self._outer is not None or _active is not self:
             return
@@ -130,7 +130,7 @@ class Recorder(ContextDecorator):
             self._names.release()
 
     def __call__(self, function: Any) -> Any:
-        """Records each call of ``function``. Raises ValueError for what runs only after the call has returned."""
+        """Records each call of ``function``. Raises ValueError for one whose body runs after the call returns."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise ValueError(f"record() cannot decorate {function.__name__}, whose body runs later: use a with block")
         return super().__call__(function)
@@ -148,7 +148,7 @@ class Recorder(ContextDecorator):
             self.stop()
 
     def step(self) -> None:
-        """Marks the end of a training step. The first call starts the count again: optimizers no longer mark steps."""
+        """Marks the end of a training step. The first call resets the count, and optimizers no longer mark steps."""
         recorder = self._outer or self
         if not recorder._steps_by_hand:
             recorder._steps_by_hand = True
@@ -157,15 +157,15 @@ class Recorder(ContextDecorator):
         recorder._step_ended()
 
     def watch(self, *models: Any) -> None:
-        """Names the parameters of ``models`` in snapshots. Without this, modules are searched among all objects."""
+        """Names the parameters of ``models`` in snapshots. Otherwise all objects are searched for modules."""
         recorder = self._outer or self
         recorder._models += models
 
     def dump(self, reason: str = "call") -> Path | None:
-        """Writes a snapshot now. Returns its path; None where nothing is recorded or writing failed."""
+        """Writes a snapshot now. Returns its path; None if nothing is being recorded or writing failed."""
         return (self._outer or self)._dump(reason)
 
-    # From here on: called by PyTorch, by signals, or by the above on the recording itself.
+    # The methods below are called by PyTorch, by signals, or by the methods above on the recording itself.
 
     def _begin(self) -> None:
         """CUDA has just been initialised; nothing is allocated yet."""
@@ -184,18 +184,18 @@ class Recorder(ContextDecorator):
             say(f"not recording: {error}")
 
     def _owns_process(self) -> bool:
-        """False in a forked child, whose parent's recording this is."""
+        """False in a forked child: the recording belongs to its parent."""
         return self._pid == os.getpid()
 
     def _end_early(self, reason: str) -> None:
-        """Recording cannot go on, for ``reason``: what there is becomes a file now."""
-        if self._memory.recording and not self._dumping.locked():  # a dump of now ends the profile anyway
+        """Recording has to stop for ``reason``: writes the events so far."""
+        if self._memory.recording and not self._dumping.locked():  # a dump in progress ends the profile anyway
             say(reason)
             self._dump("call")
             self._memory.stop()
 
     def _died_of_dumped_oom(self) -> bool:
-        """Whether an out-of-memory error that has its snapshot ends the program: by the end, its tensors are gone."""
+        """Whether the program ends from an out-of-memory error that was dumped: by now its tensors are freed."""
         last = getattr(sys, "last_value", None)  # set before exit handlers run
         return self._oom_step == self.step_number and isinstance(last, sys.modules["torch"].cuda.OutOfMemoryError)
 
@@ -212,7 +212,7 @@ class Recorder(ContextDecorator):
             self._step_ended()
 
     def _profiler_stepped(self) -> None:
-        """Ends a step where the program has no optimizer."""
+        """Ends a step if the program has no optimizer."""
         if self._counted is None and not self._steps_by_hand:
             self._step_ended()
 
@@ -263,7 +263,7 @@ class Recorder(ContextDecorator):
         self._undo.append(lambda: signal.signal(number, before))
 
     def _out_of_memory(self, device: int, requested: int, total: int, free: int) -> None:
-        """PyTorch is about to raise ``OutOfMemoryError``. Once per step: programs that retry fail many times over."""
+        """PyTorch is about to raise ``OutOfMemoryError``. Dumps once per step: programs that retry fail many times."""
         if _active is not self or not self.options.on_oom or self._oom_step == self.step_number:
             return
         self._oom_step = self.step_number
@@ -273,7 +273,7 @@ class Recorder(ContextDecorator):
 
     def _dump_out_of_memory(self, event: dict[str, int]) -> None:
         began, device = time.monotonic(), event["device"]
-        sys.modules["torch"].cuda.set_device(device)  # a new thread's is device 0, which others may use
+        sys.modules["torch"].cuda.set_device(device)  # a new thread starts on device 0, which others may use
         path = self._dump("oom", event, self.options.oom_seconds)
         if path is not None:
             assert isinstance(self._memory, CudaRecorder)  # the profiler has no observer
@@ -301,7 +301,7 @@ class Recorder(ContextDecorator):
                 write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
         except TimeLimitError:
             say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
-        except Exception as error:  # noqa: BLE001  models and optimizers of the program may raise anything
+        except Exception as error:  # noqa: BLE001  the program's models and optimizers may raise anything
             say(f"no {reason} snapshot: {str(error) or type(error).__name__}")
         else:
             self.files.append(path)
@@ -312,7 +312,7 @@ class Recorder(ContextDecorator):
         return None
 
     def _learn_rank(self) -> None:
-        """A program that sets no ``RANK`` knows its rank once torch.distributed is initialised."""
+        """Gets the rank of a program without ``RANK``, known once torch.distributed is initialised."""
         assert self._names is not None
         self._facts["distributed"] = metadata.distributed_facts()
         with contextlib.suppress(KeyError, ValueError):
@@ -336,5 +336,5 @@ class Recorder(ContextDecorator):
 
 
 def _now_us() -> int:
-    """The clock of the recorder's events: microseconds since 1970."""
+    """The time on the clock of the recorder's events: microseconds since 1970."""
     return time.time_ns() // 1000

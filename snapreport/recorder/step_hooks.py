@@ -1,4 +1,4 @@
-"""Where a program that is not changed ends its steps. Each function returns what undoes it."""
+"""Detects the ends of steps in an unmodified program. Each function returns a function that undoes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def on_profiler_step(callback: Callable[[], None]) -> Callable[[], None]:
         callback()
 
     def undo() -> None:
-        if profile.step is step_and_call:  # and no other tool has put its own around it
+        if profile.step is step_and_call:  # and no other tool has wrapped it
             profile.step = step
 
     profile.step = step_and_call

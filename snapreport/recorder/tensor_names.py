@@ -1,4 +1,4 @@
-"""Which addresses belong to parameters, gradients and optimizer state, by name: known, not inferred."""
+"""Which addresses belong to parameters, gradients and optimizer state, by name: exact, not inferred."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MOST_TENSORS = 500_000
 
 
 def root_modules() -> list[Any]:
-    """The modules of the program that are part of no other, found among all Python objects (0.1 s per million)."""
+    """The program's modules that are not part of another, found among all Python objects (0.1 s per million)."""
     torch = sys.modules["torch"]
     module_type = torch.nn.Module
-    # By type(): isinstance() would run the code of proxies that claim another class. One issubclass() for each class:
-    # torch.profiler records calls of built-in functions, and one for each object was 99% of a trace.
+    # By type(): isinstance() would run the code of proxies that claim another class. One issubclass() per class:
+    # torch.profiler records calls of built-in functions, and one per object was 99% of a trace.
     objects = gc.get_objects()
     classes = {kind for kind in set(map(type, objects)) if issubclass(kind, module_type)}
     modules = [thing for thing in objects if type(thing) in classes]
     children: set[int] = set()
     for module in modules:
-        # A module may be half made, on its way through __init__.
+        # A module may be half constructed, inside its __init__.
         children.update(id(child) for child in (module.__dict__.get("_modules") or {}).values() if child is not None)
     return [module for module in modules if id(module) not in children]
 
@@ -87,7 +87,7 @@ def _put_optimizer(optimizer: Any, names: dict[int, str], put: Any) -> None:
 
 
 def _whole(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """``pairs`` as far as they can be walked: another thread may change the model meanwhile."""
+    """``pairs`` as far as they can be iterated: another thread may change the model meanwhile."""
     with contextlib.suppress(RuntimeError):
         yield from pairs
 
@@ -99,12 +99,12 @@ def _has_tensors(module: Any) -> bool:
 
 
 def _gradient(parameter: Any) -> Any:
-    # Of a tensor that is no leaf, reading .grad warns.
+    # Reading .grad of a non-leaf tensor warns.
     return parameter.grad if getattr(parameter, "is_leaf", False) else None
 
 
 def _place(tensor: Any, kind: str) -> tuple[int, int] | None:
-    """(device, address) of a tensor's storage; None for what has none on a device of ``kind``."""
+    """(device, address) of a tensor's storage; None if it has none on a device of ``kind``."""
     local = getattr(tensor, "_local_tensor", tensor)  # a DTensor's shard
     device = getattr(local, "device", None)
     if device is None or device.type != kind:

@@ -1,6 +1,6 @@
-"""Switches recording on in a program that was not changed: waits for ``import torch``, then gets out of the way.
+"""Starts recording in an unmodified program: waits for ``import torch``, then removes itself.
 
-Runs at the start of every Python process of a recorded command, so it imports next to nothing.
+Runs at the start of every Python process of a recorded command, so it imports almost nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TorchImport:
         spec = find_spec(name)
         loader = spec.loader if spec else None
         if loader is None or not hasattr(loader, "exec_module"):
-            self.install()  # not there yet: the program may extend sys.path
+            self.install()  # not found yet: the program may extend sys.path
             return spec
         execute, was_own = loader.exec_module, "exec_module" in vars(loader)
 
@@ -51,7 +51,7 @@ class TorchImport:
 
 
 def start_recording() -> None:
-    """Begins to record this process with the options of its environment."""
+    """Starts recording this process with the options in its environment."""
     import os
 
     from snapreport.recorder.options import VARIABLE, from_json

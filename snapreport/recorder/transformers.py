@@ -10,7 +10,7 @@ from snapreport.recorder.api import record
 
 
 class MemoryRecorder(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Records from its creation, so that parameters have stack traces, until training ends; a step is the Trainer's.
+    """Records from its creation, so that parameters have stack traces, until training ends; a step is a Trainer step.
 
     The arguments are those of :func:`snapreport.record`. Create it before the Trainer, which moves the model.
     """
@@ -28,5 +28,5 @@ class MemoryRecorder(TrainerCallback):  # type: ignore[misc]  # transformers is 
         self.recorder.step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
-        """After training; where it fails, the out-of-memory snapshot is written already."""
+        """After training; if it failed, the out-of-memory snapshot is already written."""
         self.recorder.stop()

@@ -1,10 +1,10 @@
 """Found first on PYTHONPATH by every Python process of ``snapreport record``; runs before the program.
 
-Waits for ``import torch`` and leaves everything else as it found it: its folder leaves ``sys.path``, and the
-``sitecustomize`` that it displaced runs. The environment stays, so that child processes are recorded too.
+Waits for ``import torch`` and changes nothing else: removes its folder from ``sys.path`` and runs the ``sitecustomize``
+that it shadows. The environment stays, so that child processes are recorded too.
 """
 
-# No __future__ imports and no newer syntax: old Pythons run this file too, and record nothing.
+# No __future__ imports and no newer syntax: old Pythons also run this file, and record nothing.
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -16,7 +16,7 @@ PACKAGE = FOLDER.rsplit("/", 2)[0]
 
 
 def _load(name: str, path: str, *submodules: str) -> ModuleType:
-    """Import a module from a file, whatever the program's own environment has under that name."""
+    """Import a module from a file, regardless of any module of that name in the program's environment."""
     spec = spec_from_file_location(name, path, submodule_search_locations=list(submodules) or None)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
@@ -31,7 +31,7 @@ def _start() -> None:
 
 
 def _chain() -> None:
-    """Run the ``sitecustomize`` that comes after ours, under its own name."""
+    """Run the next ``sitecustomize`` after ours, under its own name."""
     sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") != FOLDER]
     spec = PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
@@ -43,6 +43,6 @@ _HOOK = "_snapreport_torch_import"
 if "SNAPREPORT_RECORD" in os.environ and sys.version_info >= (3, 9):
     try:
         _load(_HOOK, f"{PACKAGE}/recorder/torch_import.py").TorchImport(_start).install()
-    except OSError as error:  # no longer installed where the command was started
+    except OSError as error:  # snapreport was uninstalled or moved since the command started
         sys.stderr.write(f"snapreport: not recording: {error!r}\n")
 _chain()

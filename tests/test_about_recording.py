@@ -1,4 +1,4 @@
-"""What a recording cannot tell is said once, with how to record it next time; what is unknown never leads."""
+"""What a recording cannot tell is stated once, with how to record it next time; unknown memory never comes first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_older_than_the_trace_is_said_once(name: str, share: str) -> Non
 
 @pytest.mark.parametrize("name", corpus.real_names() or ["none"])
 def test_unknown_never_leads_the_headline(name: str) -> None:
-    """Where a category is known it comes first, and a device that ran out of memory says so before its peak."""
+    """A known category comes first, and a device that ran out of memory says so before its peak."""
     summary = summary_of(name)
     peak = next(
         line for line in summary.headline_text if line.startswith(("Peak on", "Final state of", "No allocations"))

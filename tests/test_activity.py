@@ -37,19 +37,19 @@ def phase_of(rows: list[tuple[str, str]]) -> str:
         (STEP, "optimizer step"),
         # Lightning runs the closure, and with it the forward pass, inside the optimizer's step.
         (FORWARD[:2] + STEP, "forward"),
-        # A step of a user's own optimizer, in a file of any name: PyTorch wraps it.
+        # The step of a user's own optimizer, in a file of any name: PyTorch wraps it.
         ([("/a/my_lion_variant.py", "go"), STEP[1]], "optimizer step"),
         ([("/x/torch/optim/optimizer.py", "zero_grad"), ("/x/torch/_dynamo/eval_frame.py", "_fn")], "zero_grad"),
         ([("??", "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)")], "backward"),
-        # Destructors of the graph tell nothing: what stands around them does.
+        # Destructors of the graph say nothing: the frames around them do.
         ([("??", "torch::autograd::generated::BmmBackward0::release_variables()")], "none"),
         ([("??", "torch::autograd::deleteNode(torch::autograd::Node*)"), *FORWARD], "forward"),
         ([("??", "torch::autograd::generated::MmBackward0::release_variables()"), *BACKWARD], "backward"),
-        # Code compiled for a backward pass carries the forward pass's lines within it.
+        # Code compiled for a backward pass contains lines of the forward pass.
         ([*FORWARD[:1], ("/x/torch/_functorch/_aot_autograd/runtime_wrappers.py", "_backward_impl")], "backward"),
         ([("/a/model.py", "__init__"), ("/a/train.py", "main")], "initialisation"),
         ([("/a/model.py", "load_state_dict"), ("/a/train.py", "main")], "loading"),
-        # A function of the user's that is called apply is no backward pass.
+        # A user's function called apply is not a backward pass.
         ([("/a/rope.py", "apply"), ("/a/train.py", "main")], "none"),
         ([], "none"),
     ],
@@ -59,8 +59,8 @@ def test_the_innermost_telling_frame_decides(rows: list[tuple[str, str]], want: 
 
 
 def trace(*blocks: tuple[list[tuple[str, str]], int, list[tuple[str, str]] | None]) -> list[dict[str, Any]]:
-    """Events of groups of allocations (stack, how many, stack of their frees or None: alive). Groups are freed in
-    order, each in one go, after all are born; no two allocations of a group have the same line.
+    """Events of groups of allocations (stack, count, stack of their frees or None: alive). Groups are freed in order,
+    each at once, after all are born; no two allocations of a group have the same line.
     """
     births, deaths, address = [], [], 0
     for rows, count, freed_by in blocks:
@@ -141,7 +141,7 @@ def test_sentences() -> None:
     ]
 
 
-# What each real trace does, from reading it by hand.
+# What each real trace does, determined by hand.
 REAL = {
     "adamw_foreach_step": TRAINING,
     "lightning_oom": TRAINING,

@@ -1,4 +1,4 @@
-"""Advice on real files: what was false is gone, what was missed is there, and healthy programs get no special rule."""
+"""Advice on real files: false advice is gone, missed advice is there, and healthy programs get no special rule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found(path: Path) -> list[Finding]:
 
 
 def on(name: str, kind: str = "advice") -> list[Finding]:
-    """Findings on a real file; the test is skipped where it is not there."""
+    """Findings on a real file; the test is skipped where it is missing."""
     path = corpus.REAL / f"{name}.pickle"
     if not path.exists():
         pytest.skip(corpus.NO_REAL)
@@ -36,11 +36,11 @@ def on(name: str, kind: str = "advice") -> list[Finding]:
 
 
 def rules(name: str) -> dict[str, dict[str, Any]]:
-    """The evidence of advice by rule; of the same advice for several devices, the greatest."""
+    """The evidence of advice by rule; of the same advice for several devices, the largest."""
     return {f.evidence["rule"]: f.evidence for f in reversed(on(name))}
 
 
-# The file, the rule that was missed there, and GiB that it saves, between which.
+# The file, the rule that was missed there, and the range of GiB that it saves.
 MISSED = [
     ("adamw_foreach_ctx128", "foreach-optimizer", 12.6, 12.75),
     ("adamw_foreach_step", "fused-attention", 1.8, 1.95),
@@ -66,7 +66,7 @@ def test_what_was_missed(name: str, rule: str, least: float, most: float) -> Non
 
 
 def test_the_request_that_failed_was_for_scores() -> None:
-    """Lightning's failure is a softmax that SDPA's math kernel makes, as 29% of the peak is."""
+    """Lightning's failure is a softmax that SDPA's math kernel makes, as is 29% of the peak."""
     (oom,) = on("lightning_oom", "oom")
     assert any("SDPA's math kernel" in line for line in oom.detail)
 
@@ -102,7 +102,7 @@ def test_churn_that_empty_cache_explains() -> None:
 
 
 def test_retries_that_nobody_called_for() -> None:
-    """Each run of releases is one request that found the device full; the setting comes with what makes it work."""
+    """Each run of releases is one request that found the device full; the advised setting includes what it requires."""
     (churn,) = on("inference_churn", "churn")
     assert churn.evidence["retries"] == 39 and churn.evidence["emptied"] == 0
     advice = next(f for f in on("inference_churn") if f.evidence["rule"] == "garbage-collection-threshold")

@@ -1,5 +1,5 @@
-"""Advice and sentences held against recordings of real PyTorch: what the same program did under another setting, and
-what its script did on purpose.
+"""Advice and sentences compared with recordings of real PyTorch: the same program under another setting, and what its
+script did on purpose.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_an_interpreter_that_is_linked_statically_names_no_stack() -> None:
 
 
 def test_a_comparison_names_what_is_reserved_and_no_calls_from_elsewhere() -> None:
-    """Both programs allocate the same; each calls it from a function of its own."""
+    """Both programs allocate the same; each from a function of its own."""
     before, after = recorded.load("varlen_default"), recorded.load("varlen_maxsplit")
     text = diff_text(diff(before, after))
     assert "peak reserved: 2.36 GiB → 7.11 GiB (+4.75 GiB, +202%)" in text

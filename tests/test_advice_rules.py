@@ -1,4 +1,4 @@
-"""Rules whose cause no shared file holds in every form: outputs of the iteration before, SDPA's math kernel without C++
+"""Rules whose cause no shared file has in every form: outputs of the previous iteration, SDPA's math kernel without C++
 frames, and a second model beside the one in use.
 """
 
@@ -22,7 +22,7 @@ MIXED = (TORCH + "nn/modules/linear.py", "forward")
 
 
 def evaluation(*, deletes: bool, iterations: int = 6) -> Script:
-    """Forward passes of 200 MiB whose outputs of 100 MiB share one name: the last are freed after the next are made."""
+    """Forward passes of 200 MiB whose outputs of 100 MiB share one name: each is freed after the next is made."""
     script = Script()
     for _ in range(12):
         script.alloc("parameter", 10 * MIB, *WEIGHTS)
@@ -85,7 +85,7 @@ def test_math_kernel_without_cpp_frames(tmp_path: Path) -> None:
 
 
 def test_graphs_that_leak_are_no_layers(tmp_path: Path) -> None:
-    """Eight steps that each leave a graph allocated look like eight layers: the leak has a remedy of its own."""
+    """Eight steps that each leave a graph allocated look like eight layers: the leak has its own remedy."""
     script = Script()
     script.alloc("parameter", 10 * MIB, *WEIGHTS)
     for number in range(8):
@@ -135,7 +135,7 @@ def second_model(sizes: list[int], made: int, folder: Path) -> Finding | None:
 def test_a_model_of_another_width_is_not_in_use(tmp_path: Path) -> None:
     advice = second_model(transformer(320) + transformer(512), 7 * 11 * 512 * 4, tmp_path)
     assert advice is not None and advice.evidence["widths"] == [512, 320]
-    # The vocabulary is no multiple of a width, so that its matrix may be of either model.
+    # The vocabulary is not a multiple of a width, so that its matrix may belong to either model.
     assert advice.evidence["saving"]["saves_bytes"] == sum(transformer(320)[:-1])
     other = second_model(transformer(320) + transformer(512), 7 * 11 * 320 * 4, tmp_path)
     assert other is not None and other.evidence["saving"]["saves_bytes"] == sum(transformer(512)[:-1])

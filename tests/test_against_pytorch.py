@@ -1,4 +1,4 @@
-"""What PyTorch itself said of a run, against what the report says: peaks, error messages, and why memory ran out."""
+"""What PyTorch itself reported about a run, compared with the report: peaks, error messages, and why memory ran out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("name", recorded.cases())
 def test_max_memory_allocated(name: str) -> None:
-    """The peak stands beside what ``torch.cuda.max_memory_allocated()`` returned, which counts rounded blocks."""
+    """The peak is given beside what ``torch.cuda.max_memory_allocated()`` returned, which counts rounded blocks."""
     snapshot = recorded.load(name)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
@@ -38,7 +38,7 @@ def ooms(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", [n for n in recorded.names() if "oom" in n] or recorded.cases())
 def test_the_message_is_the_one_that_the_user_saw(name: str) -> None:
-    """PyTorch names the segment it needed, the trace holds the request: where they differ the report has both."""
+    """PyTorch names the segment it needed, the trace contains the request: where they differ the report has both."""
     truth = recorded.truth(name)
     text = f"{truth.get('error', '')} {truth.get('planted', '')}"
     seen = re.findall(r"Tried to allocate ([\d.]+ [KMG]iB)", text)
@@ -64,7 +64,7 @@ def test_a_full_device_is_no_fragmentation() -> None:
     ("name", "size", "largest"), [("oom_optimizer", "16.0", "8.00"), ("hf_trainer_oom", "11.7", "11.0")]
 )
 def test_a_full_device_with_scattered_memory_says_both(name: str, size: str, largest: str) -> None:
-    """Arithmetically fragmentation, but over 90% is allocated: the larger fact first."""
+    """Fragmentation by arithmetic, but over 90% is allocated: the more important fact comes first."""
     (finding,) = ooms(name)
     assert finding.evidence["device_full"]
     assert finding.title == "Out of memory on cuda:0: the device is full, and what is free is fragmented"

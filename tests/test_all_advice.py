@@ -1,4 +1,4 @@
-"""Every output shows all advice, the largest saving first; what comes after the first three is brief or folded."""
+"""Every output shows all advice, the largest saving first; what follows the first three is brief or folded."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The allocator's model equals a slow one of the tests' own, real recordings under their own settings, and real runs of
-one program under other settings.
+"""The allocator's model equals the tests' own slow one, real recordings under their own settings, and real runs of one
+program under other settings.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def recordings() -> list[Path]:
     return sorted(p for p in RECORDED.rglob("*.pickle")) if RECORDED.exists() else []
 
 
-# What cannot be replayed exactly, with why: the recording lacks what decided, or contradicts itself.
+# What cannot be replayed exactly, and why: the recording lacks what decided, or contradicts itself.
 INEXACT = {
     "synthetic_overlapping.pickle": "other addresses",
     "torch20_history_blocks.pickle": "no allocations",
@@ -148,7 +148,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("prefix", "name"), PAIRS)
 def test_a_real_run_under_other_settings_is_predicted_to_the_byte(prefix: str, name: str) -> None:
-    """One program was run under each setting: its peak is predicted from the run under none."""
+    """One program was run under each setting: its peak is predicted from the run with none."""
     (trace,) = traces(RECORDED / f"{prefix}varlen_default.pickle")
     truth = json.loads((RECORDED / f"{prefix}varlen_{name}.truth.json").read_text())
     real = truth["stats"][0] if isinstance(truth["stats"], list) else truth["stats"]["0"]

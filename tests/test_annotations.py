@@ -1,4 +1,4 @@
-"""Annotated spans and training steps: paired and placed as an oracle with plain stacks of starts does it."""
+"""Annotated spans and training steps are paired and placed as by an oracle with plain stacks of starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def loaded(tmp_path: Path, snapshot: dict[str, Any]) -> snapreport.Snapshot:
 
 
 def pairs(boundaries: list[tuple[Any, bool]]) -> set[tuple[int, int]]:
-    """(start, end) indices of (group, is start) in order of time; -1 for a half that is missing."""
+    """(start, end) indices of (group, is start) in order of time; -1 for a missing half."""
     found = set()
     open_: dict[Any, list[int]] = {}
     for i, (group, is_start) in enumerate(boundaries):
@@ -48,8 +48,8 @@ def pairs(boundaries: list[tuple[Any, bool]]) -> set[tuple[int, int]]:
 
 
 def spans_of(raw: dict[str, Any], device: int) -> list[tuple[str, int, int, bool, bool]]:
-    """(name, first event, last event, its start is known, its end is known) of each span that touches the trace,
-    sorted.
+    """(name, first event, last event, whether its start is known, whether its end is) of each span that touches the
+    trace, sorted.
     """
     clock, times = None, []
     for entry in raw["device_traces"][device]:
@@ -96,7 +96,7 @@ def test_rows_hold_no_two_at_once(spans: list[tuple[int, int]]) -> None:
         for j in range(i):
             if depth[i] == depth[j]:
                 assert spans[j][0] + spans[j][1] <= a, "they overlap"
-    # No more rows than are open at once: every row that is used has a reason.
+    # No more rows than are open at once: every used row is needed.
     most = max((sum(b <= a < b + m for b, m in spans) for a, _ in spans), default=0)
     assert len(set(depth)) == most
 
@@ -160,7 +160,7 @@ def test_without_times_nothing_is_placed() -> None:
 
 
 def test_user_defined_events(tmp_path: Path) -> None:
-    """Torch 2.4 recorded annotations as events: the stage is the name of their one frame, the name its file."""
+    """Torch 2.4 recorded annotations as events: the stage is the name of their one frame, and the name its file."""
 
     def mark(stage: str, name: str, time: int) -> dict[str, Any]:
         return event("user_defined", time, 0, 0, frames=[{"name": stage, "filename": name, "line": 0}])
@@ -222,7 +222,7 @@ def without(raw: dict[str, Any], keep: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", ["metadata", "optimizer", "stack"])
 def test_vaguer_sources_find_the_same_steps(source: str, tmp_path: Path) -> None:
-    """Each source alone cuts the trace where the profiler's steps do, but for what lies between two of them."""
+    """Each source alone divides the trace where the profiler's steps do, except for what lies between two of them."""
     path = corpus.path_of("training")
     raw, exact = corpus.raw(path), snapreport.load(path).steps(0)
     raw = copy.deepcopy(without(raw, lambda name: source == "optimizer" and name.startswith("Optimizer.step")))
@@ -237,7 +237,7 @@ def test_vaguer_sources_find_the_same_steps(source: str, tmp_path: Path) -> None
     if source == "metadata":
         assert steps["first_event"].to_list() == exact["first_event"].to_list()
     else:
-        # The end of the optimizer's work is within a few events (logging) of the end of the step.
+        # The optimizer's last events are within a few events (logging) of the end of the step.
         assert np.abs(steps["last_event"].to_numpy() - exact["last_event"].to_numpy()).max() < 20
     assert steps["last_event"][-1] == len(raw["device_traces"][0]) - 1
 
@@ -266,7 +266,7 @@ def test_names_that_count(names: list[str], numbers: list[int], tmp_path: Path) 
 
 
 def test_another_thread_names_the_steps(tmp_path: Path) -> None:
-    """A device without annotations of its own has the steps of the program, by time."""
+    """A device without annotations of its own uses the program's steps, by time."""
     trace = [event("alloc", T0 + i, 0x1000 * i) for i in range(4)]
     given_ = [
         {"name": f"ProfilerStep#{i}", "stage": stage, "device": 0, "time_us": time}
@@ -278,7 +278,7 @@ def test_another_thread_names_the_steps(tmp_path: Path) -> None:
     assert snapshot.steps(1).rows() == snapshot.steps(0).rows() and len(snapshot.steps(1)) == 2
 
 
-# What the report holds
+# Contents of the report
 
 
 @pytest.mark.parametrize("name", ["training", "serving", "no-stacks", "truncated"])

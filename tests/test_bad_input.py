@@ -61,7 +61,7 @@ NOT_SNAPSHOTS: dict[str, object] = {
     "event a list": with_event([ALLOC]),
     "segments none": {"segments": None, "device_traces": None},
 }
-# What is missing or wrong → words that the message must hold besides the file's name.
+# What is missing or wrong → words that the message must contain besides the file's name.
 BROKEN: dict[str, tuple[object, tuple[str, ...]]] = {
     "event without action": (with_event(without(ALLOC, "action")), ("action", "1")),
     "alloc without addr": (with_event(without(ALLOC, "addr")), ("addr", "1")),
@@ -89,14 +89,14 @@ BROKEN: dict[str, tuple[object, tuple[str, ...]]] = {
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A report from before, that a failing run must leave whole."""
+    """An earlier report, which a failing run must leave intact."""
     path = tmp_path / "report.html"
     path.write_text(OLD)
     return path
 
 
 def refuse(path: Path, old: Path, *words: str) -> None:
-    """Refused by every command that reads it, with the old output whole and nothing beside it."""
+    """Every command that reads it refuses it, with the old output intact and nothing beside it."""
     beside = sorted(old.parent.iterdir())
     assert_refused(in_process(path, "-o", old), path.name, *words)
     assert old.read_text() == OLD
@@ -245,7 +245,7 @@ def test_stdin_and_stdout(tmp_path: Path) -> None:
 def test_interrupted_while_writing_leaves_the_old_report(
     tmp_path: Path, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever stops the last step, the old file is whole: the new one must appear under its name only when
+    """Whatever interrupts the last step, the old file is intact: the new one must appear under its name only when
     complete.
     """
     path = tmp_path / "good.pickle"

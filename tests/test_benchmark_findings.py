@@ -1,6 +1,4 @@
-"""The measure of findings: the same runs for everyone, and on the first of them nothing missed, invented or
-miscounted.
-"""
+"""The benchmark of findings: the same runs everywhere; in the first of them nothing missed, invented or miscounted."""
 
 from __future__ import annotations
 

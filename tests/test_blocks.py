@@ -1,4 +1,4 @@
-"""Blocks, segments over time and fragmentation: against the final state, a dumb replay, and the sample's own
+"""Blocks, segments over time and fragmentation: against the final state, a simple replay, and the sample's own
 allocator.
 """
 
@@ -29,7 +29,7 @@ from snapreport.timeline.rounding import allocator_rules
 from snapreport.timeline.state import state_at
 
 MIB = 2**20
-# Why a final state does not follow from its trace: one trimmed by hand, one invented with overlapping addresses.
+# Why a final state does not follow from its trace: one was trimmed by hand, one made up with overlapping addresses.
 CONTRADICTORY = {"trimmed_inconsistent.pickle", "synthetic_overlapping.pickle"}
 
 
@@ -39,7 +39,7 @@ def timelines(path: Path) -> list[Any]:
 
 
 def worked_out(timeline: Any) -> Any:
-    """Blocks that follow from the trace alone, without a look at the final state's sizes."""
+    """Blocks that follow from the trace alone, without using the final state's sizes."""
     record = timeline.recording.devices[timeline.device]
     return blocks_of(record, timeline.recording.settings, timeline.allocations, trust_final=False)
 
@@ -48,7 +48,7 @@ def test_last_position_is_the_final_state(snapshot_path: Path) -> None:
     """Sizes from the replay alone: every block and hole, and every segment, as the allocator itself reported them."""
     if snapshot_path.name in CONTRADICTORY:
         pytest.skip("the final state contradicts the trace")
-    snapshot = snapreport.load(snapshot_path)  # of its own: it is changed
+    snapshot = snapreport.load(snapshot_path)  # not shared: it is changed
     for timeline in map(snapshot.timeline, snapshot.devices):
         timeline.__dict__["blocks"] = worked_out(timeline)
         state = state_at(timeline, len(timeline.events) - 1)
@@ -68,7 +68,7 @@ def test_last_position_is_the_final_state(snapshot_path: Path) -> None:
 
 
 def test_contradictions_are_where_they_are_known_to_be(real_path: Path) -> None:
-    """Which real files do not end as they say: the trimmed one has 24 blocks too many, the invented one no segments
+    """Which real files do not end as they say: the trimmed one has 24 blocks too many, the made-up one no segments
     under its addresses.
     """
     for timeline in timelines(real_path):
@@ -85,8 +85,8 @@ def test_contradictions_are_where_they_are_known_to_be(real_path: Path) -> None:
 
 
 def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
-    """reserved - allocated = rounding + holes + wholly free, at every position; sampled ones also against the blocks
-    themselves.
+    """reserved - allocated = rounding + holes + unused segments, at every position; sampled ones also against the
+    blocks themselves.
     """
     for timeline in timelines(snapshot_path):
         parts = timeline.fragmentation
@@ -111,7 +111,7 @@ def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
 
 
 def assert_as_the_oracle(raw: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """Every block size, and at every position every segment, block and hole, as the dumb replay has them."""
+    """Every block size, and at every position every segment, block and hole, as in the simple replay."""
     replay, states, parts = allocator_oracle.states(events, raw.get("allocator_settings"))
     timeline = snapreport.load(io_path(raw)).timeline(0)
     timeline.__dict__["blocks"] = worked_out(timeline)
@@ -166,20 +166,18 @@ STEPS = st.lists(
 
 
 @settings(max_examples=100)
-# Cut so that the trace has a request, no completion, and the block still waits in the final state.
+# Cut so that the trace has a request but no completion, and the block is still pending in the final state.
 @example([("a", 1, 0, 0)] * 3 + [("r", 1, 0, 0)], False, None, 2)
 @given(STEPS, st.booleans(), st.sampled_from([None, None, 20 * MIB, 40 * MIB]), st.sampled_from([None, 2, 10]))
 def test_random_programs(
     steps: list[tuple[str, int, int, int]], expandable: bool, max_split: int | None, late: int | None
 ) -> None:
-    """A random program on the sample's allocator: what it did is what the trace is read to mean, also when recorded
-    late.
-    """
+    """A random program on the sample's allocator: the trace is read as what it did, also when recorded late."""
     recorder = Recorder(0, random.Random(1))
     allocator = Allocator(0, DeviceMemory(0, 700 * MIB, 0), recorder, expandable, max_split, stream_lag_us=40)
     allocator.free(
         allocator.malloc(1)
-    )  # else a trace may have no free_completed at all, which has a meaning of its own
+    )  # otherwise a trace may have no free_completed at all, which has a meaning of its own
     live = []
     for action, size, stream, pick in steps:
         if action == "a":
@@ -203,8 +201,8 @@ def test_random_programs(
 
 
 def assert_late_is_the_same(raw: dict[str, Any], cut: int) -> None:
-    """The same trace without its first ``cut`` events: what it still shows in full has the same blocks; of the rest it
-    is told.
+    """The same trace without its first ``cut`` events: what it still shows in full has the same blocks; the rest is
+    reported as unknown.
     """
     whole = snapreport.load(io_path(raw)).timeline(0)
     cut_path = io_path({**raw, "device_traces": [raw["device_traces"][0][cut:]]})
@@ -230,7 +228,7 @@ def assert_late_is_the_same(raw: dict[str, Any], cut: int) -> None:
     "name", ["small", "training", "serving", "expandable", "overlap", "fragmentation", "oom", "churn", "pools"]
 )
 def test_presets_as_the_oracle(name: str) -> None:
-    """Each preset's first events on one device, cut where the dumb replay gets slow."""
+    """Each preset's first events on one device, cut where the simple replay gets slow."""
     changes: dict[str, Any] = {"serving": {"events": 1500}, "overlap": {"events": 1500}}.get(name, {"steps": 1})
     if name == "fragmentation":
         changes = {"layers": 2, "steps": 1}
@@ -259,7 +257,7 @@ def test_settings_that_say_nothing(given_settings: dict[str, Any]) -> None:
 
 
 def test_known_sizes_win() -> None:
-    """The final state is the allocator's own word: a block is as large as it says."""
+    """The final state is authoritative: a block is as large as it says."""
     raw = samples.make("small", steps=1)
     segment = next(
         s for s in raw["segments"] if s["segment_type"] == "large" and s["blocks"][0]["state"] == "active_allocated"

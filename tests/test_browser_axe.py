@@ -12,7 +12,7 @@ from typing import Any
 import corpus
 import pytest
 
-# tests/run.py names the one that it has installed; at the desk it is where `npm ci` puts it.
+# tests/run.py names the one that it has installed; in development it is where `npm ci` puts it.
 AXE = Path(os.environ.get("SNAPREPORT_AXE", corpus.ROOT / "static" / "node_modules" / "axe-core" / "axe.min.js"))
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
 LOOKS: dict[str, dict[str, Any]] = {

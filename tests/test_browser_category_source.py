@@ -1,4 +1,4 @@
-"""In Chromium: what is inferred is hatched in the legend, and the details say where a category comes from."""
+"""In Chromium: inferred categories are hatched in the legend, and the details say where a category comes from."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Colours in Chromium: what they stand for, by pixels; the legend's numbers; matches kept and the rest faint; the
-moment.
+"""Colours in Chromium: what they represent, by pixels; the legend's numbers; matches in full colour and the rest faint;
+the moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import snapreport
 
 MIB = 1 << 20
 GIB = 1 << 30
-NEAR = 4  # of 255, for rounding on the way to the screen
+NEAR = 4  # of 255, for rounding in the browser
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def legend(opened: Any) -> dict[str, Any]:
 
 
 def grouped(device: Device, by: str) -> Callable[[int], Any]:
-    """What colours by ``by`` must tell apart. Categories and pools are the reader's, which has tests of its own."""
+    """What colours by ``by`` must distinguish. Categories and pools are the reader's, which has its own tests."""
     if by in ("category", "pool"):
         values = snapreport.load(corpus.path_of("training")).allocations(0)[by].to_list()
         return lambda i: values[i]
@@ -84,7 +84,7 @@ def test_every_colouring_by_pixels(
 ) -> None:
     opened = borrow_report(report_of(corpus.path_of("training")), color_scheme=scheme)
     opened.page.mouse.move(5, 5)
-    opened.set_view(options={"legend.open": "no"})  # it is not equally high for all
+    opened.set_view(options={"legend.open": "no"})  # its height differs between colourings
     for x, y in WINDOWS:
         opened.set_view(x=x, y=y)
         spots = places(opened, training, 12)
@@ -166,13 +166,13 @@ def test_legend_sums(training: Device, opened: Any) -> None:
 
 
 def test_legend_as_text(training: Device, opened: Any) -> None:
-    """A dozen entries in order, each with its bytes, share and count; what is not listed is summed."""
+    """A dozen entries in order, each with its bytes, share and count; the others are summed."""
     opened.set_view(colour="stack", options={"legend.open": "yes"})
     entries = legend(opened)["entries"]
     texts = opened.page.locator(".legend li").all_inner_texts()
     assert len(texts) == 12 and len(entries) > 12
     for entry, text in zip(entries, texts, strict=False):
-        # The function and its place are cut apart from each other.
+        # The function and its place are truncated separately.
         name, numbers = entry["name"].split(), text.split()
         assert name == numbers[: len(name)] and f"{entry['count']:,}×" in text
         assert share_words(entry["bytes"], training.peak_bytes) in text
@@ -284,14 +284,14 @@ def test_matches_keep_their_colour_and_the_rest_is_faint(
 
 
 def crowd() -> dict[str, Any]:
-    """4 GiB, and on it 4,000 allocations of a little under 1 MiB by ``many``; in their lower half every third is by
-    ``few`` and smaller.
+    """4 GiB, and above it 4,000 allocations of a little under 1 MiB by ``many``; in their lower half every third is
+    smaller and by ``few``.
     """
     events = [alloc(0, 4 * GIB, "base")]
     for i in range(1, 4001):
         is_few = i <= 2000 and i % 3 == 0
         events.append(alloc(i, MIB // 2 if is_few else MIB - 512, "few" if is_few else "many"))
-    # Nothing moves for long, so that the crowd is broad on the screen.
+    # Nothing changes for a long time, so that the crowd is wide on the screen.
     events += [
         {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": i, "frames": []}
         if i % 2

@@ -1,4 +1,4 @@
-"""Reports that were cut off or changed on their way: the page says so, and never shows other numbers without a word."""
+"""Reports that were truncated or changed in transit: the page says so, and never shows wrong numbers without a note."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import snapreport
 
 CUT = "This file is cut off: it was written with "
-# What a reader sees: notes, and the numbers of the interactive part and of the summary.
+# What a user sees: notes, and the numbers of the interactive part and of the summary.
 SEEN = """async () => {
     const isShown = element => !!element && element.getClientRects().length > 0
     const textOf = selector => { const e = document.querySelector(selector); return isShown(e) ? e.textContent : '' }
@@ -146,7 +146,7 @@ def test_the_rest_of_a_damaged_report_is_shown(chromium: Any, two_devices: Path,
     assert seen["opened"] == report.whole["opened"]
     assert report.page.evaluate("snapreport.pick(0, snapreport.stats(0).peak_event, 9) !== null")
     assert "damaged" in report.page.evaluate("Promise.resolve().then(() => snapreport.pick(1, 0, 0)).catch(String)")
-    # Cut off within the second device, it opens with the first.
+    # Truncated within the second device, it opens with the first.
     seen = report.look(report.data[: place.start + 100])
     assert CUT in seen["notes"] and "the allocations of cuda:1" in seen["notes"]
     assert report.page.evaluate("snapreport.pick(0, snapreport.stats(0).peak_event, 9) !== null")
@@ -175,7 +175,7 @@ def test_a_changed_word_outside_of_the_summary_is_noticed(damaged: Damaged, plac
 
 
 def test_random_changes_never_show_other_numbers_silently(damaged: Damaged) -> None:
-    """Bytes that change nothing which a reader sees may go unnoticed."""
+    """Changes that alter nothing visible may go unnoticed."""
     chance = random.Random(7)
     silent = 0
     for number in range(16):

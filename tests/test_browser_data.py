@@ -1,4 +1,4 @@
-"""What the page answers is exact: picks, allocations, stacks and numbers equal the oracle's, both layouts agree."""
+"""The page's answers are exact: picks, allocations, stacks and numbers equal the oracle's, and both layouts agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from snapreport.mesh import levels
 
 POINTS = 150
 KEYS = ("first", "length", "rep", "stack", "count", "bytes")
-# As one text: thousands of spans as objects take many times as long on their way out of the page.
+# As one text: thousands of spans as objects take many times as long to leave the page.
 SPANS = f"""([device, level, tile]) =>
     JSON.stringify(snapreport.debug.spans(device, level, tile).map(span => {list(KEYS)}.map(key => span[key])))"""
 PICKS = "([d, points]) => JSON.stringify(points.map(([event, byte]) => snapreport.pick(d, event, byte)))"
@@ -49,7 +49,7 @@ def points(device: oracle.Device, seed: int, count: int = POINTS) -> list[tuple[
 
 
 def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list[Any]) -> None:
-    """An allocation as the page gives it against the oracle's."""
+    """Compares an allocation from the page with the oracle's."""
     a = device.allocations[found["id"]]
     timeless = all(e.get("time_us") is None for e in device.events)
     for key in ("size", "alloc_event", "free_requested_event", "free_event", "origin", "alloc_us", "free_us"):
@@ -59,7 +59,7 @@ def assert_allocation(found: dict[str, Any], device: oracle.Device, stacks: list
             and not timeless
             and getattr(a, key.replace("_us", "_event")) >= 0
         ):
-            continue  # a single event without a time among others: the page gives it the time of the one before
+            continue  # a single event without a time among others: the page gives it the previous event's time
         assert found[key] == getattr(a, key), f"{key} of {found['id']} is {found[key]!r}, not {getattr(a, key)!r}"
     assert int(found["addr_hex"], 16) == a.addr
     assert a.stream is None or int(found["stream"]) == a.stream
@@ -108,7 +108,7 @@ def test_random_traces(snapshot: Any, chromium: Any) -> None:
 
 
 def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    """Picks come from the columns, not from what happens to be drawn."""
+    """Picks are computed from the columns, not from what happens to be drawn."""
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
     opened = borrow_report(report_of(path))

@@ -1,4 +1,4 @@
-"""A stack trace of 50,000 frames beside hundreds of 300: what is laid out at once is bounded in every view."""
+"""A stack trace of 50,000 frames beside hundreds of 300: every view limits what it lays out at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import snapreport
 
-DEEP = 50_000  # a layout that grew with it would make ten times the elements
+DEEP = 50_000  # a layout that grew with it would create ten times the elements
 MOST_ELEMENTS = 3000
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
 CLICK = "text => [...document.querySelectorAll('.details button')].find(b => b.textContent.includes(text)).click()"

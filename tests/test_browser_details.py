@@ -15,7 +15,7 @@ from details_oracle import at_address, beside, siblings
 
 import snapreport
 
-# Puts what is copied where a test can read it: the clipboard of a headless browser is not to be relied on.
+# Puts what is copied where a test can read it: the clipboard of a headless browser is not reliable.
 CLIPBOARD = (
     "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text }}})"
 )
@@ -226,7 +226,7 @@ def test_a_picture_of_the_timeline(report_of: Callable[..., Path], open_report: 
     left, top = 2 * (plot["left"] - box["x"]), caption + 2 * (plot["top"] - box["y"])
     inside = image.crop((int(left), int(top), int(left + 2 * plot["width"]), int(top + 2 * plot["height"])))
     assert len(inside.getcolors(1 << 24)) > 40, "allocations are drawn in many colours"
-    # The same picture as on the screen, place by place, give or take a pixel.
+    # The same picture as on the screen, place by place, within a pixel.
     screen = opened.still().image
     differing = 0
     for x in range(40, int(plot["width"]) - 40, 60):

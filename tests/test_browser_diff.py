@@ -1,6 +1,4 @@
-"""The view of the difference in Chromium: its rows are Python's tables, at every pair of moments, however they are
-grouped.
-"""
+"""The Difference view in Chromium: its rows are Python's tables, at every pair of moments, with every grouping."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ def compared(
     report_of_pair: Callable[[str], tuple[Path, SnapshotDiff]],
 ) -> Callable[..., tuple[Any, SnapshotDiff]]:
     def open_one(name: str, is_own: bool = False, **context: Any) -> tuple[Any, SnapshotDiff]:
-        """A page of the test's own where it is asked for, or has a context of its own."""
+        """A separate page where one is requested, or where it has its own context."""
         path, result = report_of_pair(name)
         opened = (open_report if is_own or context else borrow_report)(path, **context)
         opened.until("snapreport.getView().view === 'diff'")
@@ -125,7 +123,7 @@ def test_rows_are_the_tables(compared: Callable[..., tuple[Any, SnapshotDiff]], 
         files = rows_of(opened, "file", option)
         before, after = device.moments[at].before_bytes, device.moments[at].after_bytes
         assert (sum(r["before"] for r in files), sum(r["after"] for r in files)) == (before, after)
-        # Greatest change first.
+        # Largest change first.
         changes = [abs(row["delta"]) for row in files]
         assert changes == sorted(changes, reverse=True)
 
@@ -208,7 +206,7 @@ def test_a_series_is_a_table(compared: Callable[..., tuple[Any, SnapshotDiff]]) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_series_is_a_chart(compared: Callable[..., tuple[Any, SnapshotDiff]], scheme: str) -> None:
-    """A line for the total and one for the planted leak, at the heights that a plain count of the files gives."""
+    """A line for the total and one for the planted leak, at the heights that a simple count of the files gives."""
     opened, _ = compared("series", color_scheme=scheme)
     figure = opened.page.locator("figure.growth")
     assert figure.locator("figcaption").inner_text() == "log_step metrics.py:31 leaks 20.0 MiB a snapshot."
@@ -254,7 +252,7 @@ def events_in(path: Path, function: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_curves_and_colours(compared: Callable[..., tuple[Any, SnapshotDiff]], scheme: str) -> None:
-    """Both curves are drawn, and every word can be read on its ground."""
+    """Both curves are drawn, and every word is readable on its background."""
     opened, _ = compared("regression", color_scheme=scheme)
     drawn = opened.js(
         """() => {
@@ -307,7 +305,7 @@ def test_keyboard_alone(compared: Callable[..., tuple[Any, SnapshotDiff]]) -> No
 
 
 def test_on_a_phone(compared: Callable[..., tuple[Any, SnapshotDiff]]) -> None:
-    """Nothing but tables scrolls sideways, and the rows and the stack of one are within reach."""
+    """Only tables scroll sideways, and the rows and the stack of one are within reach."""
     opened, _ = compared("regression", viewport={"width": 360, "height": 740})
     assert opened.js("document.documentElement.scrollWidth") <= 360
     rows = opened.page.locator(".diff .list-body .list-row")

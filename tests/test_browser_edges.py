@@ -1,4 +1,4 @@
-"""The page at its edges: a large trace whose times are read on demand, windows of one event, lost contexts, hardly any
+"""The page at its limits: a large trace whose times are read on demand, windows of one event, lost contexts, hardly any
 data.
 """
 
@@ -19,7 +19,7 @@ EVENTS = 300_000
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], Path]:
-    """Events and the report of a trace that is long enough for its times to be read when first looked at."""
+    """Events and the report of a trace long enough for its times to be read on first use."""
     folder = tmp_path_factory.mktemp("large")
     path, out = folder / "large.pickle", folder / "large.html"
     samples.write(path, "large", events=EVENTS)
@@ -28,7 +28,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]
 
 
 def plot_image(opened: Any) -> bytes:
-    """Pixels of the plot alone, once everything asked for is drawn."""
+    """Pixels of the plot alone, once everything requested is drawn."""
     opened.settle()
     still = opened.still()
     left, top = still.plot["left"], still.plot["top"]
@@ -66,7 +66,7 @@ def test_tooltip_and_details_show_times_once_read(
 
 
 def test_time_axis_of_a_large_trace(large: tuple[list[dict[str, Any]], Path], open_report: Callable[..., Any]) -> None:
-    """Opened on it, or turned to it, the same window is shown; its tiles are complete."""
+    """Opened on it, or switched to it, the same window is shown; its tiles are complete."""
     _, report = large
     opened = open_report(report)
     opened.set_view(axis="time", x=[1000, 2000])
@@ -82,7 +82,7 @@ def test_time_axis_of_a_large_trace(large: tuple[list[dict[str, Any]], Path], op
 def test_pointer_and_selection_leave_no_trace(
     large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """What follows the pointer is drawn over a kept picture, which comes back to the pixel."""
+    """What follows the pointer is drawn over a cached picture, which is restored to the pixel."""
     events, report = large
     opened = borrow_report(report)
     opened.page.mouse.move(5, 5)
@@ -125,7 +125,7 @@ def test_a_lost_context_of_a_large_report_comes_back(
 def test_a_window_of_one_event(
     event: int, large: tuple[list[dict[str, Any]], Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Sharp, exact, and what it shows at its height is what the columns say; -1: the last one."""
+    """Sharp and exact, and what it shows at its height is what the columns say; -1: the last one."""
     events, report = large
     event = event % len(events)
     opened = borrow_report(report)
@@ -139,7 +139,7 @@ def test_a_window_of_one_event(
 
 
 def test_a_device_of_segments_alone_beside_one_with_a_trace(tmp_path: Path, open_report: Callable[..., Any]) -> None:
-    """The first has one block in its segment and no events; each is shown when it is asked for."""
+    """The first has one block in its segment and no events; each is shown when selected."""
     block = {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated", "frames": []}
     segment = {
         "device": 1, "address": 4096, "total_size": 2 << 20, "allocated_size": 512, "active_size": 512, "stream": 0,

@@ -1,4 +1,4 @@
-"""The list of events: every row says what was recorded, wherever one looks; and what belongs together is linked."""
+"""The list of events: every row says what was recorded, wherever one scrolls; and related events are linked."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Events:
         self.opened.set_view(view="events", options={f"events.{k}": v for k, v in options.items()}, **known)
 
     def go_to(self, text: str) -> None:
-        """By the keyboard alone."""
+        """By keyboard alone."""
         self.opened.page.keyboard.press("g")
         self.opened.page.keyboard.type(text)
         self.press("Enter")
@@ -59,7 +59,7 @@ class Events:
         return json.loads(self.opened.js(f"JSON.stringify(({ROWS})())"))
 
     def cursor(self, rows: list[dict[str, Any]] | None = None) -> int:
-        """The event that the cursor is on; ``rows``: what ``rows()`` told just now."""
+        """The event that the cursor is on; ``rows``: the result of a ``rows()`` call just made."""
         return next(row["event"] for row in rows or self.rows() if "cursor" in row["classes"].split())
 
     def csv(self) -> list[dict[str, str]]:
@@ -76,7 +76,7 @@ def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> C
 
 
 def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], shown: str) -> str:
-    """What the row should say of its stack. A completion long after its request may show the request's, and must say
+    """What the row should say about its stack. A completion long after its request may show the request's, and must say
     so.
     """
     frames = recorded["frames"]

@@ -1,4 +1,4 @@
-"""A finding's link opens the view that shows it: the device, the moment, the window and the query, also among several
+"""A finding's link opens the view that shows it: the device, the moment, the window and the query, also with several
 files.
 """
 
@@ -72,7 +72,7 @@ def test_show_it(name: str, report_of: Callable[..., Path], borrow_report: Calla
 def test_a_query_names_the_stack_of_its_own_file(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Stacks are numbered through all files of a report: the leak of the second file is the leak that is shown."""
+    """Stacks are numbered across all files of a report: the leak of the second file is the leak that is shown."""
     paths = REPORTS["several files"]()
     opened = borrow_report(report_of(*paths))
     (leak,) = [f for f in findings(snapreport.load(paths[1])) if f.kind == "leak"]

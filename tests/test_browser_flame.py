@@ -1,6 +1,4 @@
-"""The flame view: every node weighs what its allocations weigh, at any moment, whichever way it is turned and
-folded.
-"""
+"""The flame view: every node has the weight of its allocations, at any moment, however it is oriented and folded."""
 
 from __future__ import annotations
 
@@ -46,13 +44,13 @@ class Flame:
         self.devices = corpus.replayed(path)
 
     def show(self, device: int | None = None, **options: Any) -> None:
-        """``at`` is a position of the design: the event that was last, -1 before the first."""
+        """``at`` is a position of the design: the last event, -1 before the first."""
         known = {key: options.pop(key) for key in ("at", "query", "colour", "select") if key in options}
         patch = {"view": "flame", "options": {f"flame.{k}": v for k, v in options.items()}, **known}
         self.opened.set_view(**patch, **({} if device is None else {"device": device}))
 
     def follow(self, link: str) -> None:
-        """Go where a link leads."""
+        """Follows a link."""
         self.opened.js("hash => { location.hash = hash }", link)
         self.opened.until("snapreport.getView().view === 'flame' && snapreport.debug.view() !== undefined")
         self.opened.set_view(view="flame")
@@ -61,7 +59,7 @@ class Flame:
         return self.opened.js("snapreport.debug.view()")
 
     def nodes(self) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """Every node by its path, () the whole; and what is its own, which the page shows as cells of their own."""
+        """Every node by its path, () the whole; and each node's own weight, which the page shows as separate cells."""
         debug = self.opened.js("(d => ({merge: d.merge, cells: d.nodes()}))(snapreport.debug.view())")
         paths: list[tuple[Any, ...]] = []
         nodes: dict[tuple[Any, ...], dict[str, Any]] = {}

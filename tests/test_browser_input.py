@@ -1,4 +1,4 @@
-"""Keyboard and mouse do what the page says they do."""
+"""Keyboard and mouse do what the page says."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def drag(opened: Any, start: tuple[float, float], end: tuple[float, float], key:
 
 
 def test_drag_pans(opened: Any) -> None:
-    """What was under the pointer when it went down is under it when it comes up."""
+    """What was under the pointer when it was pressed is under it when it is released."""
     before = opened.set_view(x=WINDOW, y=[1 << 28, 1 << 30])
     start, end = centre(opened, 0.6, 0.4), centre(opened, 0.35, 0.6)
     held = opened.place_of(*start)
@@ -169,7 +169,7 @@ def test_peak_is_one_key_away(opened: Any, device: Any) -> None:
 
 
 def test_the_view_stays_inside(opened: Any, device: Any) -> None:
-    """However hard one pans or zooms, there is always something of the trace in the window, and its size is sane."""
+    """However far one pans or zooms, part of the trace stays in the window, and the window's size is valid."""
     for keys in (
         ["d"] * 40,
         ["a"] * 80,
@@ -209,7 +209,7 @@ def test_minimap_brush(opened: Any, device: Any) -> None:
 
 
 def test_hover_tells_and_click_pins(opened: Any, device: Any) -> None:
-    """A great allocation at the peak: the tip has its address, a click pins it with its whole stack, Escape lets go."""
+    """A large allocation at the peak: the tooltip has its address, a click pins it, Escape releases it."""
     live = device.live_at(device.peak_event)
     chosen = max(live, key=lambda i: device.allocations[i].size)
     a = device.allocations[chosen]

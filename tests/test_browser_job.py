@@ -1,4 +1,4 @@
-"""The view of a job in Chromium: it shows what was planted; sorting, brushing, keys and links do what they say."""
+"""The job view in Chromium shows what was planted; sorting, brushing, keys and links work as described."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_brushing_is_linked_to_every_part(open_report: Callable[..., Any], job_p
     for row in shown["panel"]:
         values = planted.stack_bytes[row["stack"], 48:56]
         most = planted.stack_bytes[row["stack"]].max()
-        # A stack's bytes are stored to 1/4095 of its greatest.
+        # A stack's bytes are stored to 1/4095 of its maximum.
         assert row["max"] == pytest.approx(values.max(), abs=most / 4000)
         assert row["median"] == pytest.approx(float(np.median(values)), abs=most / 4000)
     dispatch = next(row for row in shown["panel"] if row["stack"] == DISPATCH)

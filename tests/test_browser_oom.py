@@ -1,5 +1,5 @@
-"""Where memory ran out: the report opens there, one click leads to the request's whole stack, and the figures beside it
-are those of the finding.
+"""Running out of memory: the report opens there, one click leads to the request's whole stack, and the figures beside
+it are those of the finding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORDED = corpus.REAL.parent / "recorded"
 
 
 def paths() -> dict[str, Callable[[], Path]]:
-    """Reports with a failure: generated ones, and real ones where they are."""
+    """Reports with a failure: generated ones, and real ones where available."""
     made: dict[str, Callable[[], Path]] = {
         "demand": lambda: path_of("training", **SMALL, steps=6, devices=2, oom="demand", memory=1 << 30),
         "generated": lambda: path_of("oom", **SMALL, memory=1 << 30),
@@ -44,14 +44,14 @@ PATHS = paths()
 
 @pytest.fixture(scope="module", params=PATHS)
 def path(request: Any) -> Path:
-    """For the module, so that all tests of a report come together and hand on its page."""
+    """Of module scope, so that all tests of a report run together and share its page."""
     return PATHS[request.param]()
 
 
 @pytest.fixture
 def failed(path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> tuple[Any, Any, int, int]:
     """A report as it opens, its snapshot, and the device and event of the failure with the largest request; failures
-    close together count as their first.
+    close together count as the first of them.
     """
     snapshot = corpus.loaded(path)
     ooms = [
@@ -81,7 +81,7 @@ def test_it_opens_on_the_failure(failed: tuple[Any, Any, int, int]) -> None:
 
 
 def assert_labels_apart(opened: Any) -> None:
-    """No label on the plot covers another, on a telephone as on a desk; the failed request's is always there."""
+    """No label on the plot covers another, on a phone as on a desktop; the failed request's is always there."""
     for width in (360, 1400):
         opened.page.set_viewport_size({"width": width, "height": 740})
         opened.set_view()
@@ -120,7 +120,7 @@ def held(opened: Any, kind: str) -> list[tuple[str, str]]:
 
 
 def test_one_click_to_the_whole_stack(failed: tuple[Any, Any, int, int]) -> None:
-    """The headline leads to the details of the failure: whose figures are the finding's."""
+    """The headline leads to the details of the failure, whose figures are the finding's."""
     opened, snapshot, device, event = failed
     opened.page.locator("#top .headline a").first.click()
     opened.settle()

@@ -24,7 +24,7 @@ from snapreport.mesh import levels
 def test_opens_offline_without_a_request_or_an_error(
     snapshot_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Watched by ``borrow_report``; the device of the worst failure or peak is shown first, and its picture."""
+    """Watched by ``borrow_report``; the device of the worst failure or highest peak is shown first, and its picture."""
     opened = borrow_report(report_of(snapshot_path), is_new=True)
     assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
     devices = corpus.replayed(snapshot_path)
@@ -40,7 +40,7 @@ def test_opens_offline_without_a_request_or_an_error(
 def test_opens_on_a_stored_tile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_report: Callable[..., Any]
 ) -> None:
-    """With and without a tile in the file the first picture is drawn once and completed."""
+    """With and without a tile in the file, the first picture is drawn once and then completed."""
     drawn = []
     for threshold in (1, levels.STORED_ABOVE):
         monkeypatch.setattr(levels, "STORED_ABOVE", threshold)
@@ -74,7 +74,7 @@ def test_opens_however_little_there_is(snapshot: Any, tmp_path: Path, open_repor
 def test_useful_with_scripts_off(
     snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
-    """Numbers, the stacks that hold most at the peak, and a drawing with the peak marked, all without a script."""
+    """Numbers, the largest stacks at the peak, and a drawing with the peak marked, all without a script."""
     opened = open_report(report_of(snapshot_path), java_script_enabled=False)
     text = opened.page.locator("body").inner_text()
     assert snapshot_path.name in text
@@ -91,7 +91,7 @@ def test_useful_with_scripts_off(
             assert size_words(size) in text
             named = [name for filename, _, name in frames if filename.endswith(".py")]
             assert not named or any(name in text for name in named), "a stack is named by a frame of its own"
-    # The curve of a single event says nothing that the numbers do not.
+    # The curve of a single event adds nothing to the numbers.
     assert opened.page.locator("svg").count() >= len([d for d in devices if len(d.events) > 1])
     assert opened.page.locator("#app").is_hidden()
     assert not re.search(r"undefined|NaN|None(?! of )|\{\{|\}\}", text)
@@ -104,14 +104,14 @@ def size_words(size: int) -> str:
         size /= 1024
         units.pop(0)
     digits = 0 if units[0] == "B" or size >= 99.95 else 1 if size >= 9.995 else 2
-    # An exact fraction: a binary float is one, and so is a half.
+    # A fraction is exact: so is a binary float, and so is a half.
     whole = math.floor(Fraction(size) * 10**digits + Fraction(1, 2))
     text = f"{whole // 10**digits}.{whole % 10**digits:0{digits}d}" if digits else str(whole)
     return f"{text} {units[0]}"
 
 
 def hostile(tmp_path: Path) -> tuple[dict[str, Any], Path]:
-    """A report of a snapshot whose every text is an attack, and that raw snapshot."""
+    """A report of a snapshot in which every text is an attack, and that raw snapshot."""
     path, out = tmp_path / "hostile.pickle", tmp_path / "hostile.html"
     nasty = [*strategies.NASTY, "<img src=x onerror=window.hacked=1>", "javascript:window.hacked=1"]
     events = [
@@ -200,7 +200,7 @@ def test_absent_views_and_bad_queries_say_so(report_of: Callable[..., Path], ope
 
 
 def test_unreadable_report_says_so(report_of: Callable[..., Path], tmp_path: Path, chromium: Any) -> None:
-    """A file cut in the middle of its data tells the reader, in words on the page."""
+    """A file truncated in its data tells the user so, in words on the page."""
     html = report_of(corpus.path_of("small")).read_text(encoding="utf-8")
     start = html.index('data-blob="main"')
     path = tmp_path / "cut.html"

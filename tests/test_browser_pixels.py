@@ -1,4 +1,4 @@
-"""What is drawn is what is there: colours at known places, in both themes, after zooming, after a lost context."""
+"""The drawing matches the data: colours at known places, in both themes, after zooming, after a lost context."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from pages import Color
 import snapreport
 
 GIB = 1 << 30
-ODD = 200  # every band is so much larger: no edge lies on a number that float32 holds
-# (size in GiB, born at event, freed at event or -1): what stands on what is easily said, see the docstring below.
+ODD = 200  # every band is larger by this: no edge lies on a number that float32 can represent
+# (size in GiB, born at event, freed at event or -1): the order of the stack is simple, see the docstring below.
 BANDS = [(4, 0, -1), (2, 100, 600), (3, 200, -1), (1, 300, 400), (2, 650, 900)]
 EVENTS = 1000
 
 
 def bands() -> dict[str, Any]:
-    """Five bands of several GiB over a thousand events, the rest of which are allocations of 512 bytes and their
-    frees.
-    """
+    """Five bands of several GiB over a thousand events; the others allocate and free 512 bytes each."""
     events: list[dict[str, Any]] = []
     small = False
     for i in range(EVENTS):
@@ -90,7 +88,7 @@ def large(device: oracle.Device) -> list[int]:
 
 
 def assert_bands(opened: Any, device: oracle.Device) -> dict[int, Color]:
-    """Every band has one colour wherever it lies, unlike its neighbours' and the background's."""
+    """Every band has one colour everywhere, different from its neighbours' and the background's."""
     opened.page.mouse.move(5, 5)
     opened.settle()
     still = opened.still()
@@ -121,7 +119,7 @@ def test_bands_are_where_they_are(drawn_bands: tuple[oracle.Device, Path], borro
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_zoomed_in(drawn_bands: tuple[oracle.Device, Path], borrow_report: Callable[..., Any], ratio: int) -> None:
-    """Edges to the event: a band begins and ends where it does, also on a screen of twice the pixels."""
+    """Edges to the event: a band begins and ends where it does, also on a screen with twice the pixels."""
     device, report = drawn_bands
     opened = borrow_report(report, device_scale_factor=ratio)
     opened.set_view(x=[195, 205], y=[0, 10 * GIB])
@@ -206,7 +204,7 @@ def test_time_axis(drawn_bands: tuple[oracle.Device, Path], borrow_report: Calla
 
 
 def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Callable[..., Any]) -> None:
-    """The graphics card may take everything away at any time: the picture comes back, and later views are drawn."""
+    """The graphics card may drop everything at any time: the picture comes back, and later views are drawn."""
     device, report = drawn_bands
     opened = open_report(report)
     before = assert_bands(opened, device)

@@ -44,7 +44,7 @@ class _Server(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(tmp_path: Path, report_of: Callable[..., Path]) -> Iterator[Callable[[str], str]]:
-    """``served(policy)`` → the address of a report that a server sends with a Content-Security-Policy of its own."""
+    """``served(policy)`` → the address of a report that a server sends with its own Content-Security-Policy."""
     (tmp_path / "report.html").write_bytes(report_of(corpus.path_of("small")).read_bytes())
     handler = type("Handler", (_Server,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=tmp_path))
@@ -61,7 +61,7 @@ def served(tmp_path: Path, report_of: Callable[..., Path]) -> Iterator[Callable[
 
 @pytest.mark.parametrize("policy", ["script-src 'none'", "sandbox", "default-src 'none'; style-src 'unsafe-inline'"])
 def test_where_scripts_are_forbidden_a_note_says_so(served: Callable[[str], str], chromium: Any, policy: str) -> None:
-    """``noscript`` would stay silent: to the browser, scripts are on."""
+    """``noscript`` would stay silent: the browser considers scripts enabled."""
     page = chromium.new_context().new_page()
     page.goto(served(policy))
     assert page.get_by_text(NOTE).is_visible()
@@ -102,7 +102,7 @@ def test_in_a_frame_without_scripts_a_note_says_so(served: Callable[[str], str],
 def test_where_the_application_alone_is_forbidden_a_note_says_so(
     served: Callable[[str], str], chromium: Any, tmp_path: Path
 ) -> None:
-    """As a server does that allows the scripts that it found in the file."""
+    """As by a server that allows the scripts that it found in the file."""
     boot = re.search(r"sha256-[\w+/=]+", (tmp_path / "report.html").read_text(encoding="utf-8"))
     page = chromium.new_context().new_page()
     page.goto(served(f"script-src '{boot[0]}'"))
@@ -178,7 +178,7 @@ def test_a_hidden_tab_is_ready_once_it_is_shown(chromium: Any, report_of: Callab
     opened.js("snapreport.ready")
     opened.settle()
     assert opened.js("snapreport.drawn()")["tiles"] > 0
-    # What is asked for while it is hidden again waits, and is there when the tab is back.
+    # What is requested while it is hidden again waits, and is there when the tab is back.
     assert opened.set_view(view="segments")["view"] == "segments"
     opened.check()
     context.close()

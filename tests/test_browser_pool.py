@@ -1,4 +1,4 @@
-"""A page that tests hand on is as good as a new one: whatever was done to it, or it is not handed on."""
+"""A page that tests share is as good as a new one, whatever was done to it, or it is not reused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def use(opened: Any) -> None:
 
 
 def test_a_page_handed_on_is_as_new(own: Pool, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """By its view, by everything that is visible in it, and by its pixels, those of a page that was opened now."""
+    """By its view, by everything that is visible in it, and by its pixels, compared with those of a new page."""
     report = report_of(corpus.path_of("training"))
     new = open_report(report)
     new.page.mouse.move(0, 0)
@@ -55,7 +55,7 @@ def test_a_page_handed_on_is_as_new(own: Pool, report_of: Callable[..., Path], o
     second = own.lend(report)
     assert second is first
     assert second.opened.view() == new.view() and second.opened.js(LOOKS) == new.js(LOOKS)
-    # Letters of what has faded may be off by a shade.
+    # Letters that have faded may differ by a shade.
     differences = ImageChops.difference(second.opened.still().image, new.still().image)
     assert max(high for _, high in differences.getextrema()) <= 3
     for view in VIEWS:

@@ -1,4 +1,4 @@
-"""Printing: the summary, from whatever view and theme is on screen; and a page that runs no scripts says so."""
+"""Printing: the summary, from any view and theme on screen; and a page that runs no scripts says so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Queries in the page: the same answers and the same errors as Python's and the oracle's; the search box by
-keyboard.
-"""
+"""Queries in the page: the same answers and errors as Python's and the oracle's; the search box by keyboard."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ ASK = """([device, queries]) => Promise.all(queries.map(query => snapreport.sear
 
 
 def of_python(snapshot: Snapshot, device: int, query: str) -> list[Any]:
-    """What the page should answer: places in UTF-16 units, texts without what one line of a terminal cannot hold."""
+    """The expected answer of the page: positions in UTF-16 units, texts without what a terminal's line cannot hold."""
     try:
         found = ids(snapshot, query, device)
     except QueryError as error:
@@ -80,7 +78,7 @@ def test_random_and_bad_queries_agree(report_of: Callable[..., Path], borrow_rep
 def test_folding_is_the_same_for_every_character(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Lower case is that of Unicode in both; a query of one letter in capitals finds the small one."""
+    """Lower case is that of Unicode in both; a query of one capital letter finds the small one."""
     opened = borrow_report(report_of(corpus.path_of("small")))
     ranges = [
         *range(0x20, 0x600),
@@ -114,7 +112,7 @@ def typed(opened: Any, text: str) -> None:
 
 
 def first_is(opened: Any, label: str) -> None:
-    """Wait until the first suggestion is this."""
+    """Waits until the first suggestion is ``label``."""
     opened.until("label => document.querySelector('.search-list .label')?.textContent === label", label)
 
 
@@ -158,12 +156,12 @@ def test_a_bad_query_is_marked_and_changes_nothing(training: Any) -> None:
     assert training.page.locator(".search-message").inner_text().startswith('"big" is no size')
     assert training.js("document.querySelector('.search-input').getAttribute('aria-invalid')") == "true"
     assert training.view()["query"] == "size>1MiB"
-    # The mark lies under the bad letters: it ends where a text of as many letters ends.
+    # The mark lies under the wrong letters: it ends where a text of as many letters ends.
     box = training.page.locator(".search-input").bounding_box()
     mark = training.page.locator(".search-mirror mark").bounding_box()
     letter = mark["width"] / 3
     assert abs(mark["x"] - (box["x"] + 10 + len("forward size:") * letter)) < 1
-    # What is unfinished is told once the letters stop.
+    # An unfinished query is reported once typing stops.
     training.page.locator(".search-input").fill("size:")
     training.until("document.querySelector('.search-message').textContent === 'size needs a value'")
     training.page.locator(".search-input").fill("size>2MiB")
@@ -229,7 +227,7 @@ def test_enter_steps_through_the_matches_by_size(training: Any) -> None:
 
 
 def test_keys_mean_what_was_typed_before_them(training: Any) -> None:
-    """Also where they come faster than a frame."""
+    """Also where they arrive faster than a frame."""
     place = place_of("training")
     training.set_view(query="size>4MiB")
     largest = max((r for r in place.rows if r.own["category"] == "gradient"), key=lambda r: r.a.size)

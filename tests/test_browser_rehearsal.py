@@ -1,4 +1,4 @@
-"""Views are shown once before they are asked for: nobody notices, and they look as they would have without."""
+"""Views are rendered once before they are needed: unnoticed, and they look as they would have without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 VIEWS = ("segments", "reserved", "flame", "table", "events")
-# What is put into the place where views are rehearsed, and whether it could be seen, read aloud or clicked there.
+# What is put into the container where views are rehearsed, and whether it could be seen, read aloud or clicked there.
 WATCH = """
 window.rehearsed = []
 new MutationObserver((changes) => {
@@ -43,22 +43,22 @@ def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: 
 
 @pytest.mark.parametrize("name", ["training", "no-stacks"])
 def test_what_is_seen_is_as_without(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """Pixel by pixel what a page shows that was opened on the view."""
+    """Compared pixel by pixel with a page that was opened on the view."""
     report = report_of(corpus.path_of(name))
-    opened = open_report(report, reduced_motion="reduce")  # nothing is on its way when a picture is taken
+    opened = open_report(report, reduced_motion="reduce")  # no animation is running when a picture is taken
     for view in VIEWS:
         straight = open_report(report, f"#view={view}", reduced_motion="reduce")
         opened.set_view(view=view)
         seen, wanted = (
             np.asarray(Image.open(io.BytesIO(each.page.screenshot())), np.int16) for each in (opened, straight)
         )
-        # The edge of a canvas may be blended by another 2 of 255.
+        # The edge of a canvas may be blended differently by 2 of 255.
         assert abs(seen - wanted).max() <= 4, view
         straight.page.context.close()
 
 
 def test_none_where_there_is_no_room(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """Opened on the summary, which hides the place; the views come when they are asked for."""
+    """Opened on the summary, which hides the container; the views appear when requested."""
     opened = open_report(report_of(corpus.path_of("training")), "#view=summary", before=WATCH)
     assert opened.js("rehearsed") == []
     opened.set_view(view="table")

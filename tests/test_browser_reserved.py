@@ -1,4 +1,4 @@
-"""The reserved view: its curves equal summing blocks by brute force, and what is drawn keeps every extreme."""
+"""The reserved view: its curves equal summing blocks by brute force, and the drawing preserves every extreme."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_curves_equal_brute_force(report_of: Callable[..., Path], borrow_report:
 def stands_before_its_alloc(device: Any, position: int) -> bool:
     """Whether a position lies between a segment that was just reserved and the alloc that it was reserved for."""
     following = range(max(0, position - 1), len(device.events))
-    for grown, event in enumerate(following):  # read no further than needed: there are 22,000 events
+    for grown, event in enumerate(following):  # read no further than necessary: there are 22,000 events
         action = device.events[event]["action"]
         if action not in ("segment_alloc", "segment_map"):
             return position > 0 and grown > 0 and action == "alloc"
@@ -147,7 +147,7 @@ def test_every_snapshot_opens(report_of: Callable[..., Path], borrow_report: Cal
 
 
 def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """Over what is not allocated, at its bytes, in the colour of the legend."""
+    """Above the allocated memory, at its bytes, in the colour of the legend."""
     opened = open_report(report_of(corpus.path_of("fragmentation")))
     opened.set_view(view="reserved", options={"reserved.base": "none", "reserved.show": "parts"})
     state = opened.js("snapreport.debug.view()")
@@ -161,7 +161,7 @@ def test_the_largest_free_range_is_a_line(report_of: Callable[..., Path], open_r
     for column in range(20, len(positions) - 20, 25):
         near = {largest[positions[at]] for at in range(column - 2, column + 3)}
         if len(near) > 1:
-            continue  # an upright may stand there
+            continue  # a vertical line may be there
         x = round(box["left"] + (column + 0.5) * box["width"] / len(positions))
         y = box["top"] + box["height"] * (1 - near.pop() / state["boxes"]["partsTop"])
         assert wanted in {image.getpixel((x, round(y) + d)) for d in (-1, 0, 1)}, column

@@ -1,4 +1,4 @@
-"""Two looks at once: a second pane shows the same view of another device or moment, on one scale."""
+"""Split: a second pane shows the same view of another device or moment, on one scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_view_is_shown_twice_with_the_data_of_its_device(two: Any) -> None
 
 
 def test_one_scale_in_bytes(two: Any) -> None:
-    """The whole height stands for the same bytes; the panes are equally high and wide."""
+    """The full height represents the same bytes in both; the panes are equally high and wide."""
     state = two.set_view(view="timeline")
     assert state["y"] == state["second"]["y"]
     stats = [two.js("device => snapreport.stats(device)", device) for device in (0, 1)]
@@ -58,7 +58,7 @@ def test_linked_and_independent_windows(two: Any) -> None:
     state = two.set_view(x=[500, 600])
     assert state["second"]["x"] == pytest.approx([(e + 1) * factor - 1 for e in (100, 300)], abs=0.01)
     assert "split.apart=1" in two.js("new Promise(done => setTimeout(() => done(location.hash), 600))")
-    # A move in the second pane, by key, leaves the first where it is.
+    # A move in the second pane, by key, leaves the first unchanged.
     two.page.locator(".pane.second .plot").focus()
     two.page.keyboard.press("d")
     moved = two.set_view()
@@ -66,7 +66,7 @@ def test_linked_and_independent_windows(two: Any) -> None:
 
 
 def test_two_moments_of_one_device(two: Any) -> None:
-    """The state of each moment is the same as alone."""
+    """The state of each moment is the same as when shown alone."""
     for view in ("segments", "table", "flame"):
         two.set_view(device=0, view=view, at=200, second=None)
         alone = two.js("snapreport.debug.view()")
@@ -80,7 +80,7 @@ def test_two_moments_of_one_device(two: Any) -> None:
 
 
 def test_a_saved_picture_has_both(two: Any) -> None:
-    """Side by side, each under a line that names its device; the legend says whose numbers it has."""
+    """Side by side, each under a line that names its device; the legend says whose numbers it shows."""
     from PIL import Image
 
     two.set_view(device=0, view="timeline", at=None, second={"device": 1})
@@ -112,7 +112,7 @@ def test_a_link_opens_both_and_the_key_closes(two: Any, report_of: Callable[...,
 
 
 def test_details_of_the_second_pane(two: Any) -> None:
-    """What is selected on either side is in the one panel; the other's closes."""
+    """What is selected on either side is shown in the one panel; the other's closes."""
     two.set_view(view="timeline", select=5)
     assert two.page.locator(".details:visible").count() == 1
     first = two.page.locator(".details:visible h2").inner_text()

@@ -14,20 +14,20 @@ import corpus
 import oracle
 import pytest
 
-# What the trace and the final segments of these say contradicts itself: the last state is not the final one.
+# Where the trace and the final segments contradict each other: the last state is not the final one.
 BROKEN = {"trimmed_inconsistent.pickle", "synthetic_overlapping.pickle"}
-# Live blocks overlap, so that what is free between them has no meaning; all else has.
+# Live blocks overlap, so that the free ranges between them are meaningless; everything else is valid.
 OVERLAPPING = {"synthetic_overlapping.pickle"}
-# Random positions of each device, or all where there are no more. With them come events of segments: what those change
-# is what is easiest to get wrong.
+# Random positions of each device, or all if there are no more. With them come segment events: their effects are the
+# easiest to get wrong.
 DRAWN, DRAWN_SEGMENT_EVENTS = 50, 5
-# Every kind of trace and layout once; the real ones all.
+# Every kind of trace and layout once; all of the real ones.
 FINAL = ["small", "expandable", "pools", "multi-gpu", "oom", "truncated", "layout-2.1", "overlap", "serving.pickle.gz"]
 REPLAYED = ["expandable", "pools", "truncated", "fragmentation.pickle.gz"]
-# Opened at once at the view, and small: what a state is does not depend on the window, and drawing hundreds of them
+# Opened directly on the view, and small: a state does not depend on the window, but the time to draw hundreds of them
 # does.
 SEGMENTS, SMALL = "#view=segments", {"width": 640, "height": 480}
-# As one text: thousands of blocks as objects take the way out of the page ten times as long as they take to be shown.
+# As one text: thousands of blocks as objects take ten times as long to leave the page as to be shown.
 PLACES = """async places => {
   const seen = []
   for (const [device, at] of places) {
@@ -51,7 +51,7 @@ def known(state: dict[str, Any]) -> list[tuple[int, int, list[tuple[int, int, in
 
 
 def outside(state: dict[str, Any]) -> list[tuple[int, int, int, bool]]:
-    """The blocks that are shown in no segment; what lies between them is not known."""
+    """The blocks that are shown in no segment; what lies between them is unknown."""
     return [r for s in state["segments"] if not s["known"] for r in ranges_of(s) if r[2] >= 0]
 
 
@@ -88,8 +88,7 @@ def test_last_position_is_the_final_state(
                     ],
                 )
             )
-        # That an active block waits for its free is told by the trace; of blocks from before it by the final state
-        # alone.
+        # The trace shows which active blocks have a pending free; for blocks from before it, only the final state does.
         traced = {i for i, a in enumerate(device.allocations) if a.free_requested_event >= 0}
         shown = [
             (address, size, [(a, b, i >= 0, i in traced) for a, b, i, _ in ranges])
@@ -131,7 +130,7 @@ def test_any_position_equals_brute_force(
         assert outside(state) == moment.outside, told
         totals = state["totals"]
         allocated, reserved = devices[d].allocated[at + 1], devices[d].reserved[at + 1]
-        # The parts of what is reserved and not allocated; one of them is what the others leave.
+        # The parts of what is reserved and not allocated; one of them is the remainder.
         split = reserved - allocated - moment.rounding - moment.free_segments
         assert split == moment.split or name in OVERLAPPING, told
         assert totals["allocated"] == allocated and totals["reserved"] == reserved, told
@@ -242,7 +241,7 @@ def test_keyboard_moves_between_blocks_and_in_time(opened: Any) -> None:
 def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., Any]) -> None:
     report = tmp_path / "least.html"
     refused = cli.in_process(corpus.path_of("small"), "--max-size", "1KiB", "-o", report)
-    # "… takes 223 KiB (227,931 bytes) …": the first number in full is the least.
+    # "… takes 223 KiB (227,931 bytes) …": the first number in full is the minimum.
     least = int(refused.err.split("(")[1].split(" bytes")[0].replace(",", "")) + 64
     assert cli.in_process(corpus.path_of("small"), "--max-size", least, "-o", report).code == 0
     opened = open_report(report)

@@ -15,7 +15,7 @@ VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events")
 PICTURE = """() => Math.max(...[
     '.timeline', '.segments-body', '.flame-plot', '.list',
 ].map(name => document.querySelector(`#app .workspace ${name}`)?.offsetHeight ?? 0))"""
-# Sentences that are cut or covered: what lies on the middle of each line of them is something else.
+# Sentences that are cut or covered: another element lies on the middle of a line.
 CUT = """() => [...document.querySelectorAll('#top .headline:first-of-type > :nth-child(-n + 2)')].filter(sentence =>
     [...sentence.getClientRects()].some(line => {
         const found = document.elementFromPoint(line.x + line.width / 2, line.y + line.height / 2)
@@ -37,7 +37,7 @@ FINGER = """([selector, type, x, y]) => document.querySelector(selector).dispatc
     bubbles: true, cancelable: true, pointerId: 7, pointerType: 'touch', isPrimary: true, clientX: x, clientY: y,
     buttons: type === 'pointerup' ? 0 : 1,
 }))"""
-# A pointer of a script cannot be captured.
+# A pointer simulated by a script cannot be captured.
 UNCAPTURED = "Element.prototype.setPointerCapture = () => {}"
 
 
@@ -46,7 +46,7 @@ def oom(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Call
     return lambda **context: open_report(report_of(corpus.path_of("oom")), **context)
 
 
-# A telephone, 1400 × 900 at 200%, and 1280 × 800 at 200%.
+# A phone, 1400 × 900 at 200%, and 1280 × 800 at 200%.
 @pytest.mark.parametrize("size", [(360, 740), (700, 450), (640, 400)], ids=str)
 def test_the_picture_has_half(oom: Callable[..., Any], size: tuple[int, int]) -> None:
     opened = oom(viewport={"width": size[0], "height": size[1]})

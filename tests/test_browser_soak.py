@@ -1,5 +1,5 @@
-"""Many reports in one page, and one view moved for a while: no error, no memory that stays. ``python -m benchmarks
-soak`` opens a hundred and drives half an hour.
+"""Many reports in one page, and one view driven for a while: no errors and no memory leak. ``python -m benchmarks
+soak`` opens a hundred and drives for half an hour.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 @pytest.fixture
 def soak(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark, which lies beside the package and not in it."""
+    """The benchmark, which is beside the package, not in it."""
     monkeypatch.syspath_prepend(str(corpus.ROOT))
     return import_module("benchmarks.soak")
 

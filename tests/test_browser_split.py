@@ -1,4 +1,4 @@
-"""Two looks at once, by keys and clicks: two devices and moments in the machine's Firefox, two ranks in Chromium."""
+"""Split by keys and clicks: two devices and moments in the installed Firefox, two ranks in Chromium."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND = """(() => {
     const box = document.querySelector('.pane.second .plot').getBoundingClientRect()
     return { second, view, box: box.toJSON(), words: document.querySelector('.pane.second .pane-head').innerText }
 })()"""
-# Room around the plot of the timeline in CSS pixels, as the frame is laid out: left, right, top, bottom.
+# Margins of the timeline's plot in CSS pixels: left, right, top, bottom.
 ROOM = (78, 16, 24, 28)
 
 
@@ -37,7 +37,7 @@ def place_in_second(js: Callable[[str], Any], device: int, event: int, byte: flo
 
 
 def largest_live(js: Callable[[str], Any], device: int, event: int) -> tuple[dict[str, Any], float]:
-    """The allocation that is met most often on the way up through the stack at an event, and a byte inside it."""
+    """The allocation that is hit most often on the way up the stack at an event, and a byte inside it."""
     top = js(f"snapreport.stats({device}).peak_allocated_bytes")
     found = js(f"Array.from({{ length: 64 }}, (_, i) => snapreport.pick({device}, {event}, ({top} * (i + 0.5)) / 64))")
     met: dict[int, list[int]] = {}
@@ -56,7 +56,7 @@ def set_view(js: Callable[[str], Any], **patch: Any) -> dict[str, Any]:
 def check_pick(js: Callable[[str], Any], click: Callable[[float, float], None], device: int) -> None:
     """A click in the second timeline selects what lies there on its device."""
     event = js(f"snapreport.stats({device}).peak_event")
-    # So near that each column of the picture is one event.
+    # So close that each column of the picture is one event.
     set_view(js, view="timeline", second={"device": device, "x": [event - 10, event + 10]})
     hit, byte = largest_live(js, device, event)
     click(*place_in_second(js, device, event, byte))
@@ -83,7 +83,7 @@ def test_keys_legend_and_picks_in_firefox(report_of: Callable[..., Path], page: 
     assert page.js("document.querySelector('.legend-more').innerText").startswith("First pane, ")
     # Two devices.
     check_pick(page.js, page.click, 1)
-    # Two moments: the map of either is that of its moment alone, in its own half.
+    # Two moments: the map of each is that of its moment alone, in its own half.
     set_view(page.js, device=0, view="segments", at=800, second={"device": 0, "at": 200, "select": None})
     wanted = page.js("snapreport.debug.view().largest")
     lefts = page.js("[...document.querySelectorAll('.pane')].map(pane => pane.getBoundingClientRect().x)")

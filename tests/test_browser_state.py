@@ -1,4 +1,4 @@
-"""A link opens on the same place; devices, axes, views and windows of any size."""
+"""A link restores the same view; devices, axes, views and windows of any size."""
 
 from __future__ import annotations
 

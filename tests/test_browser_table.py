@@ -1,4 +1,4 @@
-"""The table: sums of groups, order, files and filter are those of the oracle; the keyboard alone does everything."""
+"""The table: sums of groups, order, files and filter match the oracle's; everything works by keyboard alone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Table:
         return self.opened.js("snapreport.debug.view()")
 
     def download(self, button: str) -> str:
-        """What the file holds; taken in the page, since the browser takes its time to write one."""
+        """The file's contents; captured in the page, since the browser takes time to write a file."""
         return self.opened.js(CATCH, button)
 
     def csv(self) -> list[dict[str, str]]:
@@ -68,7 +68,7 @@ class Table:
         return [tuple((f["filename"], f["line"], f["name"]) for f in frames) for frames in got]
 
     def keyed(self, grouping: str) -> dict[Any, dict[str, str]]:
-        """The rows of the file by what their group is called; a stack by its frames."""
+        """The rows of the file by the name of their group; a stack by its frames."""
         rows = self.csv()
         if grouping == "stack":
             keys: list[Any] = self.frames([int(row["stack"]) for row in rows])
@@ -315,7 +315,7 @@ def test_query_of_a_group_finds_it(table: Callable[..., Table], grouping: str) -
 
 
 def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
-    """The whole stack that holds most of the group at the peak, and how many others the query finds."""
+    """The largest whole stack of the group at the peak, and how many others the query finds."""
     device, page = opened.device, opened.opened.page
     live: dict[oracle.Frames, int] = collections.Counter()
     for i in mine & set(device.live_at(device.peak_event)):
@@ -332,7 +332,7 @@ def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
 
 
 def test_a_group_without_stacks_says_so(table: Callable[..., Table]) -> None:
-    """No query names what has no frames: the panel beside it says that none was recorded."""
+    """No query matches allocations without frames: the panel beside it says that none was recorded."""
     opened = table("no-stacks")
     opened.show(group="func")
     page = opened.opened.page
@@ -345,7 +345,7 @@ def test_a_group_without_stacks_says_so(table: Callable[..., Table]) -> None:
 
 
 def test_rows_of_nothing_are_folded(table: Callable[..., Table]) -> None:
-    """Groups with 0 B live at the moment are one line at the end, until that is chosen."""
+    """Groups with 0 B live at the moment are one line at the end, until it is clicked."""
     opened = table("training.pickle.gz")
     device, page = opened.device, opened.opened.page
     opened.show(group="stack", at=50)

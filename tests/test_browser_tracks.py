@@ -83,7 +83,7 @@ def test_pieces_lie_over_their_events(opened: Any) -> None:
     assert {piece["from"] for piece in track["pieces"]} == {
         i for i, s in enumerate(track["spans"]) if s["last"] + 1 > 2000 and s["first"] < 9000
     }
-    # And there it is drawn: another colour than the panel has between the rows.
+    # And it is drawn there: in another colour than the panel between the rows.
     x, y = place(opened, number, {"x0": track["pieces"][1]["x1"] - 12, "x1": track["pieces"][1]["x1"] - 10})
     assert still.image.getpixel((round(x), round(y))) != still.image.getpixel((round(plot["left"]) - 74, round(y)))
 

@@ -10,8 +10,8 @@ import corpus
 import pytest
 
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
-# Text whose contrast with what lies behind it is too low. Canvas text is the views' own business; a disabled control
-# and what is off the screen need none (WCAG 1.4.3).
+# Text with too low a contrast to its background. Canvas text is left to the views; disabled controls and what is off
+# the screen need none (WCAG 1.4.3).
 LOW_CONTRAST = """() => {
   const parse = (css) => { const m = css.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m }
   const linear = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }
@@ -100,8 +100,7 @@ def test_the_keyboard_reaches_every_view(report_of: Callable[..., Path], borrow_
     opened.page.locator("#tab-summary").focus()
     opened.page.keyboard.press("ArrowRight")
     opened.until("snapreport.getView().view === 'timeline'")
-    # Everything that can be clicked can be reached: no control has a negative tabindex but for tabs that are not
-    # chosen.
+    # Everything that can be clicked can be reached: only tabs that are not selected have a negative tabindex.
     opened.set_view(view="table")
     lost = opened.js(
         "[...document.querySelectorAll('#app button, #app select, #app input')]"

@@ -1,7 +1,7 @@
-"""From opening a report to the whole stack of the culprit, by real clicks: one where memory ran out, two at most on any
-other report; in Chromium, and in the machine's Firefox.
+"""From opening a report to the culprit's whole stack, by real clicks: one where memory ran out, two at most on any
+other report; in Chromium, and in the installed Firefox.
 
-The culprit is the failed request, or else the recorded stack that holds most at the peak.
+The culprit is the failed request, or else the largest recorded stack at the peak.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ REPORTS = reports()
 
 
 def culprit(snapshot: Snapshot, device: int, oom: int | None) -> tuple[list[str], list[str]]:
-    """Functions of the stack to be found, innermost first, and those that are not the runtime's; empty where none
-    was recorded.
+    """Functions of the stack to be found, innermost first, and those that are not the runtime's; empty where none was
+    recorded.
     """
     timeline = snapshot.timeline(device)
     if oom is not None:
@@ -82,13 +82,13 @@ def culprit(snapshot: Snapshot, device: int, oom: int | None) -> tuple[list[str]
 
 
 def is_within(some: list[str], whole: list[str]) -> bool:
-    """Whether one list is the other with parts left out."""
+    """Whether one list is the other with parts omitted."""
     rest = iter(whole)
     return all(name in rest for name in some)
 
 
 def check(snapshot: Snapshot, shown: dict[str, Any], opened_at: dict[str, Any]) -> None:
-    """One click has led to the culprit: the first own frame and what held the memory are in sight without scrolling."""
+    """One click has led to the culprit: the first own frame and what held the memory are visible without scrolling."""
     device = shown["view"]["device"]
     ooms = snapshot.timeline(device).oom_events
     if len(ooms):
@@ -125,7 +125,7 @@ def browser() -> Iterator[firefox.Page]:
         yield page
 
 
-# By other names than snapshots have, so that they stay together: Firefox takes seconds to start.
+# Named differently from snapshots, so that they stay together: Firefox takes seconds to start.
 @pytest.mark.parametrize("name", REPORTS, ids="report {}".format)
 def test_one_click_in_firefox(name: str, report_of: Callable[..., Path], browser: firefox.Page) -> None:
     path = REPORTS[name]()

@@ -25,7 +25,7 @@ SETTINGS = [
 GENERATED = ["fragmentation", "oom", "expandable", "pools", "multi-gpu", "layout-2.1"]
 SEARCHED = 6_000
 """Events up to which the minimum memory is searched in both: some 70 replays."""
-# Pairs of runs under several settings, and what is hardest to replay.
+# Pairs of runs under several settings, and the traces that are hardest to replay.
 PAIRS = [
     name for name in recorded.names()
     if any(word in name for word in ("varlen", "oom_fra", "streams", "mempool", "graphs", "empty_cache"))
@@ -55,7 +55,7 @@ def expected(run: Run) -> dict[str, Any]:
 
 
 def agree(opened: Any, path: Path) -> None:
-    """Self-check, every run with its curve and error bar, minimum memory and cards: the page's and the library's."""
+    """Self-check, every run with its curve and error bar, minimum memory and cards: page and library agree."""
     snapshot = snapreport.load(path)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
@@ -193,7 +193,7 @@ def test_without_this_stack_leads_from_the_details_to_the_replay(
     assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[2][1]
 
 
-# Opens the panel and cancels as soon as that can be done: the replays of a small trace end within a few frames.
+# Opens the panel and cancels as soon as possible: the replays of a small trace end within a few frames.
 CANCEL = """async () => {
     const named = text => [...document.querySelectorAll('button')].find(one => one.textContent === text)
     named('What if').click()
@@ -207,7 +207,7 @@ CANCEL = """async () => {
 def test_a_replay_is_cancelled_and_another_begins(
     report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
-    # A page of its own: a panel that was open before still has its answers.
+    # A new page: a panel that was open before still has its answers.
     opened = open_report(report_of(corpus.path_of("fragmentation")))
     opened.set_view(view="reserved")
     assert opened.page.evaluate(CANCEL) == ["Cancelled.", True]
@@ -243,7 +243,7 @@ def test_tiles_are_drawn_while_replays_run(report_of: Callable[..., Path], borro
 def test_the_flame_graph_and_the_table_lead_to_the_replay(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Each says the new peak at once, of all below the focused frame or of the row, and replays without them."""
+    """Each shows the new peak at once, of all below the focused frame or of the row, and replays without them."""
     path = corpus.path_of("fragmentation")
     opened = borrow_report(report_of(path))
     snapshot = snapreport.load(path)

@@ -1,5 +1,5 @@
-"""What memory is for: the rules on stacks, lifetimes and freeing stacks, a user's own rules, and how they do on real
-snapshots.
+"""What memory is for: the rules on stacks, lifetimes and freeing stacks, a user's own rules, and how they perform on
+real snapshots.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def frames(*rows: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 def categories(*lives: tuple[list[tuple[str, str]], int, list[tuple[str, str]] | None]) -> list[str]:
-    """The categories of allocations (stack, events lived: -1 to the end, stack of the free)."""
+    """The categories of allocations (stack, lifetime in events: -1 to the end, stack of the free)."""
     position = 0
     events: list[dict[str, Any]] = []
     for number, (stack, lived, free_stack) in enumerate(lives):
@@ -58,9 +58,7 @@ def test_by_stack_then_by_lifetime() -> None:
 
 
 def test_what_outlives_its_phase_was_made_to_stay() -> None:
-    """States that a hand-written optimizer replaces at every step, and gradients that the program's own code lets
-    go.
-    """
+    """States that a hand-written optimizer replaces at every step, and gradients that the program's own code frees."""
     adam = [("/x/site-packages/torch/optim/adam.py", "step"), ("/a/train.py", "main")]
     forward = [("/a/model.py", "forward"), ("/a/train.py", "main")]
     main = [("/a/train.py", "main")]
@@ -92,7 +90,7 @@ def test_what_backward_lets_go_was_an_activation() -> None:
         "unknown",
         "unknown",
     ]
-    # Without stacks of frees a free shows its alloc's: backward's own gradients stay what they are.
+    # Without stacks of frees, a free shows its alloc's: backward's own gradients keep their category.
     assert categories((BACKWARD, 40, BACKWARD)) == ["gradient"]
 
 
@@ -143,8 +141,8 @@ def test_the_first_of_megatrons_buffers_holds_parameters() -> None:
     assert table["category"].to_list() == ["gradient", "parameter", "gradient"]
 
 
-# Shares of the peak that no rule knows, in percent at most. What is above 1 has no frames (from before the trace), or
-# is buffers of parameters and gradients made by one and the same function.
+# Shares of the peak that no rule covers, in percent at most. Shares above 1 have no frames (from before the trace), or
+# are buffers of parameters and gradients made by the same function.
 UNKNOWN = {
     "annotations_compile.pickle": 50.1, "attention_97_events.pickle": 1, "expandable_oom_3gpu.pickle": 0.1,
     "pools_pending_no_trace.pickle": 12, "private_pool_gpu3.pickle": 32, "torch20_history_blocks.pickle": 0,
@@ -168,13 +166,13 @@ def test_unknown_share_of_real_peaks(real_path: Path) -> None:
 
 
 def test_real_optimizers_are_told(real_path: Path) -> None:
-    """Two states for each of the parameters of a hand-written AdamW, seen as they are replaced and let go."""
+    """Two states for each of the parameters of a hand-written AdamW, observed as they are replaced and freed."""
     if real_path.name != "train_22k_events.pickle":
         pytest.skip("another file")
     table = corpus.loaded(real_path).allocations(0)
     freed = table.filter((pl.col("origin") == "freed") & (pl.col("category") == "optimizer state"))
     by_stack = freed.group_by("free_stack").len().sort("len")["len"].to_list()
-    # And two temporaries of the step that the recording began in.
+    # And two temporaries of the step in which recording began.
     assert by_stack == [2, 218, 218] and freed["size"].n_unique() > 3
     assert set(freed["category_source"]) == {"freed in"} and freed["stack"].max() == 0
 

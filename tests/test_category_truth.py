@@ -1,6 +1,5 @@
-"""Categories against what is known: recordings of programs that wrote down what each address was, what people saw in
-real
-snapshots, and traces whose beginning is hidden.
+"""Categories against known truth: recordings of programs that wrote down what each address was for, what people
+determined in real snapshots, and traces whose beginning is hidden.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pytest
 
 import snapreport
 
-# The checkout behind the installed package: benchmarks are no part of that.
+# The checkout behind the installed package, which does not contain benchmarks.
 sys.path.append(str(corpus.ROOT))
 from benchmarks import categories as holdout
 

@@ -1,4 +1,4 @@
-"""``snapreport check`` and ``snapreport diff`` as a job runs them: exit codes, files, one line for what is wrong."""
+"""``snapreport check`` and ``snapreport diff`` as a job runs them: exit codes, files, one line for each error."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_files_for_a_job(tmp_path: Path) -> None:
 
 
 def test_hostile_names_stay_inert_in_every_output() -> None:
-    """Pipes and mentions in function names; control characters, which XML cannot hold at all."""
+    """Pipes and mentions in function names; control characters, which XML cannot contain at all."""
 
     def rename(frame: dict) -> None:
         frame["name"] = "a|b` @all <img src=x> \x00\x1b[31m \ud800 *x*\n# heading"
@@ -164,7 +164,7 @@ def test_every_line_names_the_file() -> None:
 
 
 def test_too_few_steps_are_no_pass() -> None:
-    """A file that cannot show a leak exits 2, says why, and is no failure of the program that it recorded."""
+    """A file that cannot show a leak exits 2 and says why; it is no failure of the program that it recorded."""
     path = path_of("training", steps=2)
     done = run("check", str(path), "--fail-on", "leak")
     assert done.code == 2 and done.out.startswith(f"UNKNOWN  {path.name}  fail-on leak  cuda:0: Too few steps")
@@ -186,7 +186,7 @@ def test_what_is_broken_is_broken_whatever_else_is_unknown() -> None:
 
 
 def test_start_and_end_equal_is_a_pass() -> None:
-    """One step is enough where nothing is left of it."""
+    """One step is enough where nothing remains of it."""
     path = corpus.scratch() / "equal.pickle"
     script = Script()
     for size in (3, 5, 8):
@@ -197,7 +197,7 @@ def test_start_and_end_equal_is_a_pass() -> None:
 
 
 def test_a_lost_past_is_no_pass() -> None:
-    """Where the recorder lost events an earlier peak may have been higher; what is broken all the same fails."""
+    """Where the recorder lost events an earlier peak may have been higher; a rule that is broken anyway fails."""
     path = str(path_of("truncated"))
     passed, failed = (run("check", path, "--max-peak", limit) for limit in ("100GiB", "1MiB"))
     assert (passed.code, failed.code) == (2, 1)
@@ -205,7 +205,7 @@ def test_a_lost_past_is_no_pass() -> None:
 
 
 def test_a_series_is_one_leak_check() -> None:
-    """Each file has too few steps to show it; together they do, whatever order they are given in."""
+    """Each file has too few steps to show it; together they do, in any order."""
     growing = [str(path_of("leak", steps=steps, leak=20 * MIB)) for steps in (3, 1, 2)]
     done = run("check", *growing, "--fail-on", "leak", "--json")
     (check_of_all,) = done.json["checks"]

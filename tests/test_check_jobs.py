@@ -1,4 +1,4 @@
-"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, outputs in the way; and
+"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, existing outputs; and
 the README's jobs.
 """
 
@@ -39,7 +39,7 @@ def test_one_bad_file_of_several_fails_and_is_named() -> None:
 
 
 def test_one_unreadable_file_of_several_decides_nothing(tmp_path: Path) -> None:
-    """No result is written: half of one would look like all of it."""
+    """No result is written: half of one would look complete."""
     broken = tmp_path / "broken.pickle"
     broken.write_bytes(tiny().read_bytes()[:-40])
     done = run("check", tiny(), broken, "--max-peak", "1GiB", "--summary-md", tmp_path / "out.md")
@@ -60,7 +60,7 @@ def test_from_a_pipe() -> None:
 
 
 def test_a_device_that_the_baseline_does_not_have() -> None:
-    """A second device with memory is growth from nothing; a device that is gone is told and passes."""
+    """A second device with memory is growth from nothing; a missing device is reported and passes."""
     one, two = tiny(), tiny(devices=2)
     done = run("check", two, "--baseline", one, "--max-growth", "50%", "--json")
     checks = {c["device"]: c for c in done.json["checks"]}
@@ -108,7 +108,7 @@ def test_each_kind_fails_by_its_name(preset: str, kind: str) -> None:
 
 
 def test_a_hint_is_no_failure() -> None:
-    """Reference cycles are told as information: memory that is freed, only late."""
+    """Reference cycles are reported as information: their memory is freed, only late."""
     assert run("check", path_of("leak", leak=0, cycles=3), "--fail-on", "leak").code == 0
 
 
@@ -152,7 +152,7 @@ def test_standard_output_holds_one_thing() -> None:
 
 
 def test_as_a_process_the_exit_code_is_the_verdict(tmp_path: Path) -> None:
-    """A summary file that the job made, empty, is replaced and keeps its mode."""
+    """An empty summary file that the job created is replaced and keeps its mode."""
     summary = tmp_path / "summary"
     summary.touch(0o600)
     failed = process("check", path_of("leak"), "--fail-on", "leak", "--summary-md", summary)
@@ -163,7 +163,7 @@ def test_as_a_process_the_exit_code_is_the_verdict(tmp_path: Path) -> None:
 
 
 def test_shares_are_exact() -> None:
-    """29 % of 100 are 29, though 0.29 is a little less in binary."""
+    """29% of 100 is 29, though 0.29 is slightly less in binary."""
     assert Growth(share=29 / 100).limit(100) == 129
     assert Growth(share=0.0).limit(1 << 50) == 1 << 50
     snapshot = planted("training", **TINY)
@@ -176,8 +176,8 @@ README = (corpus.ROOT / "README.md").read_text()
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_jobs_of_the_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their lines are indented as YAML wants it, and their commands are run as they stand, with limits that hold and
-    that do not.
+    """Their lines are indented as YAML requires, and their commands are run as written, with limits that hold and
+    limits that do not.
     """
     job = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[number]
     depth = 0

@@ -1,4 +1,4 @@
-"""Two snapshots compared: stacks keep their identity when lines move, sums are exact, and what was changed is found."""
+"""Two snapshots compared: stacks keep their identity when lines move, sums are exact, and every change is found."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_planted_regression_is_found_first_with_its_bytes() -> None:
     grown = device.stacks[0].filter(pl.col("change") == "grew")
     assert len(grown)
     stack = grown["stack_after"][0]
-    assert "model.py:92\n" in frames_text(after, stack)  # where the generator's feed-forward part stands
+    assert "model.py:92\n" in frames_text(after, stack)  # where the generator's feed-forward part is
     # Sums: every byte is in one row of each table.
     for moment, *tables in zip(device.moments, device.stacks, device.categories, device.functions, strict=True):
         for table in tables:

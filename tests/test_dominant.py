@@ -1,4 +1,4 @@
-"""The allocation that stands for a merged band: both ways of finding it against a plain one; and the fast sort."""
+"""The allocation that represents a merged band: both ways of finding it against a simple one; and the fast sort."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plain(rows: list[tuple[int, int, int, int]], cuts: int) -> list[int]:
 @pytest.mark.parametrize("alone_from", [0, 10**9], ids=["by sums", "by rows"])
 @given(rows=MEMBERS)
 def test_dominant(alone_from: int, rows: list[tuple[int, int, int, int]]) -> None:
-    rows = sorted(rows)  # no younger member opens before an older one
+    rows = sorted(rows)  # no younger member starts before an older one
     table = np.array(rows, dtype=np.int64)
     cuts = int((table[:, 0] + table[:, 1]).max()) + 1
     members = Members(np.arange(len(rows)), table[:, 2], table[:, 3], table[:, 0], table[:, 0] + table[:, 1])

@@ -1,4 +1,4 @@
-"""A file is what its content says, not its name; every container and pickle protocol reads the same."""
+"""A file's content decides what it is, not its name; every container and pickle protocol reads the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from test_bad_input import GOOD
 
 
 def zipped(content: bytes, root: str = "archive", method: int = zipfile.ZIP_STORED) -> bytes:
-    """What torch.save writes: a zip of ROOT/data.pkl beside a version and byte order."""
+    """What torch.save writes: a zip with ROOT/data.pkl, a version and a byte order."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr(f"{root}/data.pkl", content)
@@ -111,7 +111,7 @@ def test_zip_without_a_pickle(tmp_path: Path) -> None:
 
 
 def test_compressed_bomb_is_bounded_by_what_it_is(tmp_path: Path) -> None:
-    """A gzip of zeros, 1000 times its size: refused for what it holds, and soon."""
+    """A gzip of zeros, 1000 times its size: refused quickly, for its content."""
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(64 << 20)))
     assert_refused(in_process("stats", path), path.name)
@@ -121,7 +121,7 @@ BLOCK = GOOD["segments"][0]["blocks"][0]
 
 
 def old_layout() -> dict[str, Any]:
-    """The 2022 layout: blocks without addresses, what they hold in ``history``."""
+    """The layout of 2022: blocks without addresses, their contents in ``history``."""
     segment = {k: v for k, v in GOOD["segments"][0].items() if k not in ("segment_pool_id", "is_expandable", "frames")}
     frames = BLOCK["frames"]
     history = [{"addr": 4096, "real_size": 500, "frames": frames}, {"addr": 4096, "real_size": 9, "frames": []}]

@@ -40,8 +40,8 @@ def training(
     keep_gradients: bool = False, inside: tuple[tuple[str, str], ...] = (), settings: dict[str, Any] | None = None,
     output: int = 0, by: tuple[tuple[str, str], ...] = (),
 ) -> Script:  # fmt: skip
-    """Six steps of a model; sizes in MiB of one tensor of twelve, but for ``loss``. ``inside``: frames around its
-    forward; ``output``: what the function ``by`` gives.
+    """Six steps of a model; sizes in MiB of each of twelve tensors, except for ``loss``. ``inside``: frames around its
+    forward; ``output``: what the function ``by`` returns.
     """
     script = Script(settings or {})
     for _ in range(12):
@@ -120,7 +120,7 @@ GIVEN: list[Case] = [
 def test_given_with_its_bytes(
     rule: str, make: Callable[[], Script], tags: tuple[str, ...], share: float, tmp_path: Path
 ) -> None:
-    """The bytes that change are those of the cause, and the saving is what the curve without them says."""
+    """The bytes that change are those of the cause, and the saving is that of the curve without them."""
     script = make()
     raw = script.raw()
     device = corpus.oracle.replay(raw)[0]
@@ -181,7 +181,7 @@ def test_not_given_without_its_cause(rule: str, make: Callable[[], Script], tmp_
 
 
 def test_none_without_a_trace(tmp_path: Path) -> None:
-    """A final state does not tell what the peak was made of."""
+    """A final state does not show what the peak was made of."""
     raw = training(activation=100, state=100).raw()
     assert advised(raw, tmp_path)
     assert advised({**raw, "device_traces": [[]]}, tmp_path) == {}
@@ -191,7 +191,7 @@ SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vo
 
 
 def test_expandable_segments_where_the_request_then_fits() -> None:
-    """The allocator is replayed with the setting: silent where nothing would change."""
+    """The allocator is replayed with the setting: no advice where nothing would change."""
     given = rules_of(planted("fragmentation", **SMALL))
     oom = next(f for f in findings(planted("fragmentation", **SMALL)) if f.kind == "oom")
     advice = given["expandable-segments"]
@@ -216,7 +216,7 @@ def test_emptying_the_cache_costs_time_and_lowers_no_peak() -> None:
 
 
 def retrying(settings: dict[str, Any], rounds: int = 8, segments: int = 2) -> dict[str, Any]:
-    """Nine steps, of which the last ``rounds`` give segments of 200 MiB back and ask for the same again."""
+    """Nine steps, of which the last ``rounds`` release segments of 200 MiB and request the same again."""
     script = Script(settings)
     addresses = [(1 << 40) + number * 512 * MIB for number in range(segments)]
     kept = script.alloc("kept", 100 * MIB, *FORWARD)
@@ -267,7 +267,7 @@ def test_links_lead_into_the_page(snapshot_path: Path) -> None:
 
 
 def test_a_range_of_stacks_in_a_link_is_renumbered() -> None:
-    """A report over several files numbers stacks through."""
+    """A report over several files renumbers stacks."""
     link = {"view": "flame", "at": 3, "query": "stack:2..5 OR stack:9"}
     finding = Finding("advice", 0, "info", "", link=link)
     assert link_of(finding, 0, stack_base=100).endswith("query=stack%3A102..105%20OR%20stack%3A109")

@@ -17,7 +17,7 @@ from snapreport.report import finding_cards
 
 
 def misfits(value: Any, declared: Any, path: str = "evidence") -> list[str]:
-    """Where ``value`` is not as declared."""
+    """Where ``value`` differs from the declared type."""
     origin, arguments = get_origin(declared), get_args(declared)
     if origin in (types.UnionType, Union):
         found = [misfits(value, one, path) for one in arguments]

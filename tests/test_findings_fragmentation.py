@@ -1,4 +1,4 @@
-"""Fragmentation that was planted is found with the right bytes; the same run without it has none."""
+"""Planted fragmentation is found with the right bytes; the same run without it has none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def saved(raw: dict[str, Any], folder: Path) -> Path:
 
 
 def test_planted(tmp_path: Path) -> None:
-    """Of the growths, the last has most in holes: all of 46 MiB but for those that the training left."""
+    """The last of the growths has the most bytes in holes: all of 46 MiB except for those that the training left."""
     raw = samples.make("fragmentation", **SMALL_MODEL)
     (finding,) = found(saved(raw, tmp_path))
     trace, e = raw["device_traces"][0], finding.evidence
@@ -54,7 +54,7 @@ def test_planted(tmp_path: Path) -> None:
     pinned = [s for s in now if s.size == 96 * MIB and any(b[2] == 50 * MIB for b in s.blocks)]
     assert pin["function"] == "keep_prediction evaluate.py" and pin["segments"] == len(pinned)
     assert pin["free_bytes"] == 46 * MIB * len(pinned)
-    # Blocks in use stand between the free ranges: placed side by side, segments would join none of them.
+    # Blocks in use lie between the free ranges: placed side by side, segments would join none of them.
     assert e["expandable_segments"] is False and e["joined_bytes"] == want["largest"]
     assert any("live blocks lie between their free ranges" in line for line in finding.detail)
 
@@ -74,7 +74,7 @@ def test_ordinary_runs_have_none(name: str) -> None:
 
 
 def test_a_cache_far_above_the_need_is_told() -> None:
-    """Sizes that vary from step to step leave segments of all sizes behind: no warning, but worth a word."""
+    """Sizes that vary from step to step leave segments of all sizes behind: no warning, but information."""
     (finding,) = found(corpus.path_of("pools"))
     timeline = snapreport.load(corpus.path_of("pools")).timeline(0)
     e = finding.evidence
@@ -102,14 +102,14 @@ def test_growths_are_records(snapshot_path: Path) -> None:
     [("2.12", True, True), ("2.12", False, False), ("2.1", True, True), ("2.1", False, None)],
 )
 def test_whether_segments_were_expandable(layout: str, expandable: bool, want: bool | None, tmp_path: Path) -> None:
-    """As recorded; an old recorder does not tell, but mapped ranges do."""
+    """As recorded; an old recorder does not say, but mapped ranges show it."""
     raw = samples.make("small", steps=1, layout=layout, expandable=expandable)
     timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
     assert expandable_setting(timeline) is want
 
 
 def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
-    """The short way to one position, with the blocks of what lives there alone, and the curves over all of them."""
+    """The direct computation for one position, from the blocks live there alone, equals the curves over all of them."""
     snapshot, other = snapreport.load(snapshot_path), corpus.loaded(snapshot_path)
     for device in snapshot.devices:
         timeline, whole = snapshot.timeline(device), other.timeline(device)

@@ -1,6 +1,4 @@
-"""Every finding says what it rests on, is plain data, and leads to a place of the page that shows it: to the very
-event.
-"""
+"""Every finding states its basis, is plain data, and links to a place of the page that shows it: to the exact event."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def told(path: Path) -> tuple[Snapshot, list[Finding]]:
 
 
 def read_hash(link: str, devices: int) -> dict[str, Any]:
-    """What the page reads from a link, as static/src/app/hash.ts does; whatever it would pass over fails here."""
+    """What the page reads from a link, as static/src/app/hash.ts does; anything it would ignore fails here."""
     assert link.startswith("#")
     state: dict[str, Any] = {}
     for part in link[1:].split("&"):
@@ -138,7 +136,7 @@ def anything(request: pytest.FixtureRequest) -> Path:
 
 
 def test_every_moment_is_the_one_that_is_meant(anything: Path) -> None:
-    """``at`` is the event after which the state is as told: -1 before the first. An event off by one shows other
+    """``at`` is the event after which the state is as stated: -1 before the first. An event off by one shows other
     bytes.
     """
     _, found = told(anything)
@@ -174,7 +172,7 @@ def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
     elif "bursts" in e:
         stack = device.allocations[
             0
-        ].stack  # any; the one meant holds just the burst, and the next event is its first free
+        ].stack  # any; the right one contains just the burst, and the next event is its first free
         held: dict[Any, int] = {}
         for i in device.live_at(at):
             stack = device.allocations[i].stack
@@ -200,7 +198,7 @@ def test_an_overflowed_trace_is_never_sure() -> None:
 
 
 def test_many_failures_are_counted_and_led_to() -> None:
-    """More failures than are told one by one."""
+    """More failures than are listed individually."""
     event = {"action": "oom", "addr": 0, "size": 64 * MIB, "stream": 0, "device_free": MIB, "frames": []}
     filler = {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "frames": []}
     trace = [e for _ in range(14) for e in (event, *[filler] * 1200)]
@@ -227,8 +225,8 @@ def test_pieces_that_the_allocator_takes(asked: int, expandable: bool, piece: in
 
 
 def test_room_for_the_request_is_not_room_for_a_piece() -> None:
-    """38 MiB free do not hold the two pages of 20 MiB that a request for 32 MiB takes: no limit of the process is to
-    blame.
+    """38 MiB free cannot hold the two pages of 20 MiB that a request for 32 MiB takes: no limit of the process is the
+    cause.
     """
     few = FreeMemory(
         usable=8 * MIB, other_pool=0, other_stream=0, other_size=0, largest_usable=6 * MIB, largest=6 * MIB
@@ -239,7 +237,7 @@ def test_room_for_the_request_is_not_room_for_a_piece() -> None:
 
 
 def test_generated_requests_fail_for_want_of_a_piece() -> None:
-    """As the generator's allocator has it: wherever a run ends for demand, the device did not have the piece."""
+    """As the generator's allocator has it: wherever a run ends for demand, the device did not have that size free."""
     for seed in range(6):
         path = path_of(
             "oom", layers=3, hidden=128, heads=4, sequence=64, memory=1 << 30, expandable=seed % 2 == 0, seed=seed

@@ -1,4 +1,4 @@
-"""What is live at the end and was not before the trace: told as a fact, with its bytes, and never called a leak by
+"""What is live at the end and was not before the trace: reported as a fact, with its bytes, and never called a leak by
 itself.
 """
 
@@ -35,7 +35,7 @@ def kept(snapshot: snapreport.Snapshot) -> list[Finding]:
 
 
 def script(events: int = 40) -> Script:
-    """Something comes and goes, and some of it stays."""
+    """Some of what is allocated is freed, and some of it stays."""
     made = Script()
     made.alloc("weights", 30 * MIB, *WEIGHTS)
     for _ in range(events):
@@ -66,7 +66,7 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
 
 
 def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
-    """The same run recorded later: weights from before the trace are told apart, and are new nowhere."""
+    """The same run recorded later: weights from before the trace are listed separately, and are new nowhere."""
     raw = script().raw()
     raw["device_traces"][0] = raw["device_traces"][0][1:]
     (finding,) = told(raw, tmp_path)
@@ -97,7 +97,7 @@ def test_growth_is_told_as_the_leak_that_it_is() -> None:
     ids=str,
 )
 def test_known_good_patterns_are_no_leaks(preset: str, changes: dict[str, Any]) -> None:
-    """First-step optimizer state, caches that level off, parameters: told as what they are."""
+    """First-step optimizer state, caches that level off, parameters: reported as what they are."""
     snapshot = planted(preset, **changes)
     (new,) = kept(snapshot)
     assert new.severity == "info" and "leak" not in new.title.lower() and new.evidence["leak_bytes"] == 0
@@ -113,7 +113,7 @@ def test_it_is_nothing_that_a_check_fails_on() -> None:
 
 
 def test_real_ones(real_path: Path) -> None:
-    """On each real trace with allocations of its own; none of them fails a check for leaks."""
+    """On each real trace with its own allocations; none of them fails a check for leaks."""
     snapshot = corpus.loaded(real_path)
     for finding in kept(snapshot):
         device = corpus.replayed(real_path)[finding.device]

@@ -66,7 +66,7 @@ def test_no_leak_is_told_where_there_is_none(preset: str, changes: dict) -> None
 
 
 def test_no_leak_is_told_in_real_snapshots(real_path: Path) -> None:
-    """None of them spans steps enough to tell one."""
+    """None of them spans enough steps to show one."""
     snapshot = corpus.loaded(real_path)
     assert [
         f.title for d in snapshot.devices for f in leak_findings(snapshot, snapshot.timeline(d)) if f.severity != "info"
@@ -133,7 +133,7 @@ def test_reference_cycles_are_hinted_at() -> None:
 
 
 def test_a_leak_is_found_without_steps_from_what_the_curve_repeats() -> None:
-    """No annotations, and no frame that an optimizer's step could be told by."""
+    """No annotations, and no frame that identifies an optimizer's step."""
 
     def rename(frame: dict) -> None:
         frame["name"] = "advance" if frame["name"] == "step" else frame["name"]
@@ -194,7 +194,7 @@ def test_churn_counts_what_a_plain_walk_counts(snapshot_path: Path) -> None:
 
 
 def test_growth_needs_a_rise_not_only_survivors() -> None:
-    """A working set replaced piece by piece survives to the end and does not grow."""
+    """A working set replaced piece by piece lives to the end and does not grow."""
     snapshot = planted("training", steps=12)
     timeline = snapshot.timeline(0)
     slices = repetitions(timeline)

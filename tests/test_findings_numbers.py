@@ -1,5 +1,5 @@
-"""Every number that a finding holds is recomputed from the raw snapshot by brute force: on generated snapshots and on
-real ones.
+"""Every number in a finding is recomputed from the raw snapshot by brute force: on generated snapshots and on real
+ones.
 
 A number that is not recomputed fails here by its name, so that a new one cannot be forgotten.
 """
@@ -28,7 +28,7 @@ PLANTED = {
     "checkpointing": ("checkpointing", {"steps": 2}),
     "late": ("late", {}),
 }
-# Numbers that are not recomputed, and why not.
+# Numbers that are not recomputed, and why.
 EXCEPTIONS = {
     "advice.evidence.reserved_bytes": "of a setting replayed by the allocator's model, which has tests of its own",
     "advice.evidence.replayed_bytes": "the same",
@@ -38,7 +38,7 @@ EXCEPTIONS = {
 }
 IDENTITIES = ("stack", "category", "function", "module", "place", "address")
 SORTED_BY = ("bytes", "free_bytes", "free")
-# Rows that are told; all of them where nothing stands here.
+# Limits on the listed rows; lists that are missing here are complete.
 MOST = {
     "peak.evidence.last_stretch.stacks": 5,
     "churn.evidence.stacks": 5,
@@ -50,7 +50,7 @@ MOST = {
 
 
 def numeric(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The numbers in plain values, by the names that lead to them."""
+    """The numbers in plain values, by their paths."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from numeric(inner, f"{path}.{key}")
@@ -62,7 +62,7 @@ def numeric(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def recomputed(told: Any, want: Any, path: str) -> set[str]:
-    """The paths of all numbers in ``told`` that ``want`` has too, all of them found equal."""
+    """The paths of all numbers in ``told`` that are also in ``want``, all of them equal."""
     if isinstance(told, dict):
         shared = told.keys() & want.keys() if isinstance(want, dict) else ()
         return {name for key in shared for name in recomputed(told[key], want[key], f"{path}.{key}")}
@@ -73,8 +73,8 @@ def recomputed(told: Any, want: Any, path: str) -> set[str]:
 
 
 def rows(told: list[Row], want: list[Row], path: str) -> set[str]:
-    """Rows of the greatest: those told are among all there are, and as great as the greatest of these. Equal ones in
-    any order.
+    """Rows of the largest: those listed are among all rows, and as large as the largest of these. Equal ones in any
+    order.
     """
     assert len(told) == min(len(want), MOST.get(path, len(want))), path
     identity = next(key for key in IDENTITIES if key in told[0])
@@ -87,7 +87,7 @@ def rows(told: list[Row], want: list[Row], path: str) -> set[str]:
 
 @cache
 def check(path: Path) -> set[str]:
-    """Compares all findings of a snapshot; the names of the numbers that they hold."""
+    """Compares all findings of a snapshot; returns the names of the numbers in them."""
     found, names = case(path), set()
     for finding in found.found:
         want = found.expected(finding)
@@ -111,7 +111,7 @@ def test_every_number_of_planted_causes(name: str) -> None:
 
 
 def test_all_kinds_and_all_exceptions_occur() -> None:
-    """What is compared on no snapshot, or excused on none, would be a gap that nobody sees."""
+    """A number compared on no snapshot, or an exception used on none, would be an unnoticed gap."""
     some = [corpus.path_of(n) for n in ("churn", "leak", "oom", "fragmentation", "pools", "overlap", "expandable")]
     names = set().union(*(check(path) for path in (*some, path_of("leak", leak=0, cycles=3))))
     kinds = {name.split(".")[0] for name in names}
@@ -129,7 +129,7 @@ def test_all_kinds_and_all_exceptions_occur() -> None:
 
 
 def test_findings_that_the_oracle_has_are_told(snapshot_path: Path) -> None:
-    """The other way round: a peak, what is new at the end, failures and fragmentation are not passed over."""
+    """The other way round: a peak, what is new at the end, failures and fragmentation are not omitted."""
     found = case(snapshot_path)
     for number, device in found.devices.items():
         kinds = [f.kind for f in found.found if f.device == number]

@@ -1,4 +1,6 @@
-"""Out of memory: planted causes are told apart, and every number is recomputed by the dumb replay of the allocator."""
+"""Out of memory: planted causes are distinguished, and every number is recomputed by a simple replay of the
+allocator.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def saved(raw: dict[str, Any], folder: Path) -> Path:
 
 
 def holes(segments: list[allocator_oracle.Segment], event: dict[str, Any]) -> dict[str, int]:
-    """Why each hole was of no use to the request, one after the other."""
+    """Why the request could not use each hole, in order."""
     small = event["size"] <= MIB
     total = {"own": 0, "stream": 0, "pool": 0, "size": 0, "largest": 0, "pending": 0}
     for segment in segments:
@@ -104,7 +106,7 @@ def test_planted(preset: str, changes: dict[str, Any], why: str, tmp_path: Path)
 
 
 def test_fragmentation_names_who_pins(tmp_path: Path) -> None:
-    """Kept predictions of 50 MiB each hold a segment of 96 MiB, and nothing else does."""
+    """Predictions of 50 MiB each that stay alive hold a segment of 96 MiB, and nothing else does."""
     raw = samples.make("fragmentation", **SMALL_MODEL)
     (finding,) = found(saved(raw, tmp_path))
     pin = finding.evidence["pinning_stacks"][0]
@@ -121,7 +123,7 @@ def test_none_where_none_was(name: str) -> None:
 
 
 def test_real_ones() -> None:
-    """On a real device, expandable segments and all: recorded from the start, so the dumb replay can follow."""
+    """On a real device, with expandable segments: recorded from the start, so that the simple replay can follow."""
     if "expandable_oom_3gpu.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     path = corpus.path_of("expandable_oom_3gpu.pickle")
@@ -165,7 +167,7 @@ def test_locked_in_a_private_pool(tmp_path: Path) -> None:
 
 
 def test_locked_in_another_stream(tmp_path: Path) -> None:
-    """Two blocks in one segment of stream 7, the large one free: the segment cannot be given back."""
+    """Two blocks in one segment of stream 7, the large one free: the segment cannot be released."""
     program = Program()
     whole = program.allocator.malloc(150 * MIB, 7)
     program.allocator.free(whole)
@@ -176,7 +178,7 @@ def test_locked_in_another_stream(tmp_path: Path) -> None:
 
 
 def test_mixed(tmp_path: Path) -> None:
-    """40 MiB in a hole of its own and 50 of another stream, 70 on the device: neither does alone."""
+    """40 MiB in a usable hole, 50 in another stream's and 70 on the device: neither is enough alone."""
     program = Program()
     for size, stream in ((60 * MIB, 0), (70 * MIB, 7)):
         program.allocator.free(program.allocator.malloc(size, stream))
@@ -205,7 +207,7 @@ def test_retries_are_one(tmp_path: Path) -> None:
     for entry in trace:
         del entry["time_us"]
     timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
-    assert retries(timeline) == [fails]  # without times only the number of events between them tells
+    assert retries(timeline) == [fails]  # without times only the number of events between them decides
 
 
 def test_many_are_told_in_short(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stands behind the peak, and what is not known of it. Its numbers are recomputed in test_findings_numbers."""
+"""What makes up the peak, and what is unknown about it. Its numbers are recomputed in test_findings_numbers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_modules_are_found_where_a_model_runs() -> None:
 
 
 def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
-    """C++ frames between a forward and the machinery that calls it change nothing; a forward that none calls is no
-    module.
+    """C++ frames between a forward and the machinery that calls it change nothing; a forward without such a caller is
+    no module.
     """
     module = "/x/site-packages/torch/nn/modules/module.py"
     call = {"filename": module, "line": 1751, "name": "_call_impl"}
@@ -95,8 +95,8 @@ def test_says_what_it_cannot_know(name: str, confidence: str, words: str | None)
 @settings(max_examples=50, phases=[Phase.explicit, Phase.generate])
 @given(strategies.snapshots, strategies.protocols)
 def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) -> None:
-    """However contradictory: findings come, are plain JSON and in order; each names a device and a position that there
-    are.
+    """However contradictory: findings are produced, are plain JSON and in order; each names an existing device and
+    position.
     """
     loaded = load(snapshot, protocol)
     found = findings(loaded)

@@ -22,18 +22,18 @@ from snapreport.findings.model import Finding
 
 TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|ms|s)\b|%|×)?")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# Numbers that are no measurement: names of devices and settings, and what a rule says of itself.
+# Numbers that are not measurements: names of devices and settings, and constants of a rule.
 CONSTANTS = re.compile(
     r"\"Tried to allocate [^\"]*\"|would report [^:]*:|"
     r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)"
 )
 ARROW = re.compile(r"([\d.]+) → ([\d.]+) ([KMGT]iB)")
-# Which block sizes are assumed is the blocks' matter, and tested there.
+# Which block sizes are assumed is computed with the blocks, and tested there.
 ASSUMED = re.compile(r"The block sizes of .*? are assumed")
 
 
 def size_words(size: int) -> str:
-    """Three significant digits, halves up, by whole numbers alone."""
+    """Three significant digits, halves up, by integers alone."""
     value, unit = Fraction(size), 0
     while value >= Fraction(2047, 2) and unit + 1 < len(UNITS):
         value, unit = value / 1024, unit + 1
@@ -63,7 +63,7 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
-    """What sentences say besides the evidence."""
+    """Numbers in sentences that are not in the evidence."""
     device = found.devices[finding.device]
     framed = sum(a.size for a in held_oracle.live_at(device, device.peak_event) if a.stack)
     numbers: list[float] = [
@@ -94,7 +94,7 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
         )
         numbers += [max(burst["steps"] for burst in bursts), sum(burst["bytes"] for burst in bursts) * 1e9 / total]
     elif finding.kind == "kept":
-        # How often a trace without annotated steps repeats is an estimate of its own: test_findings_leaks has it.
+        # How often a trace without annotated steps repeats is an estimate: test_findings_leaks tests it.
         numbers += [finding.evidence["steps"] or 0, abs(e["end_bytes"] - e["start_bytes"])]
     elif finding.kind == "churn":
         numbers += churned(found, finding, e)
@@ -104,7 +104,7 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
 
 
 def churned(found: Case, finding: Finding, e: Row) -> list[float]:
-    """For whom, by line."""
+    """The causes, by line."""
     by_line: dict[tuple[str, str], list[float]] = {}
     for row in e["stacks"]:
         for key in ("bytes", "count"):
@@ -127,12 +127,12 @@ def advised(found: Case, finding: Finding) -> list[float]:
 
 
 def pinned(device: oracle.Device) -> int:
-    """What the buffers at the peak took: a power of two each."""
+    """The size of the buffers at the peak: a power of two each."""
     return sum(1 << (a.size - 1).bit_length() for a in held_oracle.live_at(device, device.peak_event))
 
 
 def wholes(found: Case, finding: Finding, e: Row) -> list[float]:
-    """What shares are of."""
+    """The wholes that shares refer to."""
     device = found.devices[finding.device]
     times = [event.get("time_us") for event in device.events]
     span = [max(times) - min(times)] if times and None not in times else []
@@ -159,13 +159,13 @@ def check(path: Path) -> int:
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers} | {f"{n / 1e6:,.1f} s" for n in numbers}
         names = {*names_in(want), *names_in([found.plain(finding)]), *of_stacks}
         pattern = re.compile("|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True))) or r"(?!)")
-        # What shows that events are missing is tested in test_recording_gaps.
+        # The signs of missing events are tested in test_recording_gaps.
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
         # What a run would have needed is tested in test_whatif.
         detail = [line for line in finding.detail if "allocator settings tried avoids it" not in line]
         for line in (finding.title, *detail, *(line for line in finding.basis if line not in gaps)):
             plain = CONSTANTS.sub("", ASSUMED.sub("", pattern.sub("", line)))
-            plain = ARROW.sub(r"\1 \3 → \2 \3", plain)  # a unit that two sizes share is written once
+            plain = ARROW.sub(r"\1 \3 → \2 \3", plain)  # a unit shared by two sizes is written once
             told = TOKEN.findall(plain)
             count += len(told)
             assert set(told) <= known, f"{sorted(set(told) - known)} in {line!r}"
@@ -199,7 +199,7 @@ def test_words(size: int, words: str) -> None:
 
 
 def test_numbers_are_found_in_words() -> None:
-    """What this file would pass over must be little: the pattern finds sizes, counts, shares and times."""
+    """This file must miss little: the pattern finds sizes, counts, shares and times."""
     text = "1,024 B in 3 of 12.5 MiB (<0.1%), 2× 48.0 ms at event 3,485: 57% of cuda:1"
     assert TOKEN.findall(CONSTANTS.sub("", text)) == [
         "1,024 B",

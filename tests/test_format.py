@@ -1,4 +1,4 @@
-"""The written HTML, decoded by a reader of its own, holds every column of the snapshot exactly."""
+"""The written HTML, decoded by an independent reader, contains every column of the snapshot exactly."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_every_column(snapshot_path: Path, report_of: Callable[..., Path]) -> No
 
 
 def test_several_files(report_of: Callable[..., Path]) -> None:
-    """Two snapshots in one report: stacks are numbered through, every device still names its own."""
+    """Two snapshots in one report: stacks are numbered across them, and every device still names its own."""
     paths = [corpus.path_of("small"), corpus.path_of("multi-gpu")]
     report = Report(report_of(*paths).read_text(encoding="utf-8"))
     assert [s["file"] for s in report.manifest["snapshots"]] == [p.name for p in paths]
@@ -152,7 +152,7 @@ def test_random_traces(snapshot: Any, protocol: int) -> None:
 
 @pytest.mark.parametrize("text", strategies.NASTY)
 def test_hostile_strings_stay_text(tmp_path: Path, text: str) -> None:
-    """In the static page they are escaped, in the blobs they are exact; no element of theirs comes to be."""
+    """In the static page they are escaped, in the blobs they are exact; none of them becomes an element."""
     from html.parser import HTMLParser
 
     from test_bad_input import ALLOC, GOOD

@@ -1,6 +1,6 @@
 """Five hundred hostile files, always the same: read or refused in a line, in time, with the oracle's numbers.
 
-``python -m benchmarks fuzz`` reads 20,000, with real snapshots among them.
+``python -m benchmarks fuzz`` reads 20,000, including real snapshots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def test_five_hundred_hostile_files(tmp_path: Path) -> None:
     assert not tally.faults, text
     total = sum(tally.counts.values(), type(next(iter(tally.counts.values())))())
     assert total.total() == CASES and {kind for kind, _ in tally.counts} >= {"object", "bytes", "packed bytes", "cut"}
-    # It would be no test if nothing could be read, or nothing compared.
+    # The test would be meaningless if nothing could be read, or nothing compared.
     assert total["refused"] > CASES // 4 and total["same"] > CASES // 10, text
 
 

@@ -1,4 +1,4 @@
-"""Graphs that no backward pass uses, and several that wait for one: what advice says of them."""
+"""Graphs that no backward pass uses, and several that wait for one: what advice says about them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def steps(script: Script, count: int, passes: int, *, together: bool, of_loss: b
 
 
 def evaluate(script: Script, count: int, *, keeps: bool) -> None:
-    """Forward passes after training. ``keeps``: gradients are on, and the graph goes with the output."""
+    """Forward passes after training. ``keeps``: gradients are on, and the graph is freed with the output."""
     for _ in range(count):
         held = forward(script, "evaluation", "evaluate")
         for address in held[:-1]:
@@ -82,7 +82,7 @@ def test_one_graph_at_a_time(tmp_path: Path, passes: int, together: bool) -> Non
 
 
 def test_a_stage_of_a_pipeline_holds_its_micro_batches(tmp_path: Path) -> None:
-    """It gets gradients from the next stage, and has no loss of its own."""
+    """It receives gradients from the next stage, and has no loss of its own."""
     script = model()
     steps(script, 4, 4, together=True, of_loss=False)
     assert "backward-each" not in advised(script.raw(), tmp_path)
@@ -91,7 +91,7 @@ def test_a_stage_of_a_pipeline_holds_its_micro_batches(tmp_path: Path) -> None:
 def test_evaluation_with_gradients_after_training(tmp_path: Path) -> None:
     script = model()
     steps(script, 2, 1, together=True)
-    script.alloc("results", 100 * MIB, ("/app/run.py", "evaluate"))  # so that the peak is in the evaluation
+    script.alloc("results", 100 * MIB, ("/app/run.py", "evaluate"))  # moves the peak into the evaluation
     evaluate(script, 3, keeps=True)
     advice = advised(script.raw(), tmp_path)
     found = advice["no-grad"]

@@ -1,4 +1,4 @@
-"""The walks of the user's guide: its commands run, and print the sentences that it quotes."""
+"""The walks of the user's guide: its commands run, and print the quoted sentences."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ FLAT = {"device": -1, "address": 4096, "total_size": 1024, "stream": 0, "frames"
 
 
 def test_a_flat_segment_is_one_block(tmp_path: Path) -> None:
-    """The host allocator never splits: what has no blocks is in use as a whole, pending, or free."""
+    """The host allocator never splits: a segment without blocks is in use as a whole, pending, or free."""
     segments = [
         FLAT | {"allocated_size": 1024, "active_size": 1024, "requested_size": 1000},
         FLAT | {"address": 8192, "allocated_size": 0, "active_size": 1024, "requested_size": 1000},

@@ -1,4 +1,4 @@
-"""Pickles made to harm: whatever they hold, nothing runs, nothing hangs, and the answer is a report or one line."""
+"""Pickles made to harm: whatever they contain, nothing runs, nothing hangs, and the answer is a report or one line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_runs(tmp_path: Path, protocol: int) -> None:
     ids=repr,
 )
 def test_any_global_is_refused(tmp_path: Path, value: object) -> None:
-    """Even harmless ones: a snapshot names none, and a list of the harmless is a list to keep."""
+    """Even harmless ones: a snapshot names none, and a list of harmless ones would have to be maintained."""
     path = tmp_path / "global.pickle"
     for protocol in PROTOCOLS:
         path.write_bytes(pickle.dumps(GOOD | {"extra": value}, protocol))
@@ -114,8 +114,8 @@ def test_persistent_ids(tmp_path: Path) -> None:
 
 
 def test_memo_index_that_would_fill_the_memory(tmp_path: Path) -> None:
-    """``LONG_BINPUT 2**31-1`` makes the C unpickler ask for 32 GiB of memo; eleven bytes must not cost a machine
-    that.
+    """``LONG_BINPUT 2**31-1`` makes the C unpickler request 32 GiB of memo; eleven bytes must not cost a
+    machine that.
     """
     path = tmp_path / "memo.pickle"
     path.write_bytes(b"\x80\x02]r" + struct.pack("<I", 2**31 - 1) + b".")
@@ -157,7 +157,7 @@ DEEP = {
 )
 @pytest.mark.parametrize("kind", DEEP)
 def test_deep_nesting(tmp_path: Path, where: str, kind: str) -> None:
-    """Values nested 200,000 deep: hashing, printing or walking them naively ends the process, not the run."""
+    """Values nested 200,000 deep: hashing, printing or walking them naively ends the process, not just the run."""
     marker = "\ue000deep"
     target: dict[str, Any] = {
         "filename": GOOD | {"device_traces": [[ALLOC | {"frames": [FRAME | {"filename": marker}]}]]},
@@ -284,7 +284,7 @@ def test_any_value_replaced_or_missing(snapshot: Any, seed: int, replacements: l
 def test_any_byte_changed(snapshot: Any, protocol: int, data: st.DataObject) -> None:
     content = bytearray(pickle.dumps(snapshot, protocol))
     for _ in range(data.draw(st.integers(1, 4))):
-        # A changed memo index may ask for gigabytes (its own test, under a limit): leave long puts alone.
+        # A changed memo index may request gigabytes (tested separately, under a limit): leave long puts alone.
         at = data.draw(st.integers(0, len(content) - 1))
         byte = data.draw(st.integers(0, 255).filter(lambda b: b not in b"rp\x8b\x8d\x8e\x96"))
         content[at] = byte

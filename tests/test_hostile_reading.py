@@ -1,4 +1,4 @@
-"""Small files that took minutes, gigabytes or wrapped a number: each is refused, or read, at once."""
+"""Small files that took minutes, gigabytes or wrapped a number: each is now refused, or read, at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from snapreport.reading import open as opening
 
 
 def doubled(times: int = 60) -> Any:
-    """A tuple that doubles ``times`` over: hashing it, or comparing it with an equal one, never ends."""
+    """A tuple that doubles ``times`` times: hashing it, or comparing it with an equal one, never ends."""
     value: Any = (0, 0)
     for _ in range(times):
         value = (value, value)
@@ -48,7 +48,7 @@ HANGING = {
 def test_values_doubled_sixty_times(name: str, protocol: int, tmp_path: Path) -> None:
     path = tmp_path / "doubled.pickle"
     path.write_bytes(pickle.dumps(HANGING[name], protocol))
-    run = in_process("stats", path)  # or it would never end
+    run = in_process("stats", path)  # otherwise it would never end
     assert run.code in (0, 2)
     if run.code:
         assert_refused(run, path.name)

@@ -1,4 +1,4 @@
-"""Jobs: digests, ranks from names, groups and outliers, against jobs with planted causes and real PyTorch's."""
+"""Jobs: digests, ranks from names, groups and outliers, against jobs with planted causes and real recordings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def small_job(folder: Path, kind: str, **options: Any) -> Job:
 
 
 def live_at_peak(raw: dict[str, Any], device: int) -> tuple[int, int]:
-    """(peak bytes, first event of it) by walking one trace with nothing before it: the plain way."""
+    """(peak bytes, first event of it) by a simple walk through one trace with nothing before it."""
     live: dict[int, int] = {}
     total = peak = 0
     event = -1
@@ -86,7 +86,7 @@ def test_a_digest_is_small_and_the_same_every_time(tmp_path: Path) -> None:
 
 
 def test_a_stack_has_one_identity_wherever_the_code_lies(tmp_path: Path) -> None:
-    """Ranks of different hosts have their program in different folders: see samples/job.py."""
+    """Ranks on different hosts have their program in different folders: see samples/job.py."""
     paths = samples.write_job(tmp_path, "data", ranks=2, hosts=1, **SMALL)
     folders, identities = [], []
     for path in paths:
@@ -98,12 +98,12 @@ def test_a_stack_has_one_identity_wherever_the_code_lies(tmp_path: Path) -> None
 
 
 def rewrapped(content: Any) -> bytes:
-    """A digest with any content, and a checksum that is right."""
+    """A digest with any content and a correct checksum."""
     return pack(content)
 
 
 def outcome(data: bytes) -> str:
-    """What is wrong with a digest; "" for one that is read, whose numbers then are numbers."""
+    """What is wrong with a digest; "" for one that is read, whose numbers are then numbers."""
     try:
         assert 0 <= read_digest(data).peak_allocated < 2**53
     except SnapshotError as error:
@@ -140,7 +140,7 @@ def test_hostile_digests_are_refused_in_one_line(tmp_path: Path) -> None:
     results = [outcome(data) for data in bad]
     assert all("\n" not in error for error in results)
     assert sum(map(bool, results)) > 0.8 * len(bad), "some values are as good as the one before"
-    for _ in range(300):  # flips that the checksum finds
+    for _ in range(300):  # bit flips that the checksum finds
         at = rng.randrange(len(good))
         flipped = good[:at] + bytes([good[at] ^ (1 << rng.randrange(8))]) + good[at + 1 :]
         with pytest.raises(SnapshotError):
@@ -208,7 +208,7 @@ def test_steps_and_failures_of_one_rank_are_told_apart() -> None:
     facts = facts_of_names(paths)
     keys = [(fact.rank, fact.step, fact.oom, path) for fact, path in zip(facts, paths, strict=True)]
     chosen = [paths[i] for i in newest_of_each(keys)]
-    # The failure of rank 1; the others at step 20, which all have, and not at 30, which rank 0 alone has.
+    # The failure of rank 1; the others at step 20, which all have, and not at 30, which only rank 0 has.
     assert chosen == ["out/rank0_step_20.pickle", "out/rank2_step_20.pickle", "out/rank1_oom.pickle"]
 
 
@@ -255,7 +255,7 @@ BALANCED: list[tuple[str, dict[str, Any]]] = [
     ("data", {"ranks": 16, "jitter": 0.5, "seed": 4}),
     ("pipeline", {}),
     ("pipeline", {"ranks": 4}),
-    ("pipeline", {"ranks": 16, "replicas": 2}),  # of 32 one is planted above, and no other is claimed
+    ("pipeline", {"ranks": 16, "replicas": 2}),  # of 32, one is planted above, and no other is claimed
     ("tensor", {}),
     ("experts", {"ranks": 16}),
     ("experts", {"ranks": 32, "unevenness": 0.75, "seed": 5}),
@@ -382,14 +382,14 @@ def test_the_command(tmp_path: Path) -> None:
     assert document["schema"] == "snapreport-job/1"
     assert [entry["rank"] for entry in document["ranks"]] == list(range(8))
     assert not list(tmp_path.glob("*.html"))
-    # Digests made one by one say the same as the snapshots.
+    # Digests made one by one give the same result as the snapshots.
     for path in paths:
         assert process("digest", str(path), "-o", str(tmp_path / f"{path.stem}.digest"), cwd=tmp_path).code == 0
     again = json.loads(process("job", *map(str, tmp_path.glob("*.digest")), "--json", cwd=tmp_path).out)
     for entry in [*again["ranks"], *document["ranks"]]:
         del entry["source"]
     assert again == document
-    # Ranks given to the plain command are a job, unless they are to stay apart.
+    # Ranks given to the plain command are a job, unless --separate is given.
     names = [str(path) for path in paths[:3]]
     plain = process(*names, cwd=tmp_path)
     assert plain.code == 0 and (tmp_path / "job.html").exists(), plain.err
@@ -443,7 +443,7 @@ def test_two_ranks_with_the_same_leak_are_no_group_of_their_own(tmp_path: Path, 
 
 
 def test_every_other_rank_is_a_group(tmp_path: Path) -> None:
-    """What comes back at equal distances is how the job is; what one of them leaks is not."""
+    """What repeats at equal distances is the job's structure; what one of them leaks is not."""
     larger = {rank: {"layers": 4} for rank in range(1, 12, 2)}
     job = job_of_ranks(tmp_path / "job", 12, {**larger, 6: {"straggler": 6}}, leak=24 << 20)
     assert [outlier.row for outlier in job.outliers] == [6] and len(job.groups) == 2
@@ -461,7 +461,7 @@ def test_ranks_that_run_out_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_ranks_that_recorded_less_are_not_called_different(tmp_path: Path) -> None:
-    """Rings that lost their beginning, ranks without events or without a device, and a file that cannot be read."""
+    """Ring buffers that lost their beginning, ranks without events or without a device, and an unreadable file."""
     folder = tmp_path / "job"
     paths = samples.write_job(folder, "data", ranks=8, **SMALL)
 
@@ -485,7 +485,7 @@ def test_ranks_that_recorded_less_are_not_called_different(tmp_path: Path) -> No
 
 
 def test_files_of_equal_ranks(tmp_path: Path) -> None:
-    """Ranks that start anew on each host are not taken for older files of the same ranks; RANK=0 everywhere neither."""
+    """Ranks numbered anew on each host are not taken for older files of the same ranks; nor is RANK=0 everywhere."""
     made = samples.write_job(tmp_path / "made", "data", ranks=4, metadata=False, **SMALL)
     for number, path in enumerate(made):
         host = tmp_path / "hosts" / f"node{number // 2}"
@@ -551,7 +551,7 @@ def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
 
 
 def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
-    """The reducer keeps columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
+    """The reducer stores columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
     path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
     content = unpack(snapreport.digest(path))
     made = [Made(pack({**content, "rank": rank, "world_size": 200})) for rank in range(200)]
@@ -568,7 +568,7 @@ def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
 
 
 def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:
-    """A report goes to strangers: nothing in it says where its snapshots were on the machine that made it."""
+    """Reports go to strangers: nothing in one says where its snapshots were on the machine that made it."""
     folder = tmp_path / "secret-place" / "run"
     samples.write_job(folder, ranks=3, steps=2)
     (folder / "rank_00003.pickle").write_bytes(b"cut short")

@@ -26,7 +26,7 @@ def shown_in_full(path: Path) -> int:
 
 
 def test_a_report_of_ranks_fits_a_size(ranks: list[Path], tmp_path: Path) -> None:
-    """Given to the plain command, too. What goes is said: parts first, then ranks in full."""
+    """Also when given to the plain command. What is left out is stated: parts first, then ranks in full."""
     full, small = tmp_path / "full.html", tmp_path / "small.html"
     assert in_process(*ranks, "-o", full).code == 0
     assert shown_in_full(full) == 2
@@ -34,7 +34,7 @@ def test_a_report_of_ranks_fits_a_size(ranks: list[Path], tmp_path: Path) -> Non
     parts = in_process(*ranks, "-o", small, "--max-size", size - 500)
     assert parts.code == 0 and "left out to fit" in parts.err and shown_in_full(small) == 2
     assert small.stat().st_size <= size - 500
-    # Less than what columns make room for.
+    # Less than what leaving out columns makes room for.
     alone = in_process("job", *ranks, "-o", small, "--max-size", size - 8_000)
     assert alone.code == 0 and "not shown in full, to fit" in alone.err and shown_in_full(small) < 2
     assert small.stat().st_size <= size - 8_000

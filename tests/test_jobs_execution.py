@@ -1,4 +1,4 @@
-"""Where a job's digests are made: the same bytes everywhere, and no rank is lost with the process that read it."""
+"""Where a job's digests are made: the same bytes everywhere, and a process that dies loses only the rank it read."""
 
 from __future__ import annotations
 

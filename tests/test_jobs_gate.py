@@ -63,11 +63,11 @@ def test_every_rank_fits_or_the_one_that_does_not_is_named(folder: Path, tmp_pat
     assert code == 0 and "no rank reserved more" in document["checks"][0]["message"]
     code, document = checked(folder, "--fits", "64MiB")
     assert code == 1 and document["checks"][0]["message"].startswith("rank 3: runs out of memory")
-    # A rank's own check says how much it needs, to 2 MiB: so much is enough for all.
+    # A rank's own check says how much it needs, to 2 MiB: that is enough for all.
     least = document["checks"][0]["value"]
     code, document = checked(folder, "--fits", f"{least}B")
     assert code == 0 and document["checks"][0]["message"].startswith("all 8 ranks run on")
-    # What a digest says is not enough for a replay.
+    # A digest does not contain enough for a replay.
     digest = tmp_path / "rank3.digest"
     digest.write_bytes(snapreport.digest(sorted(folder.iterdir())[3]))
     code, document = checked(digest, "--fits", "64MiB")

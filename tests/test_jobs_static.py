@@ -1,4 +1,4 @@
-"""What a job's report says without scripts: the map as a picture, and links to ranks."""
+"""What a job's report shows without scripts: the map as a picture, and links to ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def heat_of_cells(cells: np.ndarray) -> Heat:
 
 
 def decoded(uri: str) -> np.ndarray:
-    """The palette indices of a PNG: chunk by chunk, checksums tried."""
+    """The palette indices of a PNG: chunk by chunk, with checksums verified."""
     data = base64.b64decode(uri.removeprefix("data:image/png;base64,"))
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, found = 8, {}

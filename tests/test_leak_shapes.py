@@ -63,7 +63,7 @@ def every(k: int, size: int = 3 * MIB) -> Body:
 
 
 def queue(length: int) -> Body:
-    """A replay buffer: it fills, then the oldest goes."""
+    """A replay buffer: it fills, then the oldest entry is freed."""
     held: list[int] = []
 
     def body(script: Script, number: int) -> None:
@@ -173,7 +173,7 @@ def test_a_kv_cache_grows_and_is_no_leak(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["collector", "list"])
 def test_bursts_in_order_are_cycles_and_others_are_not(by: str, tmp_path: Path) -> None:
-    """The collector frees the oldest first; a list that is dropped the newest first."""
+    """The collector frees the oldest first; a dropped list frees the newest first."""
     piled: list[int] = []
 
     def body(script: Script, number: int) -> None:
@@ -202,7 +202,7 @@ def test_one_burst_of_a_loop_that_only_allocates(tmp_path: Path) -> None:
 
 
 def test_loading_weights_is_no_leak_and_decides_nothing(tmp_path: Path) -> None:
-    """Shards copied to the device one after the other, all of them there to stay."""
+    """Shards copied to the device one after the other, all of which stay."""
     script = Script()
     for number in range(30):
         whole = script.alloc("shard", (4 + number % 5) * MIB, ("/app/load.py", "read"), TRAIN)
@@ -213,7 +213,7 @@ def test_loading_weights_is_no_leak_and_decides_nothing(tmp_path: Path) -> None:
 
 
 def test_layers_of_one_forward_pass_are_no_iterations(tmp_path: Path) -> None:
-    """Each layer leaves its activations for a backward pass that the trace does not reach."""
+    """Each layer leaves its activations for a backward pass after the end of the trace."""
     script = Script()
     for _ in range(24):
         for i in range(4):
@@ -263,7 +263,7 @@ def test_steps_go_before_what_the_curve_repeats() -> None:
 
 
 def test_a_copy_that_the_next_one_replaces_is_no_cycle(tmp_path: Path) -> None:
-    """The best weights so far, copied anew every third step: the older copy goes in one burst, from one step."""
+    """The best weights so far, copied again every third step: the older copy is freed in one burst, from one step."""
     best: list[int] = []
 
     def body(script: Script, number: int) -> None:

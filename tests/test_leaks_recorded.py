@@ -16,7 +16,7 @@ MIB = 1 << 20
 RECORDED = Path(corpus.ROOT).parent / "shared" / "recorded"
 NAMES = sorted(path.stem for path in RECORDED.glob("*.pickle"))
 pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings of real PyTorch")
-# What a script keeps on purpose, with its tensors: bytes a step.
+# What a script keeps alive on purpose, with its tensors: bytes per step.
 LEAKING = {"leak_outputs": 2 * 256 * 32000 * 4, "rec_series1": 40 * MIB, "rec_series2": 40 * MIB}
 LEAKING |= {f"t29_{name}": size for name, size in LEAKING.items() if f"t29_{name}" in NAMES}
 
@@ -39,7 +39,7 @@ def test_planted_leaks_are_found_to_the_byte(name: str) -> None:
 
 @pytest.mark.skipif("leak_loss" not in NAMES, reason="not recorded")
 def test_a_graph_that_stays_alive_is_one_leak() -> None:
-    """Losses appended with their graph: all that the forward pass saves stays, some 97 MiB a step."""
+    """Losses appended with their graph: all that the forward pass saves stays, some 97 MiB per step."""
     leaks, _ = found("leak_loss")[0]
     (leak,) = [leak for leak in leaks if leak.severity == "warning"]
     end = corpus.replayed(RECORDED / "leak_loss.pickle")[0].allocated[-1]

@@ -1,4 +1,4 @@
-"""Levels of detail keep their promises: the peak of every column stays, the bytes of every column sum to it."""
+"""Levels of detail: the peak of every column is preserved, and the bytes of every column add up to it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_spans_equal_the_slow_ones(snapshot: dict[str, Any]) -> None:
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tile_oracle.Lives:
-    """Many small allocations beside few large ones, with few stacks: what groups are made of."""
+    """Many small allocations beside few large ones, with few stacks: groups form from these."""
     n = draw(st.integers(1, 70))
     rows = draw(
         st.lists(
@@ -100,18 +100,18 @@ def test_crowds_of_small_ones(lives: tile_oracle.Lives) -> None:
 
 @given(crowds())
 def test_offsets_at_birth(lives: tile_oracle.Lives) -> None:
-    """Without a replay, and yet what stacking at that position gives."""
+    """Computed without a replay, yet equal to stacking at that position."""
     lifetimes = as_lifetimes(lives)
     born = stacking.birth_offsets(lifetimes)
     for i, (start, end) in enumerate(zip(lives.start, lives.end, strict=True)):
-        # Two are never born by one event; what was there before the trace has position 0.
+        # No two are born at one event; those from before the trace have position 0.
         if end > start and (start == 0 or start not in lives.start[i + 1 :]):
             ids, offsets = stacking.offsets_at(lifetimes, start)
             assert born[i] == offsets[ids.tolist().index(i)]
 
 
 def assert_tile(device: DecodedDevice, level: int, tile: int, spans: dict[str, np.ndarray]) -> None:
-    """A stored tile against the exact columns: samples, sums, tops, and what every span says of itself."""
+    """A stored tile against the exact columns: samples, sums, tops, and every value of its spans."""
     allocated = device.allocated()
     width = 1 << (tile_oracle.depth(len(allocated)) - level)
     begin = tile * tile_oracle.COLUMNS * width

@@ -1,4 +1,4 @@
-"""``--max-size``: what goes, what always stays, and that the report and the command say so."""
+"""``--max-size``: what is left out, what always stays, and that the report and the command say so."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def whole(snapshot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def smallest(snapshot: Path, folder: Path) -> int:
-    """The least that the command says it can do."""
+    """The minimum that the command says it can reach."""
     run = cli.in_process(snapshot, "--max-size", "1KiB", "-o", folder / "never.html")
     cli.assert_refused(run, "allowed")
     assert not (folder / "never.html").exists()
-    # "… takes 223 KiB (227,931 bytes) …": the first number in full is the least.
+    # "… takes 223 KiB (227,931 bytes) …": the first number in full is the minimum.
     return int(run.err.split("(")[1].split(" bytes")[0].replace(",", ""))
 
 
@@ -52,14 +52,14 @@ def test_fits_and_says_what_went(snapshot: Path, whole: Path, tmp_path: Path) ->
     assert "left out to fit" in text, "the report itself must say so"
     manifest = decoder.Report(text).manifest
     assert all(device["left_out"] for device in manifest["devices"])
-    # What the command says would bring everything back does.
+    # The size that the command gives for including everything is enough.
     again = cli.in_process(snapshot, "--max-size", full, "-o", tmp_path / "again.html")
     assert again.code == 0 and (tmp_path / "again.html").read_bytes() == whole.read_bytes()
 
 
 def test_totals_stay_exact_at_the_least(snapshot: Path, whole: Path, tmp_path: Path) -> None:
     report = tmp_path / "least.html"
-    least = smallest(snapshot, tmp_path) + 64  # the limit itself stands in the report, in as many digits as it has
+    least = smallest(snapshot, tmp_path) + 64  # the limit itself is in the report, in as many digits as it has
     assert cli.in_process(snapshot, "--max-size", least, "-o", report).code == 0
     kept, full = decoder.Report(report.read_text(encoding="utf-8")), decoder.Report(whole.read_text(encoding="utf-8"))
     timeline = snapreport.load(snapshot).timeline(0)

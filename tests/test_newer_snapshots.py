@@ -67,7 +67,7 @@ def test_names_of_a_recording_reach_search_details_and_table(
 
 
 def test_states_without_traces(tmp_path: Path) -> None:
-    """``_snapshot(include_traces=False)``: what is live is known, not how it came to be."""
+    """``_snapshot(include_traces=False)``: what is live is known, not how it came about."""
     for content in ({"segments": [SEGMENT], "device_traces": []}, {"segments": [SEGMENT]}):
         timeline = loaded(tmp_path, content).timeline(0)
         assert (timeline.peak_bytes, timeline.reserved.tolist()) == (1000, [2048])
@@ -100,7 +100,7 @@ def test_back_ends_of_the_same_layout(tmp_path: Path, kind: str) -> None:
 
 
 def test_what_no_trace_shows_is_named(tmp_path: Path) -> None:
-    """Its size too, where the recorder wrote down the device's."""
+    """Its size too, where the recorder recorded the device's."""
     trace = [entry("segment_alloc", 4096, 2048), entry("alloc", 4096, 1000)]
     trace += [{"action": "oom", "size": 1 << 30, "device_free": 1 << 20, "stream": 0, "time_us": 2, "frames": []}]
     content = {"segments": [SEGMENT], "device_traces": [trace]}
@@ -118,7 +118,7 @@ def test_what_no_trace_shows_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", recorded.cases())
 def test_pinned_memory_is_that_of_host_memory_stats(name: str) -> None:
-    """PyTorch calls active what the program has, and allocated what it has or may have again: our reserved."""
+    """PyTorch calls active what the program has, and allocated what it has or can reuse: our reserved."""
     stats = recorded.truth(name).get("host_stats") or {}
     snapshot = recorded.load(name)
     if -1 not in snapshot.devices or not stats or not len(snapshot.events(-1)):
@@ -132,7 +132,9 @@ def test_pinned_memory_is_that_of_host_memory_stats(name: str) -> None:
 
 @pytest.mark.parametrize("name", recorded.cases())
 def test_every_recording_is_reconciled(name: str) -> None:
-    """The replay ends with the final blocks, or the report says that events are missing; what remains is PyTorch's."""
+    """The replay ends with the final blocks, or the report says that events are missing; other differences are
+    PyTorch's.
+    """
     snapshot = recorded.load(name)
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)

@@ -1,4 +1,4 @@
-"""Which frames are noise: what a reader wants to see stays, and Python frames are told from native ones."""
+"""Which frames are noise: what users want to see stays, and Python frames are distinguished from native ones."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""Sizes, counts and shares read alike in Python's outputs and on the page, over small, large and awkward values."""
+"""Sizes, counts and shares read the same in Python's outputs and on the page, over small, large and awkward values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASK = """([sizes, shares]) => JSON.stringify({
 
 
 def sizes() -> list[int]:
-    """Every size up to some KiB, both sides of each unit's borders and roundings, and random ones up to 8 PiB."""
+    """Every size up to some KiB, both sides of each unit's limits and roundings, and random ones up to 8 PiB."""
     dice = random.Random(11)
     borders = [
         round(figure * 1024**unit) for unit in range(1, 6) for figure in (0.9994, 0.9995, 1, 9.995, 99.95, 1023.5)
@@ -39,7 +39,7 @@ def sizes() -> list[int]:
 
 
 def shares() -> list[tuple[int, int]]:
-    """Every thousandth, what rounds either way, the least there is, nothing at all, and random parts of real wholes."""
+    """Every thousandth, what rounds either way, the minimum, zero, and random parts of real wholes."""
     dice = random.Random(12)
     found = [(part, 1000) for part in range(1001)] + [(part, 20_000) for part in range(0, 20_001, 5)]
     found += [(0, 0), (5, 0), (0, 5), (1, 1 << 45), (1, 2), (3, 2), (1 << 40, (1 << 40) + 1)]

@@ -1,4 +1,4 @@
-"""A report says in its manifest where to open: the worst failure's device and event, else the greatest peak's."""
+"""A report's manifest says where to open: the worst failure's device and event, else the highest peak's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snapreport.findings.opening import opening
 
 
 def expected(devices: dict[int, oracle.Device]) -> tuple[int, int] | None:
-    """(place of the device, event), worked out from the replay alone."""
+    """(index of the device, event), computed from the replay alone."""
     found = []
     for place, (_, device) in enumerate(sorted(devices.items())):
         ooms = [
@@ -38,7 +38,7 @@ def test_opening(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
 
 
 def test_a_failure_comes_before_a_greater_peak() -> None:
-    """Of several files the one that failed, with the device counted through all of them."""
+    """Of several files, the one that failed, with devices counted across all of them."""
     training, oom = (snapreport.load(corpus.path_of(name)) for name in ("training", "oom"))
     start = opening([training, oom])
     assert start is not None and (start.snapshot, start.index) == (1, len(training.devices))

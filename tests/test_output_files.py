@@ -56,7 +56,7 @@ def test_only_our_own_files_are_replaced(kind: str, snap: Path, tmp_path: Path) 
     assert in_process(*arguments, out, "--force").code == 0
     first = out.read_bytes()
     assert STRANGE.encode() not in first
-    # What a run of ours wrote is replaced, and so is an empty file.
+    # What one of our runs wrote is replaced, and so is an empty file.
     assert in_process(*arguments, out).code == 0
     out.write_bytes(b"")
     assert in_process(*arguments, out).code == 0 and len(out.read_bytes()) == len(first)
@@ -87,13 +87,13 @@ def test_modes_links_and_names(kind: str, snap: Path, tmp_path: Path) -> None:
     link.symlink_to(real)
     assert in_process(*arguments, link).code == 0
     assert link.is_symlink() and real.stat().st_size and stat.S_IMODE(real.stat().st_mode) == 0o640
-    # A link to nothing makes the file that it names; a new file has the mode of any new file.
+    # A link to nothing creates the file that it names; a new file has the mode of any new file.
     dangling, target = tmp_path / "dangling", tmp_path / "target"
     dangling.symlink_to(target)
     assert in_process(*arguments, dangling).code == 0
     (tmp_path / "plain").touch()
     assert target.stat().st_mode == (tmp_path / "plain").stat().st_mode
-    long = tmp_path / ("\U0001f600" * 60 + ".out")  # 244 bytes, with which no longer name can begin
+    long = tmp_path / ("\U0001f600" * 60 + ".out")  # 244 bytes: no longer name can start with it
     assert in_process(*arguments, long).code == 0 and long.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_failure_at_any_step_leaves_what_was_there(
 
 
 def test_a_mounted_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that a container mounts by itself cannot be replaced by a rename."""
+    """A file that is itself a container's mount cannot be replaced by a rename."""
     out = tmp_path / "out"
     out.write_text("before")
 
@@ -192,7 +192,7 @@ def test_a_job_summary_is_added_to(snap: Path, tmp_path: Path, monkeypatch: pyte
 def test_a_signal_while_writing_leaves_no_part(number: signal.Signals, tmp_path: Path) -> None:
     if signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip(f"{number.name} is ignored here, as under nohup: so do the processes started from here")
-    out = tmp_path / "big.pickle.xz"  # compressing takes its time
+    out = tmp_path / "big.pickle.xz"  # compressing takes time
     out.write_bytes(b"")
     running = subprocess.Popen(
         [*command(), "sample", "--preset", "training", "-o", str(out)], stderr=subprocess.PIPE, cwd=tmp_path
@@ -236,7 +236,7 @@ def test_a_long_name_that_is_absent_is_an_input_error(tmp_path: Path, monkeypatc
         run = in_process(*arguments)
         assert_refused(run, "xxx", "cannot be read")
         assert "write" not in run.err
-    # One whose own name fits, and whose report's does too.
+    # A name that fits by itself, and whose report's does too.
     path = tmp_path / ("n" * 251)
     path.write_bytes(pickle.dumps(GOOD))
     assert in_process(path.name).code in (0, 2)
@@ -275,7 +275,7 @@ def test_interrupted_while_it_starts(delay: float, snap: Path) -> None:
     running = subprocess.Popen([*command(), "stats", str(snap)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     was_heard = False
     until = time.monotonic() + 60
-    while time.monotonic() < until:  # Python itself starts to hear the signal, then the first line of ours ends that
+    while time.monotonic() < until:  # Python itself first installs a handler, then our first line removes it
         status = Path(f"/proc/{running.pid}/status").read_text()
         hears = int(status.partition("SigCgt:")[2].split()[0], 16) >> (signal.SIGINT - 1) & 1
         if was_heard and not hears:

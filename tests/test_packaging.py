@@ -1,4 +1,4 @@
-"""What the package promises as a package: light start, floors, the same bytes every time, nothing from outside."""
+"""The package's guarantees: a light start, layers, the same bytes every time, nothing from outside."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_imports_only_go_down() -> None:
 
 
 def test_same_bytes_every_time(tmp_path: Path) -> None:
-    """Two processes, two working folders, two hash seeds, one core and four: one and the same file."""
+    """Two processes, two working folders, two hash seeds, one core and four: the same file."""
     path = corpus.path_of("small")
     documents = []
     for number in range(2):
@@ -124,7 +124,7 @@ def test_same_bytes_every_time(tmp_path: Path) -> None:
 
 
 class References(HTMLParser):
-    """Everything in a document that a browser would go and get, and everything it would run."""
+    """Everything in a document that a browser would fetch, and everything it would run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ def test_page_refers_to_nothing_outside(report_of: Callable[..., Path]) -> None:
 
 
 def test_the_preview_has_its_colours_where_styles_are_forbidden(report_of: Callable[..., Path]) -> None:
-    """A shape without a fill of its own is black in a viewer that drops the style sheet."""
+    """A shape without its own fill is black in a viewer that drops the style sheet."""
     html = report_of(corpus.path_of("oom")).read_text(encoding="utf-8")
     shapes = re.findall(r"<(?:path|circle) [^>]*>", "".join(re.findall(r"<svg.*?</svg>", html, re.S)))
     assert len(shapes) >= 3
@@ -177,7 +177,7 @@ def test_the_preview_has_its_colours_where_styles_are_forbidden(report_of: Calla
 
 
 def test_bytes_survive_latin_1(report_of: Callable[..., Path]) -> None:
-    """Served with the wrong charset, the blobs and the application are still what they were: ASCII."""
+    """Served with the wrong charset, the blobs and the application are unchanged: ASCII."""
     html = report_of(corpus.path_of("small")).read_bytes()
     for text in re.findall(rb"<script[^>]*>(.*?)</script>", html, re.S):
         assert text.isascii()

@@ -148,7 +148,7 @@ class _Ranges(http.server.BaseHTTPRequestHandler):
         else:
             part = self.data
             self._head(200, len(part))
-        with contextlib.suppress(ConnectionError):  # the reader has seen that no range came
+        with contextlib.suppress(ConnectionError):  # the reader has noticed that no range arrived
             self.wfile.write(part)
         type(self).sent += len(part)
 

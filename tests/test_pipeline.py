@@ -1,4 +1,4 @@
-"""What ``load`` and ``stats`` say equals the brute-force oracle: on samples, on real snapshots, on random traces."""
+"""What ``load`` and ``stats`` return equals the brute-force oracle: on samples, on real snapshots, on random traces."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def lifetimes(snapshot: dict[str, Any]) -> list[tuple[str, int, int, int, int, i
     ],
 )
 def test_meanings(snapshot: dict[str, Any], want: list[tuple[Any, ...]]) -> None:
-    """The definitions, one by one, in numbers worked out by hand; the oracle must say the same."""
+    """The definitions, one by one, in numbers computed by hand; the oracle must agree."""
     assert lifetimes(snapshot) == want
     assert [
         (a.origin, a.addr, a.size, a.alloc_event, a.free_requested_event, a.free_event)
@@ -142,7 +142,7 @@ def test_unknown_actions_and_keys_are_told(tmp_path: Path) -> None:
 
 
 def test_real_snapshots_reconcile(real_path: Path) -> None:
-    """To the byte, but for the one trimmed by hand, which says so."""
+    """To the byte, except for the one trimmed by hand, which says so."""
     stats = corpus.loaded(real_path).stats()
     differences = {d["device"]: d["reconciliation_bytes"] for d in stats["devices"] if d["reconciliation_bytes"]}
     assert differences == ({0: 402719744} if real_path.name == "trimmed_inconsistent.pickle" else {})

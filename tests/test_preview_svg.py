@@ -1,4 +1,4 @@
-"""The small picture of the static summary: its highest point is the peak, where the peak is, however long the trace."""
+"""The small picture of the static summary: its highest point is the peak, at its place, however long the trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def corners(path: str) -> list[tuple[int, int]]:
     st.integers(0, 2**40),
 )
 def test_the_peak_is_drawn(heights: list[int], repeated: int, cached: int) -> None:
-    """A single event in thousands is the peak: it is as high as the mark on it, and the mark is where the event is."""
+    """A single event among thousands is the peak: the curve reaches its mark, and the mark is where the event is."""
     allocated = np.array(heights * repeated, dtype=np.int64)
     peak = len(allocated) // 2
     allocated[peak] = allocated.max() + 2**41

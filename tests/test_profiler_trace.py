@@ -1,4 +1,4 @@
-"""Profiler traces: a real one against the tensors that lived, and what each rule says of small ones made by hand."""
+"""Profiler traces: a real one against the tensors that lived, and each rule on small ones written by hand."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class TestByHand:
         snapshot = loaded(tmp_path, events)
         rows = snapshot.allocations(0)
         assert rows.select("origin", "size", "alloc_event", "free_event").rows() == [
-            ("ghost", 200, -1, -1),  # what the total knows and no event shows
+            ("ghost", 200, -1, -1),  # included in the total and shown by no event
             ("freed", 500, -1, 1),
             ("traced", 100, 0, -1),
         ]

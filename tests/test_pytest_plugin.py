@@ -94,7 +94,7 @@ def test_limits(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 
 
 def test_reports_of_failures(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """Each failure has a snapshot, named after the test; what passes has none."""
+    """Each failure has a snapshot, named after the test; passing tests have none."""
     done = run(torch_cuda, tmp_path, "-p", "snapreport", "--cuda-memory-reports", str(tmp_path / "reports"))
     assert outcomes(done) == "3 failed, 6 passed", done.out + done.err
     snapshots = sorted(path.name for path in (tmp_path / "reports").glob("*.pickle.gz"))

@@ -1,4 +1,4 @@
-"""Queries in Python: the grammar, its errors, and what every field means, against predicates written out by hand."""
+"""Queries in Python: the grammar, its errors, and what every field means, against predicates written by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SNAPSHOTS = [
     "layout-2.8",
     *(name for name in corpus.real_names() if name != "train_22k_events.pickle"),
 ]  # fmt: skip
-# A bad query, and the part of it that is bad (its first occurrence).
+# A bad query, and its wrong part (the first occurrence).
 BAD = [
     ('a "b', '"b'), ("a OR", "OR"), ("OR a", "OR"), ("a OR OR b", "OR OR"[:2]), ("a AND", "AND"), ("AND", "AND"),
     ("a AND OR b", "AND"),
@@ -80,7 +80,7 @@ def test_random_snapshots(snapshot: Any, seed: int, tmp_path_factory: pytest.Tem
 
 @st.composite
 def combinations(draw: st.DrawFn, depth: int = 3) -> query_oracle.Pair:
-    """A query put together from others at random, with what it must match."""
+    """A query combined from others at random, with what it must match."""
     kind = draw(st.sampled_from(["one", "one", "not", "all", "any"])) if depth else "one"
     if kind == "one":
         return draw(st.sampled_from([(q, p) for q, p in query_oracle.QUERIES if q.strip() and " " not in q]))
@@ -114,7 +114,7 @@ def test_combinations(pair: query_oracle.Pair, small: tuple[Snapshot, query_orac
 
 
 def plain(node: Node) -> Any:
-    """A tree without the places of its terms."""
+    """A tree without the positions of its terms."""
     if isinstance(node, Term):
         return (node.field, node.test)
     if isinstance(node, Not):
@@ -130,7 +130,7 @@ NUMBERS = st.integers(0, 2**50)
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 3) -> tuple[Any, str]:
-    """A tree as ``plain`` gives it, and a text for it."""
+    """A tree in the form of ``plain``, and a text for it."""
     kind = draw(st.sampled_from(["word", "range", "text", "name", "not", "all", "any"][: 7 if depth else 4]))
     if kind == "word":
         word = draw(WORDS)
@@ -187,7 +187,7 @@ PIECES = [
 @example(['"'] * 3001)
 @settings(max_examples=600)
 def test_nothing_but_query_errors(pieces: list[str]) -> None:
-    """Whatever is typed is either read or refused with a place inside it."""
+    """Whatever is typed is either read or refused with a position inside it."""
     text = "".join(pieces)
     try:
         parse(text)
@@ -225,7 +225,7 @@ def test_categories_are_those_of_the_rules() -> None:
     assert CATEGORIES == categories.CATEGORIES
 
 
-# What it is used through
+# Where it is used
 
 
 def test_frame_of_all_devices() -> None:

@@ -19,7 +19,7 @@ from snapreport.recorder.options import Options, from_json, parse_steps
 
 PACKAGE = Path(snapreport.__file__).parent
 BOOTSTRAP = PACKAGE / "recorder" / "bootstrap"
-# What of snapreport imports nothing but the standard library.
+# The parts of snapreport that import nothing but the standard library.
 LIGHT = ("snapreport.recorder", "snapreport.durable_rename", "snapreport.number_format", "snapreport.terminal")
 
 
@@ -64,7 +64,7 @@ def test_an_existing_sitecustomize_runs(tmp_path: Path) -> None:
 
 
 def test_the_hook_undoes_itself(tmp_path: Path) -> None:
-    """After ``import torch``: no finder, no changed loader; and a torch that comes onto the path late is found."""
+    """After ``import torch``: no finder, no changed loader; and a torch that appears on the path late is found."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("from . import inner\nclass version: cuda = hip = None\n")
     (tmp_path / "torch" / "inner.py").touch()
@@ -89,7 +89,7 @@ def test_the_hook_undoes_itself(tmp_path: Path) -> None:
 
 
 def test_a_process_on_a_build_without_cuda(tmp_path: Path) -> None:
-    """The tensors on the CPU are recorded; the program is unharmed."""
+    """The tensors on the CPU are recorded; the program is unaffected."""
     pytest.importorskip("torch", reason="torch is not installed: what record says without CUDA was not tested")
     program = "import torch; assert torch.version.cuda is None; print(torch.ones(3).sum().item())"
     done = cli.process("record", "-o", tmp_path / "run", "--", sys.executable, "-c", program)
@@ -184,7 +184,7 @@ def test_secrets_are_redacted() -> None:
 
 
 def test_a_rank_without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.distributed knows it where no variable says it; what a launcher set counts first."""
+    """torch.distributed knows it where no variable says it; what a launcher set takes precedence."""
     initialized = types.SimpleNamespace(
         is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 5, get_world_size=lambda: 8
     )

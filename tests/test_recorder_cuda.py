@@ -80,7 +80,7 @@ def test_no_snapshot_where_cuda_is_not_used(torch_cuda: FakeTorch, tmp_path: Pat
 
 
 def test_signal(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """A signal dumps a running program; a handler of the program's own still runs."""
+    """A signal dumps a running program; the program's own handler still runs."""
     program = (
         "import os, signal\n"
         "signal.signal(signal.SIGUSR1, lambda *_: print('own handler'))\n"
@@ -109,7 +109,7 @@ def test_ranks(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "first"), [("ddp", "module.0.weight"), ("fsdp", "0.weight")])
 def test_parallel_training(torch_cuda: FakeTorch, tmp_path: Path, kind: str, first: str) -> None:
-    """DDP and FSDP2 over two processes: each rank its file, its device, and its own shard of a parameter by name."""
+    """DDP and FSDP2 over two processes: each rank has its file, its device, and its shard of a parameter by name."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, PROGRAMS / "parallel.py", kind]
     done = torch_cuda.record("-o", tmp_path, command=launch, FAKE_GPU_COUNT=2, FAKE_CUDA_SHADOW=1)
     assert done.code == 0, done.err
@@ -124,7 +124,7 @@ def test_parallel_training(torch_cuda: FakeTorch, tmp_path: Path, kind: str, fir
 
 
 def test_two_programs_of_one_command(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """Two processes without a rank that are alive together do not write to one file."""
+    """Two processes without a rank that run at the same time do not write to one file."""
     program = (
         "import subprocess, sys, torch\n"
         "x = torch.ones(1000, device='cuda')\n"
@@ -156,7 +156,7 @@ def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
         "print(recorder.step_number, [path.name for path in recorder.files])\n"
     )
     done = torch_cuda.run("-c", program, PYTHONPATH=fake_torch.package_folder(tmp_path / "path"))
-    # Three calls of step(); the twelve optimizer steps count no more.
+    # Three calls of step(); the twelve optimizer steps do not count.
     name = "rank_00000_step_00000003_{}.pickle.gz"
     assert done.code == 0, done.err
     assert done.out.splitlines()[0] == name.format("call")
@@ -177,7 +177,7 @@ def test_steps_of_a_profiler(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 
 
 def test_decorator(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """Each call is a recording of its own, a call within it belongs to it, and results and errors pass through."""
+    """Each call is a separate recording, a call within it belongs to it, and results and errors pass through."""
     program = (
         "import snapreport, torch\n"
         "layer = torch.nn.Linear(8, 8).cuda()\n"
@@ -213,7 +213,7 @@ def test_inside_a_recorded_command(torch_cuda: FakeTorch, tmp_path: Path) -> Non
 
 
 def test_viewers_of_torch_read_it(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """PyTorch's own ``_memory_viz`` prints the same of a file of ours as of one that PyTorch dumped."""
+    """PyTorch's own ``_memory_viz`` prints the same for a file of ours as for one that PyTorch dumped."""
     program = (
         "import gzip, pickle, snapreport, sys, torch\n"
         "from torch.cuda import _memory_viz\n"
@@ -237,7 +237,7 @@ def test_viewers_of_torch_read_it(torch_cuda: FakeTorch, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_exit_by_signal(torch_cuda: FakeTorch, tmp_path: Path, ending: signal.Signals) -> None:
-    """As a shell says it: 128 and the signal's number. Nothing unfinished stays behind."""
+    """As a shell reports it: 128 and the signal's number. Nothing unfinished stays behind."""
     program = f"import os, torch; x = torch.ones(9, device='cuda'); os.kill(os.getpid(), {int(ending)})"
     done = torch_cuda.record("-o", tmp_path, command=["-c", program])
     assert done.code == 128 + ending and not snapshots(tmp_path)
@@ -251,7 +251,7 @@ def test_report_is_made(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 
 
 def test_pipe_of_output(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """Standard input reaches the program, and its output nothing but itself."""
+    """Standard input reaches the program, and its output contains nothing else."""
     call = [sys.executable, "-m", "snapreport", "record", "-o", str(tmp_path), "--", str(torch_cuda.python), "-c"]
     program = "import sys, torch; sys.stdout.write(sys.stdin.read().upper()); sys.exit(3)"
     done = subprocess.run([*call, program], input="through\n", capture_output=True, text=True, check=False)

@@ -54,7 +54,7 @@ def written(snapshot: dict[str, Any], folder: Path, compression: str = "none") -
 def test_the_pickle_equals_the_object(
     tmp_path_factory: pytest.TempPathFactory, traces: list[Any], segments: list[Any], more: dict[str, Any]
 ) -> None:
-    """Whatever is in it, and where the trace takes several chunks."""
+    """Whatever its content, and where the trace takes several chunks."""
     snapshot = {"device_traces": traces, "segments": segments, "snapreport": more}
     expected = pickle.loads(pickle.dumps(snapshot))
     before, dump.CHUNK = dump.CHUNK, 3
@@ -70,7 +70,7 @@ def test_the_pickle_equals_the_object(
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
 def test_what_is_written_is_read(tmp_path: Path, compression: str) -> None:
-    """By snapreport: the same allocations as of an ordinary pickle."""
+    """By snapreport: the same allocations as from an ordinary pickle."""
     if compression == "zstd" and not dump.zstd_available():
         pytest.skip("no zstd in this Python")
     plain = tmp_path / "plain.pickle"
@@ -83,7 +83,7 @@ def test_what_is_written_is_read(tmp_path: Path, compression: str) -> None:
 
 
 def test_traces_are_read_while_they_are_unpickled(tmp_path: Path) -> None:
-    """The reader recognises where each trace begins, so that it never holds one as dicts."""
+    """The reader recognises where each trace begins, so that it never stores one as dicts."""
     snapshot = samples.make("multi-gpu", steps=2)
     traces = sum(1 for trace in snapshot["device_traces"] if trace)
     assert traces > 1
@@ -94,12 +94,12 @@ def test_traces_are_read_while_they_are_unpickled(tmp_path: Path) -> None:
 
 def test_equal_snapshots_are_equal_files(tmp_path: Path) -> None:
     first = written(samples.make("small"), tmp_path, "gzip")
-    time.sleep(1.1)  # gzip counts seconds
+    time.sleep(1.1)  # gzip stores whole seconds
     assert written(samples.make("small"), tmp_path, "gzip") == first
 
 
 def test_time_limit(tmp_path: Path) -> None:
-    """What takes too long leaves nothing, not even what was there under a temporary name."""
+    """What takes too long leaves nothing behind, not even a temporary file."""
     path = tmp_path / "snapshot.pickle.gz"
     path.write_bytes(b"the previous file")
     with pytest.raises(dump.TimeLimitError):
@@ -124,7 +124,7 @@ def python(code: str, *arguments: object, **environment: str) -> subprocess.Pope
 
 
 def test_killed_in_the_middle(tmp_path: Path) -> None:
-    """SIGKILL at the worst moment: half the new file is written, the previous one is whole."""
+    """SIGKILL at the worst moment: half the new file is written, the previous one is intact."""
     path = tmp_path / "snapshot.pickle.gz"
     with gzip.open(path, "wb") as file:
         pickle.dump({"segments": [], "device_traces": [["the previous one"]]}, file)
@@ -185,7 +185,7 @@ def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert path == tmp_path / "run" / "rank_00037_step_00000412_oom.pickle.gz"
     path.touch()
     assert names.path(412, "oom").name == "rank_00037_step_00000412_oom_2.pickle.gz"  # never over an earlier one
-    other = FileNames(tmp_path / "run", ".pickle.gz")  # as another process: a lock is a file handle's
+    other = FileNames(tmp_path / "run", ".pickle.gz")  # as another process: a lock belongs to a file handle
     assert other.path(412, "oom").name == f"rank_00037_pid_{os.getpid()}_step_00000412_oom.pickle.gz"
     names.release()
     late = FileNames(tmp_path / "run", ".pickle.gz")

@@ -1,4 +1,4 @@
-"""What a file says of the run that it was recorded in: read back exactly, shown, and harmless whatever it holds."""
+"""What a file says about the run that it was recorded in: read back exactly, shown, and harmless in any case."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recorded(**changes: Any) -> dict[str, Any]:
 
 
 def with_metadata(metadata: Any, folder: Path, **options: Any) -> Path:
-    """A generated snapshot with ``metadata``; or what the function ``metadata`` makes of the snapshot."""
+    """A generated snapshot with ``metadata``; or with the result of the function ``metadata`` for the snapshot."""
     snapshot = samples.make("small", **options)
     snapshot["snapreport"] = metadata(snapshot) if callable(metadata) else metadata
     path = folder / "recorded.pickle"
@@ -66,7 +66,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
 
 
 def test_report_shows_it(tmp_path: Path) -> None:
-    """In "Recording", and what is outside the allocator beside the device's numbers."""
+    """In "Recording", and memory outside the allocator beside the device's numbers."""
     path = with_metadata(recorded(), tmp_path)
     loaded = snapreport.load(path)
     snapreport.write_report([loaded], tmp_path / "report.html")
@@ -173,7 +173,7 @@ def test_nested_without_end() -> None:
 
 
 def test_names_are_no_track_of_the_timeline(tmp_path: Path) -> None:
-    """Names of tensors are shown with allocations; only metadata that the program set says what it did at a moment."""
+    """Names of tensors are shown with allocations; only metadata that the program set describes a moment."""
     plain = tmp_path / "plain.pickle"
     plain.write_bytes(pickle.dumps(samples.make("small")))
     names_only = []

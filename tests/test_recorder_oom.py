@@ -22,7 +22,7 @@ def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     timeline = loaded.timeline(0)
     last = timeline.events.row(timeline.oom_events[-1], named=True)
     assert metadata.oom["free_bytes"] == last["device_free"]
-    # PyTorch wants a segment for it: the request rounded up to 2 MiB.
+    # PyTorch requests a segment for it: the request rounded up to 2 MiB.
     assert metadata.oom["tried_bytes"] == -(-last["size"] // (2 << 20)) * (2 << 20)
     # The dump allocates nothing on the device: after the failed request there is no event.
     assert timeline.oom_events[-1] == len(timeline.events) - 1
@@ -30,7 +30,7 @@ def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert stats["allocation.all.allocated"] == (timeline.allocations["alloc_event"] >= 0).sum()
     line = next(line for line in done.err.splitlines() if line.startswith("snapreport: Out of memory on cuda:0"))
     assert line.endswith(f" Step 2. Snapshot: {tmp_path / 'rank_00000_step_00000002_oom.pickle.gz'}")
-    # What the report says first.
+    # The first sentence of the report.
     headline = summarise([loaded], "x").headline_text[0]
     assert line.startswith(f"snapreport: {headline} Step 2.")
     assert loaded.steps(0)["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"]
@@ -44,7 +44,7 @@ OUT_OF_MEMORY = {
         "layer.weight.grad = torch.ones_like(layer.weight); optimizer.step()"
     ),
     "fraction": "torch.cuda.set_per_process_memory_fraction(0.25)\nx = [torch.empty(300 << 20, device='cuda')]",
-    # Four blocks of 5 MiB share a segment of 20, and one of each four stays: three quarters are cached, and of no use.
+    # Four blocks of 5 MiB share a segment of 20, and one of each four stays: three quarters are cached, and useless.
     "fragmented": (
         "x = [torch.empty(5 << 18, device='cuda') for _ in range(680)]; x = x[::4]\n"
         "x.append(torch.empty(500 << 18, device='cuda'))"
@@ -53,7 +53,7 @@ OUT_OF_MEMORY = {
 }
 
 
-# Expandable segments with what goes through the allocator in another way for them: free ranges, and private pools.
+# Expandable segments with the cases that use another path in the allocator for them: free ranges, and private pools.
 @pytest.mark.parametrize(
     ("kind", "expandable"),
     [*((kind, "False") for kind in OUT_OF_MEMORY), *((kind, "True") for kind in ("backward", "fragmented", "graph"))],

@@ -1,4 +1,4 @@
-"""Recording where there is no accelerator: torch.profiler around an unchanged program, on the CPU build of torch."""
+"""Recording without an accelerator: torch.profiler around an unchanged program, on the CPU build of torch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ whole.export_chrome_trace(sys.argv[2])
 
 
 def test_a_decorated_function_and_what_is_left_out_of_its_trace(tmp_path):
-    """A trace that is trimmed says the same of memory as the whole one: events, stacks and the profiler's totals."""
+    """A trimmed trace says the same about memory as the whole one: events, stacks and the profiler's totals."""
     pytest.importorskip("torch", reason="torch is not installed: recording without CUDA was not tested")
     whole, trimmed = tmp_path / "whole.json", tmp_path / "trimmed.json"
     call = [sys.executable, "-c", DECORATED, str(tmp_path / "run"), str(whole)]
@@ -117,7 +117,7 @@ def test_a_decorated_function_and_what_is_left_out_of_its_trace(tmp_path):
     assert files == ["rank_00000_step_00000002_exit.json.gz"]
     recorded = snapreport.load(tmp_path / "run" / files[0])
     assert len(recorded.steps(-1)) >= 2
-    # A command line with quotes and newlines, which the profiler's own way of adding metadata does not keep.
+    # A command line with quotes and newlines, which the profiler's own way of adding metadata does not preserve.
     assert recorded.recording.recorder is not None and DECORATED in recorded.recording.recorder.command
     with whole.open("rb") as source, trimmed.open("wb") as stream:
         count = write_trimmed(source, stream, {}, 10**6)
@@ -140,7 +140,7 @@ def described(loaded: snapreport.Snapshot) -> list[tuple[Any, ...]]:
 
 
 def test_a_layout_that_is_not_the_profilers():
-    """Nothing is trimmed and nothing lost: the whole trace is kept."""
+    """Nothing is trimmed and nothing lost: the whole trace is written."""
     event = b'{"name": "[memory]", "ph": "i", "pid": 1, "tid": 1, "ts": 1}'
     in_one_line = b'{"traceEvents": [' + event + b"]}"
     cut_short = b'{\n"traceEvents": [\n  {\n' + event[1:-1] + b"\n  },\n  {\n"
@@ -153,7 +153,7 @@ def test_a_layout_that_is_not_the_profilers():
 
 
 def test_a_name_from_freed_memory_costs_one_function():
-    """PyTorch 2.6 writes such names as they are: no JSON. Its header looks like an event, after an empty line."""
+    """PyTorch 2.6 writes such names unescaped: invalid JSON. Its header looks like an event, after an empty line."""
     event = '  {\n    "ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 5, "dur": 9\n  },\n'
     memory = (
         '  {\n    "ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7, "args": {"Bytes": 4, "Addr": 9}\n  }\n'
@@ -191,7 +191,7 @@ print("done")
 
 
 def test_a_program_without_steps_ends_in_a_file(tmp_path):
-    """Recorded for a minute at most, and while half of the free host memory lasts; the program goes on."""
+    """Recorded for a minute at most, and while half of the free host memory lasts; the program continues."""
     pytest.importorskip("torch", reason="torch is not installed: recording without CUDA was not tested")
     variables = {**os.environ, "PYTHONPATH": str(Path(snapreport.__file__).parent.parent)}
     call = [sys.executable, "-c", WITHOUT_STEPS, str(tmp_path)]
@@ -208,7 +208,7 @@ def test_a_program_without_steps_ends_in_a_file(tmp_path):
 
 
 class _Xpu(types.ModuleType):
-    """``torch.xpu`` as PyTorch 2.13 has it, as far as it is used here."""
+    """``torch.xpu`` as in PyTorch 2.13, as far as it is used here."""
 
     def __init__(self) -> None:
         super().__init__("xpu")

@@ -1,4 +1,4 @@
-"""A record that lost events is recognised, whether its recorder says so or not, and then nothing is called sure."""
+"""A recording that lost events is recognised, with or without its recorder's word, and nothing is called measured."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_nothing_is_missing_from_a_whole_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kinds", [("alloc",), ("free_requested", "free_completed")])
 def test_what_was_cut_from_the_middle_is_noticed(tmp_path: Path, kinds: tuple[str, ...], seed: int) -> None:
-    """A few allocations or frees are taken out of a complete trace, with nothing that says so."""
+    """A few allocations or frees are removed from a complete trace, with nothing that says so."""
     dice = random.Random(seed)
 
     def cut(content: dict[str, Any]) -> None:

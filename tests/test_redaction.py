@@ -1,4 +1,4 @@
-"""What a report says of machines and people: what it must, and with --redact less."""
+"""What a report says about machines and people: only what it must, and with --redact less."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def text_of(report: Path) -> str:
 
 
 def _plain(columns: dict[str, Any]) -> list[Any]:
-    """Columns of text; numbers hold no names."""
+    """Columns of text; numbers contain no names."""
     return [value for value in columns.values() if not isinstance(value, np.ndarray)]
 
 
@@ -145,7 +145,7 @@ def test_nothing_is_left_in_what_other_commands_write(snap: Path, tmp_path: Path
 
 
 def test_a_dry_run_of_a_job_lists_what_its_report_holds(snap: Path, tmp_path: Path) -> None:
-    """Ranks by their names make a job's report by themselves: its strings are listed, not those of separate ones."""
+    """Files named by rank make a job's report: its strings are listed, not those of separate reports."""
     ranks = [tmp_path / f"rank{rank}.pickle" for rank in range(2)]
     for path in ranks:
         path.write_bytes(snap.read_bytes())
@@ -194,7 +194,7 @@ def test_patterns_and_prefixes(snap: Path) -> None:
 
 
 def test_a_pattern_reaches_every_string(tmp_path: Path) -> None:
-    """Each string of a snapshot is another secret: none goes out, and what a plain report holds is listed."""
+    """Each string of a snapshot is a different secret: none is revealed, and what a plain report contains is listed."""
     numbers = itertools.count()
 
     def secret(text: str = "") -> str:
@@ -276,7 +276,7 @@ def test_a_report_says_nothing_of_the_machine_that_made_it(
     (folder / snap.name).write_bytes(snap.read_bytes())
     assert in_process(folder / snap.name, "-o", folder / "out.html").code == 0
     text = text_of(folder / "out.html")
-    # The recorder's machine neither: no directory that is not in a stack trace anyway.
+    # Nor the recorder's machine: no directory that is not in a stack trace anyway.
     for secret in ("folder-of-the-machine", "A_SECRET_VARIABLE", "value-of-a-secret", str(tmp_path), "/mnt/vault",
                    "/home/alice/env", "/home/alice/project/memory"):  # fmt: skip
         assert secret not in text, secret

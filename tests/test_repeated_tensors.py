@@ -1,4 +1,4 @@
-"""Batches of input made in a training loop, and caches that grow token by token, are known by how they come and go."""
+"""Batches of input made in a training loop, and caches that grow token by token, are recognised by their lifetimes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTENTION = (("/app/attention.py", "attend"), *FORWARD)
 
 
 def said(script: Script, folder: Path) -> Counter[tuple[str, str, str]]:
-    """How many allocations of each function there are of each (category, source)."""
+    """How many allocations of each function there are by (category, source)."""
     path = folder / "written.pickle"
     path.write_bytes(pickle.dumps(script.raw(), 4))
     snapshot = snapreport.load(path)
@@ -94,5 +94,5 @@ def test_what_grows_token_by_token_is_a_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("grows", "across", "tokens"), [(0, True, 8), (4096, False, 8), (4096, True, 2)])
 def test_what_only_looks_like_a_cache(grows: int, across: bool, tokens: int, tmp_path: Path) -> None:
-    """Blocks of one size, scores that grow and go within their pass, and two passes alone."""
+    """Blocks of one size, scores that grow and are freed within their pass, and only two passes."""
     assert not [key for key in said(generation(grows, across=across, tokens=tokens), tmp_path) if key[1] == "kv cache"]

@@ -1,4 +1,4 @@
-"""Every saving equals the tests' own replay to the byte, on every snapshot there is, with what its query selects."""
+"""Every saving equals the tests' own replay to the byte, on every available snapshot, with what its query selects."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_every_saving_is_replayed(snapshot_path: Path) -> None:
 @pytest.mark.parametrize("name", recorded.cases())
 def test_every_saving_on_recordings_of_real_pytorch(name: str) -> None:
     path = recorded.ROOT / f"{name}.pickle"
-    # Pinned memory gets no saving; newer recorders write it in a form that the oracle does not know.
+    # Pinned memory gets no saving; newer recorders write it in a form that the oracle does not support.
     raw = {key: value for key, value in corpus.raw(path).items() if not key.startswith("host_")}
     check(recorded.load(name), oracle.replay(raw))
 
 
 def test_savings_are_compared() -> None:
-    """The files that are always there have some, also of two together."""
+    """The files that are always present have some, also of two together."""
     path = corpus.path_of("training")
     assert check(corpus.loaded(path), corpus.replayed(path)) >= 4

@@ -1,4 +1,4 @@
-"""What the commands print as JSON holds to the JSON Schemas that the package ships."""
+"""What the commands print as JSON conforms to the JSON Schemas that the package ships."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def printed(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> dict[str, 
     return document
 
 
-# Of every kind of document one at least: no device, several, without stacks, damaged, with an error, from strangers.
+# At least one of every kind of document: no device, several, without stacks, damaged, with an error, from strangers.
 SOME = ["small", "oom", "multi-gpu", "pools", "no-stacks", "truncated", "leak", "expandable"]
 SOME += [
     name

@@ -1,4 +1,4 @@
-"""The sizes that the README promises: of the page, and of what a snapshot adds to it."""
+"""The sizes that the README states: of the page, and of what a snapshot adds to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = 350_000  # bytes
 
 @pytest.fixture(scope="module")
 def empty_size(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Bytes of the report of a snapshot that holds nothing."""
+    """Bytes of the report of an empty snapshot."""
     folder = tmp_path_factory.mktemp("empty")
     (folder / "empty.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
     return snapreport.write_report([snapreport.load(folder / "empty.pickle")], folder / "empty.html")
@@ -34,7 +34,7 @@ def test_a_report_is_the_page_and_a_compressed_pickle(
     if snapshot_path.suffix != ".pickle":
         pytest.skip("compressed already")
     compressed = len(lzma.compress(pickled, preset=9))
-    # Summary, findings and categories, which the pickle does not hold, outweigh the events of a small one.
+    # Summary, findings and categories, which the pickle does not contain, outweigh the events of a small one.
     allowance = 0 if len(pickled) >= 1_000_000 else 8_000
     assert report_of(snapshot_path).stat().st_size <= PAGE + compressed + allowance
     assert report_of(snapshot_path).stat().st_size - empty_size <= compressed + allowance

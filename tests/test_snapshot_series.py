@@ -54,7 +54,7 @@ def series_of(folder: Path, numbers: list[int], **options: Any) -> list[Path]:
 
 @pytest.mark.parametrize(("timed", "by"), [(False, "by name"), (True, "by recording time")])
 def test_files_are_put_in_order_and_the_first_line_says_by_what(timed: bool, by: str, tmp_path: Path) -> None:
-    """2 comes before 10. Times go before names: here they run against each other."""
+    """2 comes before 10. Times take precedence over names: here they disagree."""
     paths = [
         snapshot_file(tmp_path / f"s_{n}.pickle", k, time=1000 * MIB - n * MIB if timed else None)
         for k, n in enumerate((10, 2, 1))
@@ -139,7 +139,7 @@ def test_the_only_devices_belong_together(tmp_path: Path) -> None:
 
 
 def test_devices_are_chosen_in_the_order_of_the_files(tmp_path: Path) -> None:
-    """Also where the files are put in another order."""
+    """Also where the files are reordered."""
     devices = {0: 4, 1: 0, 2: 2}
     paths = [snapshot_file(tmp_path / f"s{n}.pickle", n, device=devices[n]) for n in (2, 0, 1)]
     (row,) = run("diff", *paths, "--device", "2:4:0", "--json").json["series"]

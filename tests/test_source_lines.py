@@ -1,4 +1,4 @@
-"""``--source``: which files are quoted, which never, and that their text is text."""
+"""``--source``: which files are quoted, which never, and that their text stays text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(folder: Path, path: str, lines: int = 20, text: str = "line {} of {}
 
 
 def quoted(folder: Path, *rows: tuple[str, int, str]) -> dict[str, dict[int, str]]:
-    """File name of frames → number of a line → its text."""
+    """File name of frames → line number → its text."""
     found = source_lines(frames(*rows), [folder]).files
     return {
         name: {first + i: text for first, texts in stretches for i, text in enumerate(texts)}
@@ -79,8 +79,8 @@ def test_what_names_no_file(name: str, tmp_path: Path) -> None:
 
 
 def test_never_from_outside(tmp_path: Path) -> None:
-    """Links that lead out of the folder are not followed, neither to files nor to folders; those that stay inside
-    are.
+    """Links that lead out of the folder are not followed, neither to files nor to folders; those that stay
+    inside are.
     """
     inside, outside = tmp_path / "in", tmp_path / "out"
     secret = written(outside, "gpt/secret.py")
@@ -98,7 +98,7 @@ def test_never_from_outside(tmp_path: Path) -> None:
         "/app/gpt/alias.py",
         "/app/gpt/own.py",
     ]
-    # The folder itself may be a link: what it leads to was asked for.
+    # The folder itself may be a link: its target was requested.
     os.symlink(inside, tmp_path / "shortcut")
     assert quoted(tmp_path / "shortcut", ("/app/gpt/own.py", 5, "f"))
 
@@ -145,7 +145,7 @@ def test_the_report_holds_them_and_says_so(tmp_path: Path) -> None:
 
 
 def test_never_by_default_and_first_to_go(tmp_path: Path) -> None:
-    # Text that does not compress, so that there is something to win.
+    # Text that does not compress, so that leaving it out saves something.
     (tmp_path / "src" / "gpt").mkdir(parents=True)
     (tmp_path / "src" / "gpt" / "model.py").write_text(
         "\n".join(random.Random(n).randbytes(200).hex() for n in range(12))

@@ -155,7 +155,7 @@ def test_every_scheme_that_is_let_through(scheme: str) -> None:
 
 
 def test_summary_links_lines_of_the_recorded_commit(tmp_path: Path) -> None:
-    """Without any option, where the recorder wrote down the working tree."""
+    """Without any option, where the recorder recorded the working tree."""
     recording = snapreport.load(in_repository(tmp_path))
     snapreport.write_report([recording], tmp_path / "report.html")
     found = source_links((tmp_path / "report.html").read_text(encoding="utf-8"), f"{BLOB}/")
@@ -176,13 +176,13 @@ def test_summary_and_markdown_with_a_template(tmp_path: Path) -> None:
     linked = re.findall(r"\[`([^`]*)`\]\((https:[^)]*)\)", markdown)
     assert html and linked and {url for _, url in linked} <= {url for url, _ in html}
     assert all(url.startswith(start) for _, url in linked)
-    # A row of the table of stacks: each line of the program's own is a link of its own.
+    # A row of the table of stacks: each line of the program's own is a separate link.
     row = next(line for line in markdown.splitlines() if line.startswith("| ") and " ← " in line)
     assert row.count("](") == row.count(" ← ") + 1
 
 
 def test_headlines_link_lines_beside_the_moment(tmp_path: Path) -> None:
-    """A sentence leads to its moment, and each line that it names to its source."""
+    """A sentence links to its moment, and each line that it names to its source."""
     out = tmp_path / "report.html"
     assert in_process(leaking(tmp_path), "-o", out, "--link", EDITOR).code == 0
     headlines = re.findall(r'<p class="headline">(.*)</p>', out.read_text(encoding="utf-8"))

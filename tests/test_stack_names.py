@@ -1,4 +1,4 @@
-"""A stack is named by the program's own line, by the model's where that only launches it; alike in Python and page."""
+"""A stack is named by the program's own line, or the model's where that only launches it, in Python and on the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from decoder import Report
 import snapreport
 from snapreport.timeline.own_code import own_lines, stack_names
 
-# (recording, function of the line that names, what it must be): of the bytes allocated there, all have the name.
+# (recording, function of the line that names, the expected name): all bytes allocated there have the name.
 LAUNCHED = [
     ("hf_trainer", "frameworks_scen.py:42"),
     ("hf_trainer_oom", "frameworks_scen.py:42"),
@@ -43,7 +43,7 @@ def test_names_are_the_oracle_s(snapshot_path: Path) -> None:
 
 
 def stacks_of(device: Any) -> set[Any]:
-    """Those of events and blocks, which the oracle has seen."""
+    """Those of events and blocks, which the oracle also reads."""
     return {oracle.frames_of(event) for event in device.events} | {block["stack"] for block in device.blocks}
 
 
@@ -85,7 +85,7 @@ def test_a_program_with_its_own_model_is_named_by_it() -> None:
 
 
 def test_page_and_python_name_stacks_alike(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
-    """The page has no rule of its own: it reads the places of the naming frames."""
+    """The page has no rule of its own: it reads the positions of the naming frames."""
     report = Report(report_of(snapshot_path).read_text(encoding="utf-8"))
     recording = corpus.loaded(snapshot_path).recording
     names, rows = stack_names(recording), recording.frames.select("filename", "line", "name").rows()

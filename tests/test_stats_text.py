@@ -1,4 +1,4 @@
-"""``stats`` prints what matters for people: findings, settings, and stacks by the program's own lines."""
+"""``stats`` prints what matters to people: findings, settings, and stacks by the program's own lines."""
 
 from __future__ import annotations
 

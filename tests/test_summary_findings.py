@@ -1,4 +1,4 @@
-"""The summary says with scripts off how much, when, who, why and what next; whatever names hold, they stay text."""
+"""The summary says with scripts off how much, when, who, why and what next; whatever names contain, they stay text."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_oom_without_scripts(name: str, report_of: Callable[..., Path], open_
     assert re.search(r"peak [\d.]+ ([KMG]iB )?→ [\d.]+ [KMG]iB \(replayed\)", text)  # what next
     first = opened.page.locator("article.finding").first
     assert first.is_visible() and first.locator("b").inner_text() == "Out of memory"
-    # What is wrong stands at the very top, before anything has to be scrolled.
+    # Errors are at the very top, visible without scrolling.
     assert "Out of memory on cuda:0" in opened.page.locator("#top").inner_text()
 
 
@@ -95,7 +95,7 @@ def test_every_finding_has_a_card(snapshot_path: Path, report_of: Callable[..., 
 
 
 def test_hostile_names_stay_text(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """Every function is called by what would be markup, a script and a template."""
+    """Every function is named with markup, a script and a template."""
 
     def rename(frame: dict[str, Any]) -> None:
         frame["name"] = HOSTILE + frame["name"]
@@ -122,8 +122,8 @@ def test_titles_name_the_file_where_there_are_several(report_of: Callable[..., P
 
 
 def test_the_same_advice_for_several_devices_is_one(report_of: Callable[..., Path]) -> None:
-    """Told for the device that it saves most on, with what it saves on the others; what names no device in its title
-    says which.
+    """Listed for the device that it saves most on, with its savings on the others; advice without a device in its title
+    names it.
     """
     path = path_of("multi-gpu", steps=2, layers=2, hidden=128, heads=4, sequence=64, devices=3, memory=4 << 30)
     found = [f for f in findings(snapreport.load(path)) if f.kind == "advice"]

@@ -1,5 +1,5 @@
-"""What the peak is made of stands in the static summary and in a ticket's Markdown: by category, function and module
-path.
+"""What the peak is made of is in the static summary and in a ticket's Markdown: by category, function and
+module path.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cut(path: str) -> str:
 
 
 def all_of(device: oracle.Device, key: str) -> dict[str, int]:
-    """Bytes at the peak by what the summary calls it; what lies in no module left out."""
+    """Bytes at the peak by the summary's names; what is in no module is omitted."""
     sums = held_oracle.sums(held_oracle.live_at(device, device.peak_event), KEYS[key])
     rest = {str(name): row["bytes"] for name, row in sums.items() if name or key != "module"}
     return {cut(name) if key == "module" else name: size for name, size in rest.items()}
@@ -94,7 +94,7 @@ def test_the_page_says_it_with_scripts_off(report_of: Callable[..., Path], open_
 
 @pytest.mark.parametrize("width", [360, 1400])
 def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_report: Callable[..., object]) -> None:
-    """Nothing reaches out of its table, however long its names are."""
+    """Nothing extends beyond its table, however long its names are."""
 
     def rename(frame: dict) -> None:
         if frame["name"] != "forward" and not frame["filename"].endswith("module.py"):
@@ -135,7 +135,7 @@ def test_without_frames_the_summary_says_so() -> None:
 
 
 def test_a_final_state_is_no_peak() -> None:
-    """Without a trace there is nothing to draw, and what is held is not called a peak."""
+    """Without a trace there is nothing to draw, and live memory is not called a peak."""
     if "torch20_history_blocks.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     summary = summarise([snapreport.load(corpus.path_of("torch20_history_blocks.pickle"))], "t")

@@ -1,4 +1,4 @@
-"""What no code inside can end: a parent process does, with one line that names the file."""
+"""What no code in the process can end: a parent process does, with one line that names the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from snapreport import supervision
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
 MIB = 1 << 20
-# The command with less patience, for what is not about how long it waits: hanging takes a processor.
+# The command with less patience, for tests that are not about how long it waits: hanging uses a processor.
 IMPATIENT = [
     sys.executable,
     "-c",
@@ -41,7 +41,7 @@ def doubled_key(times: int = 60) -> bytes:
 
 
 def twins(times: int = 60) -> bytes:
-    """Two equal keys, each of lists' worth of tuples: comparing them never ends, even where hashes are remembered."""
+    """Two equal keys, each with lists' worth of tuples: comparing them never ends, even where hashes are cached."""
     first, second = b"", b""
     for text, base in ((0, 0), (1, 100)):
         key = b"K\x00K\x00\x86"
@@ -71,14 +71,14 @@ HANGING = {
 def test_values_that_multiply_as_keys(name: str, stdin: bool, tmp_path: Path) -> None:
     path = tmp_path / "hang.pickle"
     path.write_bytes(HANGING[name])
-    # One with the command as it is.
+    # One with the unchanged command.
     program = None if stdin else IMPATIENT
     run = process("stats", "-" if stdin else path, stdin=HANGING[name] if stdin else None, seconds=120, program=program)
     assert_refused(run, "standard input" if stdin else path, "multiply when they are compared")
 
 
 def stat_of(process: int) -> list[str]:
-    """The fields of /proc/*/stat from the state on; none for a process that is not there."""
+    """The fields of /proc/*/stat from the state on; none for a process that does not exist."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -86,7 +86,7 @@ def stat_of(process: int) -> list[str]:
 
 
 def hanging_child(running: subprocess.Popen[bytes]) -> int:
-    """The child of the command, once it has computed for so long (2 s) that it is past importing: it hangs then."""
+    """The command's child, once it has computed for so long (2 s) that imports are done: then it hangs."""
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     until = time.monotonic() + 60
     while time.monotonic() < until:
@@ -106,7 +106,7 @@ def test_a_hanging_reader_hears_signals(number: signal.Signals, tmp_path: Path) 
     hanging_child(running)
     running.send_signal(number)
     out, errors = running.communicate(timeout=30)
-    # Had it not been heard, the child's end for hanging would be told, with another code.
+    # Had the signal been ignored, the child's end for hanging would be reported, with another code.
     assert running.returncode in (128 + number, -number) and not out and not errors
 
 
@@ -124,7 +124,7 @@ def test_nothing_survives_the_parent(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_hangs_is_one_failed_rank(tmp_path: Path) -> None:
-    """Processes that read the ranks of a job have nobody beside them: they end themselves."""
+    """Processes that read the ranks of a job have no supervisor: they end themselves."""
     names = [tmp_path / f"rank{n}.pickle" for n in range(3)]
     for path in names:
         path.write_bytes(pickle.dumps(GOOD))
@@ -148,7 +148,7 @@ def snapshot_with_a_long_name(folder: Path) -> Path:
 
 
 def test_a_pattern_that_never_ends(tmp_path: Path) -> None:
-    """A match holds Python's lock: Ctrl-C would be unheard, and nothing would be written for years."""
+    """A match holds Python's lock: Ctrl-C would be ignored, and nothing would be written for years."""
     path = snapshot_with_a_long_name(tmp_path)
     run = process("stats", path, "--redact-pattern", ENDLESS, seconds=120, program=IMPATIENT)
     assert_refused(run, path, "a pattern takes too long to search one text")
@@ -205,7 +205,7 @@ def test_endless_streams(tmp_path: Path) -> None:
 
 
 def test_limits_of_control_groups(tmp_path: Path) -> None:
-    """The smallest room of all groups upwards, files' pages that can be dropped not counted."""
+    """The smallest remaining memory of all groups upwards, without files' pages that can be dropped."""
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     for folder, most, used in ((tmp_path, "max", 5), (tmp_path / "a", "1000", 400), (inner, "max", 10)):

@@ -1,4 +1,4 @@
-"""Strings of a snapshot on a terminal, in Markdown and in spreadsheets: they stand for themselves and do nothing."""
+"""Strings of a snapshot on a terminal, in Markdown and in spreadsheets: they are shown literally and do nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapreport.report.markdown import code_cell, escape, prose
 from snapreport.terminal import visible
 
 FORGED = "all 9 checks passed"
-# A title of the window, a cleared screen, an 8-bit control sequence, reversed and hidden text, and a line of its own.
+# A window title, a cleared screen, an 8-bit control sequence, reversed and hidden text, and a separate line.
 HOSTILE = f"a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202ee\u200bf\u2066g\r\n{FORGED}\n\u2028{FORGED}\x85{FORGED}\x7f"
 
 
@@ -105,7 +105,7 @@ def test_bad_input_in_places_is_shown_harmlessly(tmp_path: Path) -> None:
 
 
 def test_an_output_that_cannot_show_every_character(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An arrow on a terminal of Latin letters ended in a traceback."""
+    """An arrow on a Latin-1 terminal ended in a traceback."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     run = process("diff", files[0], files[1])
     assert run.code == 0 and run.out.isascii() and "\\u2192" in run.out and not run.err

@@ -1,7 +1,7 @@
-"""Where PyTorch's own ``_memory_viz`` computes the same thing, it says the same.
+"""Where PyTorch's own ``_memory_viz`` computes the same thing, the results agree.
 
-Its numbers come as text with two digits, and it knows nothing of allocations from before the trace; what can be
-compared is what it prints of segments, of final blocks and of single events.
+Its numbers are printed with two digits, and it knows nothing of allocations from before the trace; what can be compared
+is what it prints of segments, of final blocks and of single events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 def viz() -> Any:
     """torch.cuda._memory_viz, or a skip that says what was not compared."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of what it misses on a machine without a GPU
+        warnings.simplefilter("ignore")  # torch warns of what is missing on a machine without a GPU
         pytest.importorskip("torch", reason="torch is not installed: nothing was compared with its _memory_viz")
         import torch.cuda._memory_viz as module
     return module
@@ -52,9 +52,7 @@ def test_segment_summary(viz: Any, snapshot_path: Path) -> None:
 
 
 def test_final_blocks(viz: Any, snapshot_path: Path) -> None:
-    """The active blocks that ``memory`` folds for a flame graph are the sizes that live at the end, stream by
-    stream.
-    """
+    """The active blocks that ``memory`` folds for a flame graph are the sizes live at the end, stream by stream."""
     raw = snapshot_of(snapshot_path)
     loaded = corpus.loaded(snapshot_path)
     if any(d["reconciliation_bytes"] for d in loaded.stats()["devices"]):
@@ -70,7 +68,7 @@ def test_final_blocks(viz: Any, snapshot_path: Path) -> None:
     for device in loaded.devices:
         table = loaded.allocations(device)
         ours.update(table.filter(table["free_event"] == -1).select("stream", "size").rows())
-    # Flame graph lines of one stack are separate blocks; what is compared is bytes, which folding keeps.
+    # Flame graph lines of one stack are separate blocks; bytes are compared, which folding preserves.
     assert bytes_by_stream(theirs) == bytes_by_stream(ours) and theirs == ours
 
 

@@ -1,4 +1,4 @@
-"""Traces diverted while the pickle is read: the same recording as the plain way gives, for every file and protocol."""
+"""Traces diverted while the pickle is read: the same recording as without, for every file and protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACE: dict[str, Any] = {"name": "x", "path": "x", "file_bytes": 1}
 
 
 def diverted(pickled: bytes) -> tuple[Recording, int]:
-    """The recording read with collectors, and how many there were."""
+    """The recording read with collectors, and their number."""
     raw, collectors = safe_pickle.load_diverted(io.BytesIO(pickled), len(pickled))
     return decode(raw, **PLACE, pickle_bytes=len(pickled), collectors=collectors), len(collectors)
 
@@ -44,7 +44,7 @@ def assert_equal(one: Recording, other: Recording) -> None:
 
 
 def traces(raw: Any) -> list[int]:
-    """Lengths of the traces that a collector can stand for: two entries make a batch, one does not."""
+    """Lengths of the traces that a collector can replace: two entries make a batch, one does not."""
     found = list(raw.get("device_traces") or []) if isinstance(raw, dict) else []
     host = raw.get("host_traces") if isinstance(raw, dict) else None
     found += [host] if host and isinstance(host[0], dict) else host or []

@@ -1,4 +1,4 @@
-"""No sentence that a user reads contains the words that we do not use, over all snapshots there are."""
+"""No sentence that a user reads contains the words that we avoid, over all available snapshots."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BANNED = re.compile(
     r"|\d %|the greatest|no frames|without frames",
     re.IGNORECASE,
 )
-# Of a sentence that a person still follows; a list of names may make it longer.
+# A sentence up to this length is easy to follow; a list of names may make it longer.
 LONGEST = 45
 
 
 def prose(text: str) -> str:
-    """``text`` without what is code: names of functions and files are the program's own."""
+    """``text`` without its code: names of functions and files are the program's own."""
     plain = " ".join(part for is_code, part in code_spans(text) if not is_code)
     return re.sub(r"\S*[\w/]\.\w+\S*|\S*[:_/]\S*", " ", plain)
 
 
 def sentences(snapshot: Snapshot) -> Iterator[str]:
-    """Everything that the summary of a report says, a line each."""
+    """Everything that the summary of a report says, line by line."""
     summary = summarise([snapshot], snapshot.recording.name)
     yield from summary.headline_text
     for card in summary.findings:
@@ -68,7 +68,7 @@ def test_certainty_is_one_word() -> None:
 
 
 def test_what_the_words_are_searched_in() -> None:
-    """Names of the program are left out, what we say of them is not."""
+    """Names of the program are excluded, our words about them are not."""
     assert not BANNED.search(prose("The request was made in ask_what_is_held held.py:12 from kept.py:3."))
     assert not BANNED.search(prose("`held` and torch::holes::kept"))
     assert BANNED.search(prose("12 MiB are held by train.py:3"))

@@ -1,4 +1,4 @@
-"""``snapreport whatif``, ``snapshot.whatif`` and ``check --fits``: what they say is what the model replays."""
+"""``snapreport whatif``, ``snapshot.whatif`` and ``check --fits``: what they report is what the model replays."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def really(
 @pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
 def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path: Path) -> None:
-    """PyTorch itself runs the program on devices of the predicted size and of 2 MiB less."""
+    """PyTorch itself runs the program on devices of the predicted size and fails with 2 MiB less."""
     really(tmp_path / "snap.pickle")
     whatif = WhatIf(snapreport.load(tmp_path / "snap.pickle").timeline(0))
     least = minimum_memory(whatif, parse_settings([conf] if conf else [], whatif.own))
@@ -283,7 +283,7 @@ def test_json_of_several_files(fragmented: Path) -> None:
 
 
 def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path) -> None:
-    """The figure is that of the search; where a setting helps, nothing is said of none helping."""
+    """The figure is that of the search; where a setting helps, the finding does not say that none does."""
     from snapreport.findings.memory_needed import memory_needed
 
     path = corpus.scratch() / "short_of_memory.pickle"
@@ -345,7 +345,7 @@ def test_a_failed_request_of_a_private_pool_has_no_use_of_the_default_pool() -> 
 
 
 def test_a_failed_request_is_rounded_as_the_replayed_settings_round_it() -> None:
-    """A request of 560 MiB is one of 640 MiB where powers of two have four parts."""
+    """A request of 560 MiB takes 640 MiB where powers of two have four divisions."""
     record = planted_trace.Recording(700 * MIB)
     record.request(160)
     record.fail(560, (0, 0))
@@ -388,7 +388,7 @@ def shapes(out: Path, program: str, conf: str = "", mib: int = 40 << 10, *option
 
 
 def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tuple[str, int, int, int]:
-    """As shapes(), and the peak of requested bytes."""
+    """As shapes(), with the peak of requested bytes."""
     done = run_on_device(conf, mib, SHAPES, out, program, *options)
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if line.startswith(("RESULT", "OOM"))]
@@ -429,8 +429,8 @@ def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp
 
 @pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
 def test_real_runs_with_a_functions_buffers_scaled_are_predicted_to_the_byte(tmp_path: Path) -> None:
-    """The program runs again with the buffers of scratch() at a half, and at 0.37, where hardly a size stays whole
-    and the smallest become 0, for which PyTorch makes no request: what --scale says of the first run equals each.
+    """The program runs again with the buffers of scratch() scaled by a half, and by 0.37, where hardly a size stays
+    whole and the smallest become 0, for which PyTorch makes no request: what --scale says of the first run equals each.
     """
     outcome = {factor: measured(tmp_path / f"{factor}.pickle", "buffers", "", 40 << 10, "--scale", str(factor))
                for factor in (1, 0.5, 0.37)}  # fmt: skip

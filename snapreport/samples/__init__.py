@@ -1,7 +1,7 @@
-"""Samples: realistic memory snapshots made by a program, without torch and without a GPU, the same on every machine.
+"""Samples: realistic memory snapshots generated without torch or a GPU, the same on every machine.
 
-A faithful replay of PyTorch's caching allocator runs a made-up training or serving program; see `Options` for what can
-be asked and `PRESETS` for named starting points.
+A faithful model of PyTorch's caching allocator runs a simulated training or serving program; see `Options` for the
+parameters and `PRESETS` for named starting points.
 
     snapshot = snapreport.samples.make("oom", seed=1)
     snapreport.samples.write("sample.pickle.gz", "training", steps=2)

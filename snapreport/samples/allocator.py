@@ -1,7 +1,7 @@
-"""The caching allocator of a sample: the model of snapreport/allocator with streams, captures and a recorder.
+"""The caching allocator of a sample: the model in snapreport/allocator plus streams, captures and a recorder.
 
 Follows `DeviceCachingAllocator` of c10/cuda/CUDACachingAllocator.cpp: `recordStream`, `process_events`, `emptyCache`
-and what each of them records. Not modelled: pool checkpoints.
+and the entries that each records. Not modelled: pool checkpoints.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ DEFAULT_POOL: PoolId = (0, 0)
 
 
 class OutOfMemoryError(Exception):
-    """torch.cuda.OutOfMemoryError: a request that cannot be met, after cached blocks were given back."""
+    """torch.cuda.OutOfMemoryError: a request that fails even after cached blocks were released."""
 
 
 class Allocator(CachingAllocator):
     """The caching allocator of one device.
 
     `max_split_size` in bytes (None: no limit). `stream_lag_us` is how long a stream recorded by `record_stream` takes
-    to pass the event that a later free waits for. `reserved` and `allocated` are bytes: segments, and sizes requested
-    of the blocks not freed to completion.
+    to pass the event that a later free waits for. `reserved` and `allocated` are bytes: of segments, and requested
+    sizes of blocks whose free is not completed.
     """
 
     memory: DeviceMemory
@@ -67,7 +67,7 @@ class Allocator(CachingAllocator):
         self._frames: Frames | None = None
 
     def malloc(self, size: int, stream: int = 0, frames: Frames | None = None) -> Block:
-        """Hand out a block for `size` > 0 bytes to a stream; raises OutOfMemoryError, after an `oom` entry."""
+        """Allocate a block of `size` > 0 bytes for a stream; raises OutOfMemoryError, after an `oom` entry."""
         if self._capturing is None and (self._waiting or self._deferred):
             self._process_events(frames)
         rounded = rounded_size(size)
@@ -87,7 +87,9 @@ class Allocator(CachingAllocator):
         return block
 
     def free(self, block: Block, frames: Frames | None = None) -> None:
-        """Take a block back; it waits for the streams that `record_stream` named. `frames` None: those of its alloc."""
+        """Free a block; completion waits for the streams given to `record_stream`. `frames` None: those of its
+        alloc.
+        """
         block.allocated = False
         self.recorder.record(
             FREE_REQUESTED,
@@ -105,7 +107,7 @@ class Allocator(CachingAllocator):
             self._insert_events(block)
 
     def record_stream(self, block: Block, stream: int) -> None:
-        """Tell that another stream uses the block: its free will wait for that stream."""
+        """Record that another stream uses the block: its free will wait for that stream."""
         if stream != block.stream:
             if block.uses is None:
                 block.uses = set()
@@ -124,7 +126,7 @@ class Allocator(CachingAllocator):
         self._capturing = pool_id
 
     def end_capture(self) -> None:
-        """Back to the default pool."""
+        """Return to the default pool."""
         self._current = self.pair(DEFAULT_POOL)
         self._capturing = None
 
@@ -176,9 +178,9 @@ class Allocator(CachingAllocator):
         block.uses = None
 
     def _process_events(self, frames: Frames | None, wait: bool = False) -> None:
-        """Complete the frees whose streams have passed (`wait`: all), those put off by a capture first."""
+        """Complete the frees whose streams have passed (`wait`: all), those deferred by a capture first."""
         for block in self._deferred:
-            # What a capture recorded on the streams that it captured is over with the capture.
+            # Stream uses recorded during a capture end with the capture.
             block.uses = (block.uses or set()) - self._capture_uses.pop(block, set()) or None
             if block.uses is None:
                 self._complete_free(block, frames)

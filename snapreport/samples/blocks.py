@@ -1,4 +1,4 @@
-"""The blocks of a sample's allocator: with what the recorder writes of each."""
+"""The blocks of a sample's allocator, with the fields that the recorder writes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Block(blocks.Block):
     """A block with its request, its stack trace and the streams that delay its free.
 
-    `requested` stays what it was when a block is freed: torch reports that stale number for inactive blocks too.
-    `uses` are the other streams that used it (record_stream), `events` how many of those are still outstanding.
+    `requested` does not change when a block is freed: torch also reports that stale number for inactive blocks. `uses`
+    are the other streams that used it (record_stream), `events` the number of those still outstanding.
     """
 
     __slots__ = ("allocated", "events", "frames", "requested", "uses")

@@ -1,4 +1,4 @@
-"""From options to a snapshot: run the workload on each device, put together what torch's `_snapshot()` returns."""
+"""Builds a snapshot from options: runs the workload on each device and assembles what torch's `_snapshot()` returns."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from snapreport.samples.training import Training
 START_US = 1_760_000_000_000_000
 """The clock's start: 9 October 2025."""
 OTHER_BYTES = 520 * MIB
-"""Device memory that is not the allocator's: the CUDA context and loaded kernels."""
+"""Device memory outside the allocator: the CUDA context and loaded kernels."""
 
 KEY = "snapreport"
-"""What is ours in a snapshot, as recorder/metadata.py has it."""
+"""Our key in a snapshot, as in recorder/metadata.py."""
 
 Target = str | os.PathLike[str] | BinaryIO
 Workload = Training | Serving | Overlap
@@ -44,7 +44,8 @@ _WORKLOADS: dict[str, type[Training] | type[Serving] | type[Overlap]] = {
 def make(preset: str | None = None, **options: Any) -> dict[str, Any]:
     """A snapshot as `torch.cuda.memory._snapshot()` returns it: segments, device_traces, settings, annotations.
 
-    `options` are the fields of `Options`; ValueError where one cannot be. The same options give the same snapshot.
+    `options` are the fields of `Options`; raises ValueError for an invalid one. The same options give the same
+    snapshot.
     """
     return make_snapshot(make_options(preset, **options))
 
@@ -80,12 +81,12 @@ def write(path: Target, preset: str | None = None, *, protocol: int = 4, **optio
 
 
 def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4) -> int:
-    """Write a snapshot as a pickle of this protocol (2 to 5) into a file or an open binary stream; returns the bytes.
+    """Write a snapshot as a pickle of this protocol (2 to 5) into a file or an open binary stream; returns the size.
 
-    A file's name says how: .gz and .xz are compressed (with no time in them: equal snapshots give equal files). An old
-    file stays whole until the new one is complete. OSError where it cannot be written.
+    The file's extension selects the compression: .gz or .xz (without a timestamp, so equal snapshots give equal files).
+    An old file stays intact until the new one is complete. Raises OSError if it cannot be written.
     """
-    # By this a later run knows that nothing measured is lost when it replaces the file.
+    # Lets a later run know that replacing the file loses no measurement.
     marked = {KEY: {"schema": SAMPLE_SCHEMA}, **snapshot}
     if not isinstance(path, (str, os.PathLike)):
         with _no_collection():
@@ -107,7 +108,7 @@ def write_snapshot(snapshot: dict[str, Any], path: Target, *, protocol: int = 4)
 
 
 def _run(options: Options, index: int, book: StackBook) -> Device:
-    """Run the workload on one device to its end: its steps, its budget of events, or an out-of-memory."""
+    """Run the workload on one device to its end: its steps, its event budget, or running out of memory."""
     rng = random.Random(options.seed * 1009 + index)
     recorder = Recorder(START_US, rng, options.max_entries)
     memory = DeviceMemory(index, options.memory, OTHER_BYTES)
@@ -137,7 +138,8 @@ def _loop(options: Options, device: Device, workload: Workload, plants: Plants) 
     last = None if options.steps is None else options.record_from + options.steps
     while last is None or number < last:
         recorder.recording = number >= options.record_from
-        # With no budget to stop it in the middle, a run that will end in an OOM stops before the step that is too much.
+        # Without a budget that stops it mid-step, a run that will end in an OOM stops before the step that exceeds the
+        # events.
         if device.budget is None and options.events is not None and 2 * recorder.count - before > options.events:
             break
         before = recorder.count
@@ -150,7 +152,7 @@ def _loop(options: Options, device: Device, workload: Workload, plants: Plants) 
 
 
 def _label(options: Options, recorder: Recorder, number: int) -> None:
-    """user_metadata tells the step; the first two steps compile."""
+    """Sets user_metadata to the step; the first two steps compile."""
     if options.metadata:
         recorder.user_metadata = f"step={number}"
     if options.compiled:
@@ -159,7 +161,7 @@ def _label(options: Options, recorder: Recorder, number: int) -> None:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Millions of dicts without cycles: the collector would only walk them again and again."""
+    """Pauses the garbage collector, which would repeatedly traverse millions of dicts without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -197,7 +197,7 @@ def _write_job(folder: str, name: str, given: dict[str, Any]) -> None:
         raise click.UsageError(f"--{unknown[0].replace('_', '-')} is not for jobs")
     chosen = presets[name]
     ranks = given.get("ranks", chosen.ranks)
-    # The rank with the cause is one of those that there are.
+    # The rank with the cause must be an existing rank.
     given |= {key: rank % ranks for key in ("straggler", "oom") if ranks > 0 and (rank := getattr(chosen, key))}
     try:
         chosen = dataclasses.replace(chosen, **given)

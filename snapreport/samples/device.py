@@ -1,4 +1,4 @@
-"""What a workload sees of one device: allocate and free with a stack, streams, annotations, an event budget."""
+"""A workload's interface to one device: allocate and free with a stack, streams, annotations, an event budget."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from snapreport.samples.blocks import Block
 from snapreport.samples.recorder import Frames, Recorder
 
 CONTEXTS = ("all", "alloc", "state", "none")
-"""`context=` of `_record_memory_history`: whose stacks are kept. all: allocs and frees; alloc: a free shows the stack
-of its alloc; state: the blocks of the final state alone; none: nowhere."""
+"""`context=` of `_record_memory_history`: which stacks are recorded. all: allocs and frees; alloc: a free shows the
+stack of its alloc; state: only blocks of the final state; none: no stacks."""
 
 
 class BudgetSpentError(Exception):
-    """The trace has the wanted number of events: the snapshot is taken here, in the middle of the work."""
+    """The trace has the requested number of events: the snapshot is taken here, in the middle of the work."""
 
 
 class Device:
-    """One device and the program that runs on it; `steps` counts the recorded ones that are done.
+    """One device and the program that runs on it; `steps` counts completed recorded steps.
 
-    `context` is one of CONTEXTS. With `own_stacks` each allocation and each free has a stack list of its own, as torch
-    writes it (frame dicts are shared all the same); without, equal stacks are one list, and the pickle is half as big.
+    `context` is one of CONTEXTS. With `own_stacks` each allocation and free has a separate stack list, as torch writes
+    it (frame dicts are still shared); without it, equal stacks are one list, and the pickle is half as large.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Device:
     def alloc(self, size: float, stack: Frames, stream: int = 0) -> Block:
         """Allocate `size` bytes, rounded down and at least one.
 
-        Raises BudgetSpentError before it, or OutOfMemoryError.
+        Raises BudgetSpentError before allocating, or OutOfMemoryError.
         """
         recorder = self.recorder
         if self.budget is not None and recorder.count >= self.budget:
@@ -54,11 +54,11 @@ class Device:
         return self.allocator.malloc(int(size) or 1, stream, self._kept(stack, self._alloc_stacks))
 
     def free(self, block: Block, stack: Frames) -> None:
-        """Let go of a block."""
+        """Free a block."""
         self.allocator.free(block, self._kept(stack, self._free_stacks))
 
     def free_all(self, blocks: Iterable[Block], stack: Frames) -> None:
-        """Let go of several, in order."""
+        """Free several blocks, in order."""
         for block in blocks:
             self.free(block, stack)
 

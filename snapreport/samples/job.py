@@ -1,4 +1,4 @@
-"""Samples of whole jobs: a snapshot for each rank of a made-up parallel training, the same on every machine.
+"""Samples of whole jobs: a snapshot for each rank of a simulated parallel training, the same on every machine.
 
     for rank, snapshot in enumerate(snapreport.samples.make_job("pipeline", ranks=64)):
         ...
@@ -39,12 +39,13 @@ class JobOptions:
     """Options of one job; sizes in bytes. Equal options give equal snapshots.
 
     kind: "data" (replicas), "pipeline" (stages; early ones hold more micro-batches, the first has the embedding, the
-    last the head), "tensor" (each rank a part of every layer), "experts" (uneven routing, drawn anew for each rank).
-    replicas: of each pipeline stage, neighbours in rank. ``straggler``: a rank that keeps ``leak`` bytes in every step
+    last the head), "tensor" (each rank has a part of every layer), "experts" (uneven routing, drawn anew for each
+    rank).
+    replicas: of each pipeline stage, adjacent in rank. ``straggler``: a rank that keeps ``leak`` bytes in every step
     (``metrics.py log_step``). ``oom``: a rank whose last step is too large for its ``memory``. ``heavy``: a rank whose
-    batch is larger by ``factor`` (its expert's share of tokens, with "experts"). ``jitter``: how far lengths of batches
-    differ at random between ranks and steps. ``hosts``: ranks on each host. ``clock_us``: how far the clocks of hosts
-    lie apart. metadata: with what snapreport's recorder writes, the rank among it.
+    batch is larger by ``factor`` (its expert's share of tokens, with "experts"). ``jitter``: random variation of batch
+    lengths between ranks and steps. ``hosts``: ranks on each host. ``clock_us``: offset between the clocks of hosts.
+    metadata: include what snapreport's recorder writes, such as the rank.
     """
 
     kind: str = "data"
@@ -107,7 +108,7 @@ def write_job(folder: str | os.PathLike[str], kind: str = "data", **options: Any
 
 
 def write_rank(options: JobOptions, rank: int, folder: str | os.PathLike[str]) -> Path:
-    """Write one rank's snapshot; equal to what :func:`write_job` writes."""
+    """Write one rank's snapshot; the same file as from :func:`write_job`."""
     reason = "oom" if rank == options.oom else "steps"
     path = Path(folder) / STEP_FILE.format(rank=rank, step=options.steps, reason=reason)
     write_snapshot(make_rank(options, rank), path)
@@ -178,7 +179,7 @@ class _Program:
         self.options, self.rank, self.device = options, rank, device
         self.stage = rank // options.replicas
         self.stages = -(-options.ranks // options.replicas)
-        # The same code lies in another folder on every host.
+        # The same code is in a different folder on every host.
         root = f"/local/node{rank // options.hosts:03}/train/"
         main = book.program(root + "pretrain.py", 112)
         self.loop = main.call(root + "pretrain.py", 88, "train_step")
@@ -205,14 +206,14 @@ class _Program:
         return place.stack("aten::mm")
 
     def _expert_share(self) -> float:
-        """How many of the tokens go to this rank's experts, 1 on average."""
+        """Relative number of tokens routed to this rank's experts, 1 on average."""
         if self.options.kind != "experts":
             return 1.0
         drawn = math.exp(self.options.unevenness * self.device.rng.gauss(0, 1) - self.options.unevenness**2 / 2)
         return drawn * (self.options.factor if self.rank == self.options.heavy else 1.0)
 
     def setup(self) -> None:
-        """Parameters of this rank's part of the model."""
+        """Allocate the parameters of this rank's part of the model."""
         options = self.options
         layer = 12 * options.hidden**2 * 4
         parts = self.stages if options.kind == "pipeline" else 1
@@ -231,9 +232,9 @@ class _Program:
         self.layers = layers
 
     def step(self, number: int) -> None:
-        """One step: the micro-batches of the schedule, gradients, AdamW; what a straggler leaks."""
+        """One step: the micro-batches of the schedule, gradients, AdamW; and a straggler's leak."""
         options, device = self.options, self.device
-        # 1F1B: stage s of p has p - s micro-batches under way.
+        # 1F1B: stage s of p has p - s micro-batches in flight.
         under_way = self.stages - self.stage if options.kind == "pipeline" else 1
         waiting: list[list[Block]] = []
         gradients: list[Block] = []

@@ -10,14 +10,14 @@ from snapreport.samples.options import MIB, Options
 from snapreport.samples.recorder import OOM, Recorder
 
 _LEVELS = {"2.1": 0, "2.5": 1, "2.8": 2, "2.12": 3}
-"""What an entry holds by PyTorch version: 2.5 adds compile_context, 2.8 user_metadata, 2.12 pool_id."""
+"""Level of an entry's keys by PyTorch version: 2.5 adds compile_context, 2.8 user_metadata, 2.12 pool_id."""
 
 
 def entry_dicts(recorder: Recorder, layout: str, times: bool, frames: bool) -> list[dict[str, Any]]:
     """The ring's entries, oldest first, as the dicts of torch's snapshot.
 
-    `layout` is a PyTorch version (see _LEVELS), `times` and `frames` say whether time_us and frames are written. An
-    entry without a stack has no `frames` key at all, and an oom has `device_free` in the place of `addr`, as in torch.
+    `layout` is a PyTorch version (see _LEVELS), `times` and `frames`: whether time_us and frames are written. An
+    entry without a stack has no `frames` key at all, and an oom has `device_free` instead of `addr`, as in torch.
     """
     level = _LEVELS[layout]
     entries: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def _segment_dict(device: int, head: Block) -> dict[str, Any]:
 
 
 def settings_dict(options: Options, overflowed: bool) -> dict[str, Any]:
-    """allocator_settings as torch writes them; `overflowed`: a ring dropped entries."""
+    """allocator_settings as torch writes them; `overflowed`: whether a ring dropped entries."""
     conf = []
     if options.expandable:
         conf.append("expandable_segments:True")

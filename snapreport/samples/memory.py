@@ -1,7 +1,7 @@
 """The memory of one device as the driver sees it: physical bytes and virtual addresses.
 
-Stands for cudaMalloc/cudaFree and cuMemAddressReserve/cuMemCreate: a budget of physical bytes, and addresses that are
-2 MiB aligned and used again after they are given back, lowest first.
+Models cudaMalloc/cudaFree and cuMemAddressReserve/cuMemCreate: a budget of physical bytes, and 2 MiB aligned addresses
+that are reused after release, lowest first.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 ADDRESS_BASE = 0x7000_0000_0000
-"""Device memory lies near the top of the 47-bit address space of x86-64."""
+"""Device memory is near the top of the 47-bit address space of x86-64."""
 DEVICE_STRIDE = 1 << 42
 ALIGNMENT = 2 * 1024 * 1024
 
 
 class DeviceMemory:
-    """Physical memory of `total` bytes, of which `other` are taken by what is not the allocator's (context, NCCL)."""
+    """Physical memory of `total` bytes, of which `other` are used outside the allocator (context, NCCL)."""
 
     def __init__(self, device: int, total: int, other: int) -> None:
         self.total = total
@@ -30,18 +30,18 @@ class DeviceMemory:
         return self.total - self.other - self.used
 
     def take(self, size: int) -> bool:
-        """Take physical bytes; false when the device has not that many."""
+        """Take physical bytes; false if the device does not have enough."""
         if size > self.free_bytes:
             return False
         self.used += size
         return True
 
     def give(self, size: int) -> None:
-        """Give physical bytes back."""
+        """Return physical bytes."""
         self.used -= size
 
     def reserve(self, size: int, mapped: bool = True) -> int:
-        """An address range of `size` bytes: the lowest unused range that fits, else a new one."""
+        """An address range of `size` bytes: the lowest unused range that fits, otherwise a new one."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         for index, (start, length) in enumerate(self._holes):
             if length >= size:
@@ -55,7 +55,7 @@ class DeviceMemory:
         return start
 
     def release(self, start: int, size: int) -> None:
-        """Give an address range back, joined with the holes beside it."""
+        """Release an address range, merging it with adjacent free ranges."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         holes = self._holes
         at = bisect_left(holes, (start, 0))

@@ -1,4 +1,4 @@
-"""What a sample is made of: the options of the generator, their presets and their checks."""
+"""The options of the sample generator, their presets and their validation."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class Options:
     """Options of one sample; sizes in bytes, times in microseconds. Equal options give equal snapshots.
 
-    How much: `events` wanted per device (the snapshot is taken when they are there, in the middle of a step) or
-    `steps`; with both, whichever comes first. `record_from` is the step at which recording begins: what lives then was
-    allocated before the trace. `max_entries` is the ring buffer of the recorder: the oldest entries beyond it are lost.
+    How much: `events` per device (the snapshot is taken when they are reached, in the middle of a step) or `steps`;
+    with both, whichever comes first. `record_from` is the step at which recording begins: memory live then was
+    allocated before the trace. `max_entries` is the size of the recorder's ring buffer: the oldest entries beyond it
+    are lost.
 
-    What is planted: `oom` ends the trace in an out-of-memory of the kind named, on `oom_device` (-1: the last), after
-    the steps, for which `memory` must be enough; fragmentation needs expandable and max_split_size to be off;
-    `leak` bytes kept by `metrics.py log_step` in every step; `churn` buffers of 32 MiB allocated and freed in each step
-    whose segments go back to the device; `cycles` steps between collections of reference cycles that hold 8 MiB each;
-    `cache_steps` steps in which a cache grows by 4 MiB, and then no more (no leak); `regression` a factor on the sizes
-    that the functions of the area `regression_in` allocate.
+    Planted causes: `oom` ends the trace with an OOM of the named kind, on `oom_device` (-1: the last), after the steps,
+    for which `memory` must suffice; fragmentation needs expandable and max_split_size to be off; `leak` bytes leaked by
+    `metrics.py log_step` in every step; `churn` buffers of 32 MiB allocated and freed in each step whose segments
+    return to the device; `cycles` steps between collections of reference cycles that hold 8 MiB each; `cache_steps`
+    steps in which a cache grows by 4 MiB, and then stops (no leak); `regression` a factor on the sizes that the
+    functions of the area `regression_in` allocate.
 
-    How it is recorded: `context` and `stacks` as in `torch.cuda.memory._record_memory_history`, `depth` more frames
-    below the program (launchers), `own_stacks` a stack list for every allocation and free as torch writes it (else
+    Recording: `context` and `stacks` as in `torch.cuda.memory._record_memory_history`, `depth` more frames
+    below the program (launchers), `own_stacks` a stack list for every allocation and free as torch writes it (otherwise
     equal stacks are one list), `layout` the PyTorch version whose keys are written, `host` adds pinned host memory.
     """
 
@@ -114,7 +115,7 @@ _LEAST: dict[str, float] = {
     "cycles": 0, "cache_steps": 0, "regression": 0.01,
 }  # fmt: skip
 
-# No machine makes a sample of more, whatever its memory; the sizes that follow from them fit into 63 bits.
+# No machine can make a larger sample; the resulting sizes fit into 63 bits.
 _MOST: dict[str, float] = {
     "seed": 1 << 63, "events": 100_000_000, "steps": 10_000_000, "devices": 128, "streams": 64, "private_pools": 1024,
     "memory": 1 << 46, "max_split_size": 1 << 46, "max_entries": 1 << 53, "record_from": 10_000_000,
@@ -147,7 +148,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def make_options(preset: str | None = None, **changes: Any) -> Options:
-    """The options of a preset with changes; ValueError for an unknown name or a value that cannot be."""
+    """The options of a preset with changes; raises ValueError for an unknown name or an invalid value."""
     base: dict[str, Any] = {}
     if preset is not None:
         if preset not in PRESETS:
@@ -158,7 +159,7 @@ def make_options(preset: str | None = None, **changes: Any) -> Options:
         if name not in known:
             raise ValueError(f"no option is called {name!r}")
     merged = {**base, **changes}
-    # Asked for events, a preset's steps are no limit, and the other way round.
+    # If events are given, a preset's steps are no limit, and vice versa.
     if "events" in changes and "steps" not in changes:
         merged.pop("steps", None)
     if "steps" in changes and "events" not in changes:

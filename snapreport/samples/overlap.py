@@ -1,7 +1,7 @@
-"""A replay buffer: thousands of long-lived allocations above ones that are freed early.
+"""A replay buffer: thousands of long-lived allocations stacked above ones that are freed early.
 
-Entries leave in the order in which they came, so every free is at the bottom of the stacked view and all above it
-slides down: the worst case for a layout that moves what is above one by one.
+Entries leave in first-in, first-out order, so every free is at the bottom of the stacked view and everything above it
+moves down: the worst case for a layout that moves allocations one by one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Overlap:
             self._store()
 
     def step(self, number: int) -> None:
-        """Collect 256 new entries: each drives out the oldest."""
+        """Collect 256 new entries; each evicts the oldest."""
         for _ in range(256):
             scratch = self.device.alloc(2 * MIB, self._act)
             self._store()
@@ -44,7 +44,7 @@ class Overlap:
             self.device.free(self._buffer.popleft(), self._evict)
 
     def outgrow(self) -> None:
-        """Not for this workload."""
+        """Not supported by this workload."""
         raise NotImplementedError
 
     def _store(self) -> None:

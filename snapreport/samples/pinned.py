@@ -1,7 +1,7 @@
 """Pinned host memory: the `host_traces` and `host_segments` of PyTorch's CachingHostAllocator.
 
-aten/src/ATen/core/CachingHostAllocator.h: sizes are rounded up to a power of two, a block is a segment of its own, and
-a freed block waits for the streams that copied from it before it can be had again.
+aten/src/ATen/core/CachingHostAllocator.h: sizes are rounded up to a power of two, each block is a segment, and a freed
+block waits for the streams that copied from it before it can be reused.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from snapreport.samples.stacks import APP, TORCH, StackBook
 HOST_DEVICE = -1
 HOST_BASE = 0x7F10_0000_0000
 PREFETCH = 3
-"""Batches that the loader holds at a time."""
+"""Batches that the loader has at a time."""
 
 
 class PinnedMemory:
-    """The pinned batches of a data loader: `run` makes the trace of as many steps as the devices took."""
+    """The pinned batches of a data loader: `run` traces as many steps as the devices ran."""
 
     def __init__(self, options: Options, start_us: int, book: StackBook) -> None:
         self.options = options
@@ -33,7 +33,7 @@ class PinnedMemory:
         self._next = HOST_BASE
 
     def run(self, steps: int) -> None:
-        """Load `steps` batches; the last ones are still held."""
+        """Load `steps` batches; the last ones are not freed."""
         held: list[dict[str, Any]] = []
         for _ in range(steps):
             self.recorder.now_us += 12_000

@@ -1,6 +1,6 @@
-"""Causes planted into a workload, for the findings to find: a leak, churn, reference cycles, fragmentation.
+"""Causes planted into a workload for the findings to detect: a leak, churn, reference cycles, fragmentation.
 
-Also what looks like a leak and is none: a cache that grows for some steps and then no more.
+Also a false leak: a cache that grows for some steps and then stops.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CAPTURE_STREAM = 94_107_269_705_216
 
 EVALUATION_BYTES = 96 * MIB
 PREDICTION_BYTES = 50 * MIB
-"""A prediction is cut from the block that an evaluation freed, and 46 MiB beside it are too small for either again."""
+"""A prediction is cut from the block that an evaluation freed, and the remaining 46 MiB are too small for either."""
 
 
 class Plants:
-    """What is planted in one device's run; `caller` is the place of the loop in the program."""
+    """The causes planted in one device's run; `caller` is the place of the loop in the program."""
 
     def __init__(self, device: Device, options: Options, book: StackBook, caller: Call) -> None:
         self.device = device
@@ -48,7 +48,7 @@ class Plants:
         self._capture, self._capture_free = capture.stack("aten::linear"), capture.release()
 
     def setup(self) -> None:
-        """Capture the CUDA graphs, each into a private pool of its own: (0, 1), (0, 2) and so on."""
+        """Capture the CUDA graphs, each into a separate private pool: (0, 1), (0, 2) and so on."""
         device, options = self.device, self.options
         wide = options.batch * options.sequence * options.hidden * 2
         for number in range(options.private_pools):
@@ -67,7 +67,7 @@ class Plants:
             self._graph_outputs.append(state)
 
     def step(self, number: int) -> None:
-        """What happens beside the work of one step."""
+        """Run the planted causes of one step."""
         device, options = self.device, self.options
         if number < options.cache_steps:
             self._kept.append(device.alloc(CACHE_BYTES, self._cache))
@@ -86,7 +86,7 @@ class Plants:
             device.allocator.note_snapshot()
 
     def fragment(self) -> None:
-        """Evaluate and keep every prediction, until an evaluation fits nowhere although much is free."""
+        """Evaluate and keep every prediction, until no free block fits an evaluation although much memory is free."""
         self.device.empty_cache(self._empty)
         while True:
             working = self.device.alloc(EVALUATION_BYTES, self._evaluate)

@@ -1,7 +1,7 @@
 """The recorder of one device: a clock, the ring buffer of trace entries, the annotations.
 
-Stands for PyTorch's `alloc_buffer` (a `RingBuffer<TraceEntry>` in c10/cuda/CUDACachingAllocator.cpp). Entries are kept
-as tuples while the workload runs and become dicts once, at the end: the ring may have dropped most of them by then.
+Models PyTorch's `alloc_buffer` (a `RingBuffer<TraceEntry>` in c10/cuda/CUDACachingAllocator.cpp). Entries are stored as
+tuples while the workload runs and converted to dicts once, at the end: the ring may have dropped most of them by then.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ OOM = "oom"
 SNAPSHOT = "snapshot"
 
 _DRIVER_CALL_US = {SEGMENT_ALLOC: 450, SEGMENT_MAP: 800, SEGMENT_FREE: 300, SEGMENT_UNMAP: 500}
-"""What a cudaMalloc, cuMemCreate + cuMemMap, cudaFree or cuMemUnmap costs, in microseconds: these stall a program."""
+"""Microseconds for cudaMalloc, cuMemCreate + cuMemMap, cudaFree and cuMemUnmap, which stall a program."""
 
 _GAP_MASK = 4095
 
 
 class Recorder:
-    """Takes the trace entries of one device, in order, with times.
+    """Records the trace entries of one device, in order, with times.
 
-    `now_us` is the clock (microseconds since 1970, never going back), `count` the number of entries seen since
-    recording began, also those that the ring has dropped. Nothing is kept while `recording` is false.
+    `now_us` is the clock (microseconds since 1970, never decreasing), `count` the number of entries since recording
+    began, including those that the ring has dropped. Nothing is recorded while `recording` is false.
     """
 
     def __init__(self, start_us: int, rng: random.Random, max_entries: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Recorder:
         self.annotations: list[dict[str, Any]] = []
         self.compile_context = "N/A"
         self.user_metadata = ""
-        # Entries follow each other in a few microseconds, now and then after a longer wait (a kernel, Python).
+        # Entries are a few microseconds apart, occasionally with a longer wait (a kernel, Python).
         self._gaps = [min(int(rng.expovariate(0.22)), 900) + (rng.random() < 0.01) * 120 for _ in range(_GAP_MASK + 1)]
         self._clock = 0
 

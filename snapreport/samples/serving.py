@@ -1,6 +1,6 @@
 """A language model that serves requests: weights, prefill, decoding with a key-value cache that grows by concatenation.
 
-Requests come and go at random, so that caches of many lengths live side by side: each token allocates a longer cache
+Requests arrive and end at random, so that caches of many lengths coexist: each token allocates a longer cache
 for every layer and frees the old one, as `DynamicCache` of transformers does.
 """
 
@@ -25,7 +25,7 @@ class Request:
 
 
 class Serving:
-    """The server on one device: `setup`, then `step` (one round of decoding) again and again."""
+    """The server on one device: `setup`, then repeated `step` (one round of decoding)."""
 
     def __init__(self, device: Device, options: Options, book: StackBook) -> None:
         self.device = device
@@ -84,7 +84,7 @@ class Serving:
         self._kept.append(self.device.alloc(options.sequence * 128 * FLOAT, self.kept_stack))
 
     def step(self, number: int) -> None:
-        """One round: requests come, all of them get a token, some end."""
+        """One round: requests arrive, each gets a token, some end."""
         rng = self.device.rng
         self.device.recorder.now_us += rng.randint(200, 3_000)
         while len(self.requests) < self.options.batch and rng.random() < 0.35:
@@ -93,7 +93,7 @@ class Serving:
         self._decode()
 
     def outgrow(self) -> None:
-        """Score a prompt so long that its probabilities fit in no memory that is left: plain demand."""
+        """Score a prompt so long that its probabilities exceed the remaining memory: plain demand."""
         memory = self.device.allocator.memory
         left = memory.total - memory.other - self.device.allocator.allocated
         tokens = left * 5 // 4 // (self.options.vocabulary * FLOAT)
@@ -103,7 +103,7 @@ class Serving:
         self.device.free_all((logits, hidden, prompt), self.finish)
 
     def _start(self, request: Request) -> None:
-        """Prefill: run the whole prompt and make the cache."""
+        """Prefill: run the whole prompt and create the cache."""
         self.requests.append(request)
         prompt = self.device.alloc(request.length * LONG, self.prompt)
         self._layers("prefill", [request], request.length)

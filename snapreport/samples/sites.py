@@ -1,7 +1,7 @@
 """The places of a training program that allocate, each with the stacks of its forward and backward pass.
 
-The program is a GPT in `model.py`, trained by `train.py`. Its layers stand in four stages, each called from a line of
-its own; the layers of a stage run the same lines and so share their stacks.
+The program is a GPT in `model.py`, trained by `train.py`. Its layers form four stages, each called from a different
+line; the layers of a stage run the same lines and so share their stacks.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ModelSites:
 
 
 class LoopStacks:
-    """Stacks of what is not the model's own work: building it, the optimizer, clipping, metrics."""
+    """Stacks of work outside the model: building it, the optimizer, clipping, metrics."""
 
     def __init__(self, book: StackBook, train: Call) -> None:
         build = book.program(TRAIN, 214).call(TRAIN, 162, "main").call(MODEL, 140, "__init__")

@@ -1,9 +1,9 @@
-"""Stacks of a made-up program, as torch records them: lists of shared frame dicts, innermost first.
+"""Stacks of a simulated program, as torch records them: lists of shared frame dicts, innermost first.
 
 A `Call` is a place in the program (a Python function called at a line); places form a tree. A stack belongs to a place
-and an operator. Two styles, as `torch.cuda.memory._record_memory_history(stacks=...)` has them: "python" has the Python
-frames alone, "all" has the C++ frames too: the unwinder and the allocator inside, the interpreter between the Python
-frames, and no Python frame at all in the backward pass, which runs in autograd's own thread.
+and an operator. Two styles, as in `torch.cuda.memory._record_memory_history(stacks=...)`: "python" has only Python
+frames, "all" also has C++ frames: the unwinder and the allocator innermost, the interpreter between the Python frames,
+and no Python frame at all in the backward pass, which runs in autograd's thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNWIND = (
     ("??", 0, "torch::CapturedTraceback::gather(bool, bool, bool)"),
     ("memory_snapshot.cpp", 0, "torch::cuda::(anonymous namespace)::gather_with_cpp()"),
 )
-# Real names, as long as they are.
+# Real names at full length.
 # ruff: noqa: E501
 _MALLOC = (
     ("CUDACachingAllocator.cpp", 0, "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*)"),
@@ -92,7 +92,7 @@ class StackBook:
         return stack
 
     def backward(self, caller: Call, node: str, operator: str, free: bool = False) -> Frames:
-        """A stack of the backward pass: an autograd node that runs an operator, or lets go of a saved tensor.
+        """A stack of the backward pass: an autograd node that runs an operator, or frees a saved tensor.
 
         In the style "all" it is a stack of autograd's thread. In "python" the program has called
         `torch.autograd.set_multithreading_enabled(False)`, so that backward runs in the thread of the caller.
@@ -125,11 +125,11 @@ class Call:
         self._frames: tuple[Place, ...] = frames + (caller._frames if caller is not None else ())
 
     def call(self, filename: str, line: int, name: str) -> Call:
-        """A function called here that stands at `line`."""
+        """A function called here that is at `line`."""
         return Call(self._book, self, ((filename, line, name),))
 
     def module(self, filename: str, line: int, name: str = "forward") -> Call:
-        """An nn.Module called here whose `forward` stands at `line`: two frames of torch lie between."""
+        """An nn.Module called here whose `forward` is at `line`, with two frames of torch between."""
         wrapped = self.call(TORCH + "nn/modules/module.py", 1775, "_wrapped_call_impl")
         return wrapped.call(TORCH + "nn/modules/module.py", 1786, "_call_impl").call(filename, line, name)
 
@@ -138,7 +138,7 @@ class Call:
         return self._with_cpp(_MALLOC + _operator_frames(operator), self._frames)
 
     def release(self) -> Frames:
-        """The stack of a free: a tensor's last reference goes away on the line below."""
+        """The stack of a free: a tensor's last reference is dropped on the line below."""
         filename, line, name = self._frames[0]
         return self._with_cpp(_FREE + _FREE_FROM_PYTHON, ((filename, line + 1, name), *self._frames[1:]))
 
@@ -183,5 +183,5 @@ def _operator_frames(operator: str) -> tuple[Place, ...]:
 
 
 def _line_of(name: str) -> int:
-    """A line number for a generated function: the same on every run (hash() is not)."""
+    """A line number for a generated function: the same on every run, unlike hash()."""
     return sum(ord(letter) * (at + 1) for at, letter in enumerate(name)) % 600

@@ -14,7 +14,7 @@ COPY_STREAM = 94_107_263_411_328
 
 
 class Training:
-    """The program on one device: `setup`, then `step` again and again."""
+    """The program on one device: `setup`, then repeated `step`."""
 
     def __init__(self, device: Device, options: Options, book: StackBook) -> None:
         self.device = device
@@ -28,14 +28,14 @@ class Training:
         self.model.build(self.stacks.parameter)
 
     def step(self, number: int) -> None:
-        """One step on one batch; with `vary`, its sequences are shorter by a part drawn at random."""
+        """One step on one batch; with `vary`, its sequences are shorter by a random fraction."""
         options = self.options
         self._train(max(8, int(options.sequence * (1 - options.vary * self.device.rng.random())) // 8 * 8))
 
     def outgrow(self) -> None:
-        """A batch of documents so long that its largest tensor fits once and not twice: plain demand.
+        """A batch of documents so long that its largest tensor fits once but not twice: plain demand.
 
-        With flash attention the activations of many layers fill the memory first: what fails is a small request.
+        With flash attention the activations of many layers fill the memory first, so a small request fails.
         """
         memory = self.device.allocator.memory
         left = memory.total - memory.other - self.device.allocator.allocated

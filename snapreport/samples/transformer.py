@@ -1,4 +1,5 @@
-"""A GPT as its memory sees it: parameters, the forward pass with what it saves, the backward pass that lets it go.
+"""The memory behaviour of a GPT: parameters, the forward pass with its saved tensors, the backward pass that frees
+them.
 
 Weights and gradients are float32; activations are bfloat16 under autocast, whose casts of the weights live until the
 forward pass ends. The order of allocations and frees is that of eager PyTorch.
@@ -18,9 +19,9 @@ from snapreport.samples.stacks import StackBook
 FLOAT, HALF, LONG = 4, 2, 8
 """Bytes of float32, bfloat16 and int64."""
 CUBLAS_WORKSPACE = 8_519_680
-"""What cuBLAS takes once, at its first call (`:4096:2:16:8`)."""
+"""Bytes that cuBLAS allocates once, at its first call (`:4096:2:16:8`)."""
 LAYER_SAVES = 17
-"""Tensors that a layer's forward pass keeps for its backward pass."""
+"""Tensors that a layer's forward pass saves for its backward pass."""
 COMM_STREAM = 94_107_265_508_736
 """The stream of the collectives; stream handles are pointers, 0 is the default stream."""
 
@@ -38,7 +39,7 @@ class Parameter:
 class Transformer:
     """The model on one device: `build` allocates the parameters, `forward` and `backward` run one batch.
 
-    A batch is `tokens` long in all, its sequences `length`.
+    A batch has `tokens` in total, its sequences `length` each.
     """
 
     def __init__(self, device: Device, options: Options, book: StackBook) -> None:
@@ -51,7 +52,7 @@ class Transformer:
         self._workspace: Block | None = None
 
     def build(self, stack: Frames) -> None:
-        """All parameters, moved to the device at `stack`."""
+        """Allocate all parameters, moved to the device at `stack`."""
         hidden, options = self.options.hidden, self.options
         shapes = {"wte": options.vocabulary * hidden, "wpe": options.sequence * hidden}
         for layer in range(options.layers):
@@ -65,14 +66,16 @@ class Transformer:
             self.weights[name] = Parameter(elements, self.device.alloc(elements * FLOAT, stack))
 
     def largest_tensor(self, length: int) -> int:
-        """Bytes of the tensor that grows most with the length: eager attention's scores, else the logits in float32."""
+        """Bytes of the tensor that grows most with the length: eager attention's scores, otherwise the float32
+        logits.
+        """
         options = self.options
         if options.attention == "eager":
             return options.batch * options.heads * length * length * HALF
         return options.batch * length * options.vocabulary * FLOAT
 
     def forward(self, tokens: int, length: int) -> None:
-        """Run the model and the loss; keeps what the backward pass needs."""
+        """Run the model and the loss; saves tensors for the backward pass."""
         options, device, sites = self.options, self.device, self.sites
         hidden, wide = options.hidden, tokens * options.hidden * HALF
         embedded = self._out(sites.token, wide)
@@ -99,7 +102,7 @@ class Transformer:
         self._keep(sites.loss, FLOAT)
 
     def backward(self, tokens: int, length: int) -> None:
-        """From the loss back to the embeddings: gradients come, what was saved goes."""
+        """From the loss back to the embeddings: allocates gradients, frees saved tensors."""
         options, device, sites = self.options, self.device, self.sites
         hidden, wide = options.hidden, tokens * options.hidden * HALF
         grad = self.device.alloc(FLOAT, sites.loss.backward)
@@ -143,7 +146,7 @@ class Transformer:
         self._keep(site, tokens * FLOAT)
 
     def _drop_casts(self) -> None:
-        """Autocast ends: its casts of the weights go."""
+        """Autocast ends: frees its casts of the weights."""
         self.device.free_all(self._casts, self.sites.cast_free)
         self._casts.clear()
 
@@ -254,12 +257,12 @@ class Transformer:
         return joined
 
     def _release(self, site: Site, count: int) -> None:
-        """The node of a site has run: what it saved goes."""
+        """The node of a site has run: frees its saved tensors."""
         for _ in range(count):
             self.device.free(self._saved.pop(), site.backward_release)
 
     def _accumulate(self, name: str, grad: Block) -> None:
-        """AccumulateGrad: the first gradient is kept as it is, a further one is added and goes."""
+        """AccumulateGrad: keeps the first gradient; adds and frees later ones."""
         weight = self.weights[name]
         if weight.grad is None:
             weight.grad = grad

@@ -1,1 +1,3 @@
-"""Queries over allocations: one grammar in page and Python. ``grammar`` reads them, ``evaluate`` answers them."""
+"""Queries over allocations, with the same grammar on the page and in Python: ``grammar`` parses, ``evaluate``
+answers.
+"""

@@ -1,6 +1,6 @@
 """Which allocations a query matches. Every term is a mask over whole columns: strings → frames → stacks → allocations.
 
-The page's twin is ``static/src/search/evaluate.ts``; the tests hold both against a third evaluation, written row by
+The page's twin is ``static/src/search/evaluate.ts``; the tests compare both with a third evaluation, written row by
 row.
 """
 
@@ -24,14 +24,14 @@ NO_OOM = "no allocation failed for want of memory"
 
 @dataclass
 class Found:
-    """``mask``: bool for each allocation. ``notes``: why terms cannot match anything here, each once."""
+    """``mask``: bool per allocation. ``notes``: why terms cannot match anything here, without duplicates."""
 
     mask: np.ndarray
     notes: list[str] = field(default_factory=list)
 
 
 class Searcher:
-    """Answers queries about one device. Strings are folded when the first query asks for them, and kept."""
+    """Answers queries about one device. Strings are folded at the first query that needs them, and cached."""
 
     def __init__(self, timeline: DeviceTimeline, stacks: StackTexts) -> None:
         self.timeline = timeline
@@ -40,7 +40,7 @@ class Searcher:
         self._notes: list[str] = []
 
     def find(self, query: str) -> Found:
-        """Raises :class:`QueryError` for a query that cannot be read."""
+        """Answers a query. Raises :class:`QueryError` for an invalid one."""
         tree = parse(query)
         self._notes = []
         mask = self._node(tree)
@@ -159,7 +159,7 @@ class Searcher:
         return _between(self._column(name), test)
 
     def _addresses(self, test: Range) -> np.ndarray:
-        """What has a byte in the range; a single address is a range too."""
+        """Allocations with a byte in the range; a single address is also a range."""
         start, size = self.table["addr"].to_numpy(), np.maximum(self._column("size"), 1).astype(np.uint64)
         low = 0 if test.low is None else test.low
         high = 2**64 - 1 if test.high is None else test.high
@@ -170,7 +170,7 @@ class Searcher:
         return inside
 
     def _events(self, test: Range) -> np.ndarray:
-        """One event: what it is about. A range: what was allocated in it."""
+        """For one event, the allocations it concerns; for a range, those allocated in it."""
         alloc_event = self._column("alloc_event")
         if test.low is None or test.low != test.high or test.low < 0:
             return _between(alloc_event, test)
@@ -211,7 +211,7 @@ class Searcher:
 
     @cached_property
     def _end(self) -> np.ndarray:
-        """First position at which it is no longer."""
+        """First position at which it is no longer live."""
         free_event = self._column("free_event").astype(np.int64)
         return np.where(free_event < 0, self._positions, free_event + 1)
 
@@ -223,13 +223,13 @@ class Searcher:
 
     @cached_property
     def _event_us(self) -> np.ndarray | None:
-        """µs since the first event for each event; None where there are no times."""
+        """µs since the first event for each event; None if there are no times."""
         times = self._filled_times
         return None if times is None else times - self._first_us
 
     @cached_property
     def _filled_times(self) -> np.ndarray | None:
-        """An event without a time among others has that of the one before, as everywhere in the report."""
+        """Times, where an event without one takes that of the previous event, as everywhere in the report."""
         times = self.timeline.events["time_us"]
         if times.null_count() == len(times):
             return None
@@ -237,7 +237,7 @@ class Searcher:
 
     @property
     def _alloc_us(self) -> np.ndarray:
-        """µs from the first event to the alloc; NaN where the trace has none, or no times."""
+        """µs from the first event to the alloc; NaN if the trace lacks the alloc, or has no times."""
         if self._event_us is None:
             self._notes.append(NO_TIMES)
             return np.full(len(self.table), np.nan)

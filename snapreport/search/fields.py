@@ -1,7 +1,8 @@
-"""The fields of the query language, and how the value of each is read. The page's twin is
+"""The fields of the query language, and how their values are parsed. The page's twin is
 ``static/src/search/fields.ts``.
 
-Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
+Numbers become closed intervals of integers, since every column they are compared with is integral (bytes, µs, events,
+numbers).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from snapreport.vocabulary import (
 
 PREEXISTING = "preexisting"
 
-# What a number can say beyond any data; both ends fit every column.
+# A bound beyond any data; both ends fit every column.
 _LIMIT = 2**64
 _NUMBER = r"[0-9](?:[0-9,_]{0,24}[0-9])?(?:\.[0-9]{1,12})?"
 _SIZE = re.compile(rf"({_NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)")
@@ -36,9 +37,7 @@ _PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
 
 @dataclass(frozen=True)
 class Range:
-    """Whole numbers from ``low`` to ``high``, both included; None: no bound. ``unit``: "events" or "us" of a
-    lifetime.
-    """
+    """Integers from ``low`` to ``high``, inclusive; None: no bound. ``unit``: "events" or "us" for a lifetime."""
 
     low: int | None
     high: int | None
@@ -47,7 +46,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Text:
-    """Text that holds ``parts`` in this order, all folded. ``place``: or a frame in such a file at this line."""
+    """Text that contains ``parts`` in this order, all folded. ``place``: or a frame in such a file at this line."""
 
     parts: tuple[str, ...]
     place: tuple[tuple[str, ...], int] | None = None
@@ -64,7 +63,7 @@ Test = Range | Text | Choice
 
 
 def fold(text: str) -> str:
-    """Text as it is compared: lower case, and with one kind of slash."""
+    """Text normalised for comparison: lower case, and with one kind of slash."""
     return text.lower().replace("\\", "/")
 
 
@@ -74,7 +73,7 @@ def text_of(words: str, *, is_quoted: bool) -> Text:
 
 
 def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Test:
-    """What a value tests. ``at``: where it begins in the query. Raises :class:`QueryError`."""
+    """The test for a value. ``at``: where it begins in the query. Raises :class:`QueryError`."""
     kind = QUERY_FIELDS[field]
     is_equal = op in (":", "=")
     bad = _Bad(field, value, at)
@@ -99,7 +98,7 @@ def is_quantity(text: str) -> bool:
 
 
 class _Bad:
-    """Makes errors about a value or a part of it."""
+    """Creates errors about a value or a part of it."""
 
     def __init__(self, field: str, value: str, at: int) -> None:
         self.field, self.value, self.at = field, value, at
@@ -178,7 +177,7 @@ def _limited(number: int | None) -> int | None:
 
 
 def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[float, str]:
-    """A number and its unit: "events" or "us" for lifetimes, else "". Exact to 64 bits where a field has 64 bits."""
+    """A number and its unit: "events" or "us" for lifetimes, otherwise "". Exact to 64 bits for 64-bit fields."""
     if kind == "size":
         found = _SIZE.fullmatch(text)
         if found and (unit := found[2].lower().removesuffix("b")) in SIZE_UNITS:

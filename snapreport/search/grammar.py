@@ -7,9 +7,9 @@ same trees and the same errors, and the tests compare them.
     term  = "-" term | "(" any ")" | field op value | word | "quoted words"
     op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
 
-``OR`` and ``AND`` are operators in capitals only. Inside quotes nothing is special, and ``""`` stands for one quote. A
-"(" opens a group at the beginning of a term alone; inside a word it takes everything up to its ")" into the word, so
-that ``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
+``OR`` and ``AND`` are operators only in capitals. Inside quotes nothing is special, and ``""`` stands for one quote. A
+"(" opens a group only at the beginning of a term; inside a word, everything up to its ")" belongs to the word, so that
+``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIELD = re.compile(r"([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)")
 
 @dataclass(frozen=True)
 class Term:
-    """``field``: "" for bare words. ``at``, ``length``: where the term stands in the query, in characters."""
+    """``field``: "" for bare words. ``at``, ``length``: the term's position in the query, in characters."""
 
     field: str
     test: Test
@@ -44,14 +44,14 @@ class Not:
 
 @dataclass(frozen=True)
 class AllOf:
-    """True where every part is; without parts everywhere."""
+    """True where every part is true; without parts, true everywhere."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """True where one of the parts is."""
+    """True where any part is true."""
 
     parts: tuple[Node, ...]
 
@@ -60,7 +60,7 @@ Node = Term | Not | AllOf | AnyOf
 
 
 def parse(query: str) -> Node:
-    """The tree of a query; an empty one is ``AllOf(())``. Raises :class:`QueryError` that says where it is bad."""
+    """The tree of a query; an empty one is ``AllOf(())``. Raises :class:`QueryError` with the place of an error."""
     if len(query) > MAX_LENGTH:
         raise QueryError(f"a query has {MAX_LENGTH} characters at most", MAX_LENGTH, len(query) - MAX_LENGTH)
     return _Parser(query).query()
@@ -90,7 +90,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def _all(self, after: str = "", after_at: int = 0) -> Node:
-        """Terms up to the end, an OR or a ")". ``after``: the operator before, which needs a term."""
+        """Terms up to the end, an OR or a ")". ``after``: the preceding operator, which needs a term."""
         parts: list[Node] = []
         while True:
             self._blanks()
@@ -150,7 +150,7 @@ class _Parser:
         return node
 
     def _field(self) -> Node | None:
-        """The term ``field op value``, or None where what stands here is a word."""
+        """The term ``field op value``, or None if the next token is a word."""
         found = _FIELD.match(self.text, self.at)
         if not found:
             return None
@@ -181,7 +181,7 @@ class _Parser:
         return Term("", text_of(self.text[start : self.at], is_quoted=False), start, self.at - start)
 
     def _quoted(self) -> str:
-        """What stands between quotes; goes on behind them."""
+        """The text between quotes; continues after them."""
         text, opened = self.text, self.at
         words = []
         self.at += 1
@@ -208,7 +208,7 @@ class _Parser:
         return at
 
     def _operator(self) -> str:
-        """The operator that stands here, "OR" or "AND", else ""."""
+        """The operator at the current position, "OR" or "AND", otherwise ""."""
         for name in ("OR", "AND"):
             end = self.at + len(name)
             if self.text.startswith(name, self.at) and (end == len(self.text) or self.text[end] in BLANKS + "()"):
@@ -224,7 +224,7 @@ class _Parser:
 
 
 def _partners(text: str) -> dict[int, int]:
-    """Place of each "(" that is closed to the place of its ")"."""
+    """Position of each closed "(" → position of its ")"."""
     partner: dict[int, int] = {}
     opened: list[int] = []
     for at, character in enumerate(text):

@@ -1,4 +1,4 @@
-"""What a query matches, in numbers and as a table: for ``snapreport stats --query``."""
+"""The matches of a query, as numbers and as a table: for ``snapreport stats --query``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ TOP = 10
 
 
 def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
-    """The matches on one device: how many, their bytes, what of them is live at the peak, and the stacks that made
-    most.
+    """The matches on one device: their number, bytes, those live at the peak, and the stacks with the most bytes.
 
-    A device's entry ``matches`` in ``snapreport stats --query TEXT --json``.
+    The entry ``matches`` of a device in ``snapreport stats --query TEXT --json``.
     """
     timeline, found = searcher.timeline, searcher.find(query)
     rows = timeline.allocations.filter(found.mask)
@@ -56,7 +55,7 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
 
 
 def matches_table(query: str, files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:
-    """The matches of each file; ``files``: ``Snapshot.stats(query)`` each. ``bytes_text``: a size in words."""
+    """The matches of each file; ``files``: ``Snapshot.stats(query)`` each. ``bytes_text``: formats a size."""
     return "\n\n".join([terminal.lines([f"query: {query}"]), *(_file_table(file, bytes_text) for file in files)])
 
 

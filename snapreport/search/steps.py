@@ -1,4 +1,4 @@
-"""Steps and annotated spans as queries mean them: by event, without times. The page's twin is
+"""Steps and annotated spans in queries: by event, without times. The page's twin is
 ``static/src/search/steps.ts``.
 """
 
@@ -16,14 +16,15 @@ NO_NAME = "no step and no annotation of this device has such a name"
 
 
 def positions_within(timeline: DeviceTimeline, test: Range | Text) -> np.ndarray:
-    """Bool for each position s = event + 1: its event lies in a step, or in a span, that a test means.
+    """Bool for each position s = event + 1: whether its event is in a step or span that the test selects.
 
-    A range means steps by their numbers, a text steps and annotated spans by a part of their names. O(events + spans).
+    A range selects steps by number, a text selects steps and annotated spans by a part of their names. O(events +
+    spans).
     """
     tables = [timeline.steps] if isinstance(test, Range) else [timeline.steps, timeline.annotated.spans]
     opened = np.zeros(
         len(timeline.events) + 2, np.int64
-    )  # spans that open at each position less those that are over there
+    )  # spans that open at each position, less those that close there
     for table in tables:
         if isinstance(test, Range):
             hit = np.fromiter((in_range(number, test) for number in table["step"].to_list()), bool, len(table))
@@ -35,7 +36,7 @@ def positions_within(timeline: DeviceTimeline, test: Range | Text) -> np.ndarray
 
 
 def why_none(timeline: DeviceTimeline, test: Range | Text) -> str:
-    """Why a test means no step and no span of a device; "" when it means one."""
+    """Why a test selects no step or span of a device; "" if it selects one."""
     if isinstance(test, Range):
         numbers = timeline.steps["step"].to_list()
         if any(in_range(number, test) for number in numbers):

@@ -1,4 +1,4 @@
-"""Which stacks, and which rows of a text column, hold a text: every distinct string is looked at once for each text."""
+"""Which stacks and rows of a text column contain a text; every distinct string is checked once per text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from snapreport.search.fields import Text, fold
 
 
 class Folded:
-    """A text column as its distinct values, folded, and the number of its value for each row; null is the empty
-    text.
-    """
+    """A text column as folded distinct values, and the index of each row's value; null is the empty text."""
 
     def __init__(self, column: pl.Series) -> None:
         distinct = column.unique(maintain_order=True)
@@ -24,7 +22,7 @@ class Folded:
             self.codes = column.replace_strict(distinct, numbers, return_dtype=pl.Int64).to_numpy()
 
     def having(self, parts: tuple[str, ...]) -> np.ndarray:
-        """Bool for each row: its text holds the parts in this order; without parts, it is not empty."""
+        """Bool per row: whether its text contains the parts in this order; without parts, whether it is not empty."""
         hits = np.fromiter((holds(value, parts) for value in self.values), bool, len(self.values))
         return hits[self.codes] if len(hits) else np.zeros(0, bool)
 
@@ -40,7 +38,7 @@ def holds(value: str, parts: tuple[str, ...]) -> bool:
 
 
 class StackTexts:
-    """Looks into the frames of a recording's stacks. All answers are bool for each stack."""
+    """Searches the frames of a recording's stacks. All results are bool per stack."""
 
     def __init__(self, recording: Recording) -> None:
         frames = recording.frames
@@ -60,7 +58,7 @@ class StackTexts:
         return self.with_frame(self.files.having(test.parts) | self.names.having(test.parts) | self._at_place(test))
 
     def with_frame(self, hit: np.ndarray) -> np.ndarray:
-        """Which stacks have one of the frames that ``hit`` (bool for each frame) marks."""
+        """Which stacks have one of the frames marked in ``hit`` (bool per frame)."""
         before = np.concatenate(([0], np.cumsum(hit[self._frame_of], dtype=np.int64)))
         found: np.ndarray = before[self._offsets[1:]] > before[self._offsets[:-1]]
         return found

@@ -1,1 +1,1 @@
-"""From snapshots to one HTML file."""
+"""Builds one HTML file from snapshots."""

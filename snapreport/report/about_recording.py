@@ -1,4 +1,4 @@
-"""What the recording of a device can tell and what it cannot, with how to record that next time."""
+"""What the recording of a device shows and what it lacks, with how to record that next time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history
 
 MIN_SHARE = 0.01
-"""Of the peak: less is left out."""
+"""Share of the peak below which a line is omitted."""
 
 
 def doubts(timeline: DeviceTimeline) -> list[str]:
-    """What is missing from the record, each with its remedy; empty where nothing is."""
+    """What is missing from the record, each with its remedy; empty if nothing is."""
     gaps = timeline.recording_gaps
     lines = [" ".join(filter(None, (gap.sentence, gap.remedy))) for gap in gaps]
     is_said = any(gap.remedy == START_EARLY for gap in gaps)
@@ -51,7 +51,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
 
 
 def _profile_lines(timeline: DeviceTimeline) -> list[str]:
-    """What a profiler's trace has, what was checked with it, and what it cannot tell."""
+    """What a profiler trace has, what was checked with it, and what it lacks."""
     lines = []
     record = timeline.recording.devices[timeline.device]
     if record.counted_allocated is not None and "profiler total" not in {gap.key for gap in timeline.recording_gaps}:
@@ -71,7 +71,7 @@ def _profile_lines(timeline: DeviceTimeline) -> list[str]:
 
 
 def _readings(timeline: DeviceTimeline) -> list[str]:
-    """How entries are read that PyTorch's documentation leaves open, where the trace has such entries."""
+    """How entries that PyTorch does not document are interpreted, if the trace has any."""
     rows = timeline.allocations
     codes = action_codes(timeline.events)
     lines = []
@@ -95,7 +95,7 @@ def _readings(timeline: DeviceTimeline) -> list[str]:
 
 
 def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
-    """The bytes at the peak without a stack trace, by why they have none."""
+    """The bytes at the peak without a stack trace, by reason."""
     peak, bare = timeline.peak_bytes, timeline.peak_stackless_bytes
     if timeline.recording.is_profiled:
         has_python = (timeline.recording.frames["line"] > 0).any()
@@ -122,7 +122,7 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
 
 
 def _without_rule(timeline: DeviceTimeline) -> list[str]:
-    """The bytes at the peak that have a stack trace and yet no category."""
+    """The bytes at the peak that have a stack trace but no category."""
     rows, event = timeline.allocations, timeline.peak_event
     free = rows["free_event"]
     live = (rows["stack"] > 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))

@@ -1,4 +1,4 @@
-"""What the program does, as the trace shows it, in one sentence."""
+"""One sentence on what the program does according to the trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTER = {
 
 
 def activity_text(activity: Activity) -> str:
-    """One sentence, "" where no phase was recorded."""
+    """One sentence; "" if no phase was recorded."""
     ran = [text for phase, text in _PHASES.items() if phase in activity.events]
     if activity.kind == TRAINING:
         within = [text for phase, text in _OUTER.items() if phase in activity.outer]

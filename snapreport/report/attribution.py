@@ -1,4 +1,4 @@
-"""What the peak is made of, by category, line and module path, in few rows: for the summary and for a ticket."""
+"""A short breakdown of the peak by category, line and module path, for the summary and for a ticket."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from snapreport.number_format import bytes_text, share_text
 from snapreport.timeline.modules import ARROW
 
 MOST = 5
-"""Rows of a breakdown; ``stats --json`` has ten, the page's table all."""
+"""Maximum rows of a breakdown; ``stats --json`` has ten, the page's table has all."""
 _PLACES = 5
-"""Of a module path, the innermost; the page's stack traces have all of it."""
+"""Innermost parts of a module path to show; the page's stack traces show all."""
 MIN_SHARE = 0.01
 NO_NAMES = "Modules are named by the file and line of their forward(): a stack trace does not hold their names."
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """``key``, ``title``: by what; ``rows``: bytes, share of the peak, what; most bytes first, the rest of the bytes
-    last.
-    """
+    """``key``, ``title``: the dimension; ``rows``: bytes, share of the peak, name; most bytes first, then the rest."""
 
     key: str
     title: str
@@ -31,7 +29,7 @@ class Breakdown:
 
 
 def breakdowns(peak: Finding) -> list[Breakdown]:
-    """Of a peak's finding. What one row has all of, or none has any of, is said by :func:`breakdown_text`."""
+    """The breakdowns of a peak's finding, except those that :func:`breakdown_text` states in words."""
     e, whole = peak.evidence, peak.bytes
     within = e["module_bytes"]
     parts = (
@@ -44,7 +42,7 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
 
 
 def breakdown_text(peak: Finding) -> str:
-    """One sentence on what :func:`breakdowns` leaves out because one row has all of it; "" where that is nothing."""
+    """One sentence on the breakdowns omitted because one row has all bytes; "" if there are none."""
     e, whole = peak.evidence, peak.bytes
     parts = [category_text(e["categories"][0]["category"])] if _alone(e["categories"], whole) else []
     if e["no_frames_bytes"] == whole:

@@ -1,4 +1,4 @@
-"""The one road: snapshots in, one HTML file out."""
+"""Builds and writes a report: the only path from snapshots to an HTML file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from snapreport.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Written:
-    """``size``: bytes of the document. ``left_out``: what a size limit cost, one sentence, or "" where nothing is
-    missing.
-    """
+    """``size``: bytes of the document. ``left_out``: one sentence on what a size limit removed, or "" if nothing."""
 
     size: int
     left_out: str
@@ -37,8 +35,8 @@ class Written:
 
 @dataclass(frozen=True)
 class Whole:
-    """What the snapshots of a report are parts of, a job. summary: the report's words, made of the snapshots' own. add:
-    puts its columns beside theirs.
+    """The job that the snapshots of a report belong to. summary: extends the snapshots' summary. add: adds the job's
+    columns to theirs.
     """
 
     summary: Callable[[Summary], Summary]
@@ -55,10 +53,10 @@ def build_report(
 ) -> bytes:
     """The report over ``snapshots`` as one HTML document. The same input and version give the same bytes.
 
-    ``max_size``: bytes it may have; what it can do without is left out for that (see ``leave_out.py``). Raises
-    :class:`SnapshotError` where that is not enough. ``source``: folders whose files are quoted around the lines that
-    frames name (see ``source_lines.py``). ``links``: addresses of the program's own lines, by default in the repository
-    that the recorder wrote down (see ``source_links.py``).
+    ``max_size``: maximum bytes; optional parts are omitted to fit (see ``leave_out.py``). Raises :class:`SnapshotError`
+    if that is not enough. ``source``: folders whose files are quoted around the lines that frames name (see
+    ``source_lines.py``). ``links``: addresses of the program's own lines, by default in the repository that the
+    recorder noted (see ``source_links.py``).
     """
     return fit_document(snapshots, title, max_size, source, links=links)[0]
 
@@ -74,11 +72,10 @@ def write_report(
 ) -> int:
     """Write a report and return its size in bytes.
 
-    ``path``: the HTML file, or ``-`` for standard output. The file appears whole or not at all: it is written beside
-    its place and moved there, so an older report stays until the new one is complete. ``max_size``,
-    ``source``, ``links``: as for :func:`build_report`.
+    ``path``: the HTML file, or ``-`` for standard output. The file is replaced atomically: an older report stays until
+    the new one is complete. ``max_size``, ``source``, ``links``: as for :func:`build_report`.
 
-    Raises :class:`SnapshotError` where the output cannot be written, or cannot be as small as ``max_size``.
+    Raises :class:`SnapshotError` if the output cannot be written or does not fit into ``max_size``.
     """
     return write_fitting(snapshots, path, title=title, max_size=max_size, source=source, links=links).size
 
@@ -92,7 +89,7 @@ def write_fitting(
     source: Sequence[str | os.PathLike[str]] = (),
     links: SourceLinks = REPOSITORY_LINKS,
 ) -> Written:
-    """:func:`write_report`, telling also what was left out."""
+    """As :func:`write_report`; also returns what was omitted."""
     document, left_out = fit_document(
         [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source, links=links
     )
@@ -110,9 +107,8 @@ def write_diff(
 ) -> int:
     """Write a report that compares snapshots, and return its size in bytes.
 
-    ``results``: of ``findings.diff.diff``; the last one is shown. ``series``: all snapshots, where there are more than
-    two; without it, those of several ``results`` in their order. ``path``, ``links`` and errors: as for
-    :func:`write_report`.
+    ``results``: of ``findings.diff.diff``; the last one is shown. ``series``: all snapshots, if there are more than
+    two; by default those of ``results`` in their order. ``path``, ``links`` and errors: as for :func:`write_report`.
     """
     if series is None and len(results) > 1:
         snapshots = [results[0].before, *(result.after for result in results)]
@@ -132,7 +128,7 @@ def fit_document(
     links: SourceLinks = REPOSITORY_LINKS,
     whole: Whole | None = None,
 ) -> tuple[bytes, LeftOut]:
-    """The document, and what had to be left out of it to fit ``max_size``; the rest as for :func:`build_report`."""
+    """The document, and what was omitted to fit ``max_size``; otherwise as :func:`build_report`."""
     title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
     quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
 
@@ -176,7 +172,7 @@ def fit_document(
             )
         document, left_out = without(parts[: len(left_out.parts) + 1])
         smallest = min(smallest, len(document))
-    # What the last step made room for comes back, the most telling first.
+    # Restore what fits after the last step, the most important first.
     for part in reversed(left_out.parts[:-1]):
         candidate = without([other for other in left_out.parts if other is not part])
         if len(candidate[0]) <= max_size:
@@ -187,9 +183,9 @@ def fit_document(
 def _side_by_side(
     snapshots: Sequence[Snapshot], summarise: Callable[[], Summary], lay_out: Callable[[], Sections]
 ) -> tuple[Summary, Sections, Payload]:
-    """The columns, then at the same time the words and the packing, which needs little memory.
+    """Builds the columns, then the summary and the packed blobs in parallel; packing needs little memory.
 
-    Laying out beside the words would save 0.1 s on 920,183 events and two cores, and take 100 MB more.
+    Laying out in parallel with the summary would save 0.1 s on 920,183 events and two cores, and take 100 MB more.
     """
     for snapshot in snapshots:
         for device in snapshot.devices:
@@ -203,7 +199,7 @@ def _side_by_side(
 
 
 def write_document(path: str | os.PathLike[str], document: bytes) -> None:
-    """Write a whole document, or none: see :func:`write_report`."""
+    """Write a document atomically: see :func:`write_report`."""
     if os.fspath(path) == "-":
         sys.stdout.buffer.write(document)
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Which parts of a sentence are code: names of stacks, functions and settings, as HTML and as Markdown set them off."""
+"""Finds the code in a sentence: names of stacks, functions and settings, which HTML and Markdown mark up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from snapreport.report.source_links import linked_parts
 
 _NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
-# What findings write between backticks, and what they write plainly: "forward dit.py:83 from train.py:42", a C++ name,
+# Text in backticks, and the forms that findings write without them: "forward dit.py:83 from train.py:42", a C++ name,
 # a call, a setting of the allocator.
 _CODE = re.compile(
     r"`(?P<quoted>[^`]+)`"
@@ -24,7 +24,7 @@ _CODE = re.compile(
 
 
 def code_spans(text: str) -> list[tuple[bool, str]]:
-    """``text`` in parts, (is code, part), without the backticks around those that had some."""
+    """``text`` split into (is code, part), without backticks."""
     parts: list[tuple[bool, str]] = []
     end = 0
     for found in _CODE.finditer(text):
@@ -44,8 +44,8 @@ def code_markup(text: str, links: Mapping[str, str] = _NO_LINKS) -> Markup:
 
 
 def sentence_markup(text: str, href: str = "", links: Mapping[str, str] = _NO_LINKS) -> Markup:
-    """A sentence as one HTML element: a link to ``href`` where it has one. Names of lines that have an address are
-    links of their own, and the rest of the sentence stays one to ``href`` on both sides of them.
+    """A sentence as one HTML element: a link to ``href`` if given. Names of lines that have an address are separate
+    links; the text before and after them links to ``href``.
     """
     if not href:
         return Markup("<span>{}</span>").format(code_markup(text, links))
@@ -63,7 +63,7 @@ def sentence_markup(text: str, href: str = "", links: Mapping[str, str] = _NO_LI
 
 
 def _linked(whole: Markup, href: str, run: Markup) -> Markup:
-    """What stands between two links; a full stop or " from " alone is no link."""
+    """The text between two links; a full stop or " from " alone is not linked."""
     return whole.format(href, run) if len(re.findall(r"\w+", run.striptags())) > 1 else run
 
 

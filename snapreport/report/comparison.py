@@ -1,6 +1,4 @@
-"""What a report holds beside its snapshots where it compares them: which stacks are the same, which moments belong
-together.
-"""
+"""Additional data of a report that compares snapshots: which stacks are the same, which moments correspond."""
 
 from __future__ import annotations
 
@@ -30,14 +28,14 @@ class DiffTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``result``: the first snapshot against the last; ``series``: all in order, where there are more than two."""
+    """``result``: the first snapshot compared with the last; ``series``: all in order, if there are more than two."""
 
     result: SnapshotDiff
     series: SnapshotSeries | None = None
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """In the order of the report."""
+        """The snapshots in report order."""
         return self.series.snapshots if self.series else [self.result.before, self.result.after]
 
     @property
@@ -45,8 +43,8 @@ class Comparison:
         return f"{self.result.before.recording.name} → {self.result.after.recording.name}"
 
     def columns(self, base: Sequence[int], stacks: int) -> list[Column]:
-        """``identity`` u32 per stack of the report plus one: equal for stacks that are the same code; 0 for those of
-        other snapshots.
+        """``identity`` u32 per stack of the report plus one: equal for stacks of the same code; 0 for other snapshots'
+        stacks.
 
         ``base``: number of each snapshot's first stack; ``stacks``: of all snapshots together.
         """
@@ -60,8 +58,7 @@ class Comparison:
     @property
     def manifest(self) -> dict[str, object]:
         """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are
-        the page's. ``series``: of ``series_json``, without frames and with
-        the page's numbers of stacks.
+        the page's. ``series``: from ``series_json``, without frames and with the page's stack numbers.
         """
         result = self.result
         first = sum(len(snapshot.devices) for snapshot in self.snapshots[:-1])
@@ -98,9 +95,7 @@ class Comparison:
 
     @property
     def headline(self) -> list[str]:
-        """What leaks over a series; then a sentence per device: its peaks, and what grew most; which devices are of one
-        side alone.
-        """
+        """Leaks over a series; then a sentence per device with its peaks and largest growth; unpaired devices."""
         result = self.result
         lines = self._growth
         lines += [] if result.devices else ["The two snapshots have no device in common."]
@@ -133,9 +128,7 @@ class Comparison:
 
     @property
     def tables(self) -> list[DiffTable]:
-        """For the static summary: per device what changed at the peaks, by category and by function, and the
-        segments.
-        """
+        """For the static summary: per device the changes at the peaks by category and function, and the segments."""
         tables = [_leak_table(self.series, device) for device in self.series.devices] if self.series else []
         for device in self.result.devices:
             name = _name(device)

@@ -29,7 +29,7 @@ class DeviceTables:
 
 @dataclass
 class _Names:
-    """Strings numbered by first appearance; number 0 is the empty one."""
+    """Strings numbered by first appearance; number 0 is the empty string."""
 
     values: list[str]
 
@@ -57,11 +57,11 @@ def device_tables(
     stack_base: int,
     add: Callable[[str, list[Column]], None],
 ) -> DeviceTables:
-    """What the file holds of ``device`` of ``snapshot``, the ``number``-th of the report.
+    """The data in the file for ``device`` of ``snapshot``, the ``number``-th of the report.
 
     ``prefix`` begins every column's name; ``stack_base`` is added to stack numbers (stack 0 of every snapshot is the
-    empty one). ``add`` takes the name of a section and columns of it, as soon as they are made: the earlier, the less
-    of them is held at a time.
+    empty one). ``add`` takes the name of a section and its columns as soon as they exist, to have few in memory at a
+    time.
     """
     timeline = snapshot.timeline(device)
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
@@ -129,13 +129,13 @@ def _completions_differ(events: pl.DataFrame) -> bool:
 
 
 def _names_only(timeline: DeviceTimeline) -> bool:
-    """Whether what stands as metadata of allocations are names from our recorder, and none of the program's own."""
+    """Whether the metadata of allocations are only names from our recorder, not the program's."""
     own = timeline.events["user_metadata"]
     return timeline.recording.recorder is not None and own.null_count() == len(own)
 
 
 def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:
-    """The timeline's allocations as stacking wants them (s = position + 1)."""
+    """The timeline's allocations in the form for stacking (s = position + 1)."""
     table = timeline.allocations
     end = table["free_event"].to_numpy().astype(np.int64) + 1
     return Lifetimes(
@@ -164,7 +164,7 @@ class _Columns:
         self.add(f"{name}_lo", halves[::2], "u32")
 
     def add_names(self, name: str, names: _Names, strings: pl.Series, dtype: str = "u16") -> None:
-        """Indices into a list of strings; ``dtype`` widens where a file has more strings than it counts to."""
+        """Indices into a list of strings; ``dtype`` widens if a file has more strings than fit."""
         index = names.index(strings)
         self.add(name, index, dtype if len(names.values) <= np.iinfo(dtype.replace("u", "uint")).max else "u32")
 
@@ -175,7 +175,7 @@ class _Columns:
 
 def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int) -> None:
     table = timeline.allocations
-    # Columns wait to be encoded, so they are no wider than they have to be: 40 MB less for 300,000 allocations.
+    # Columns wait to be encoded, so they use the narrowest type: 40 MB less for 300,000 allocations.
     alloc, requested, free = (table[name].to_numpy() for name in ("alloc_event", "free_requested_event", "free_event"))
     columns.add("alloc_event", alloc[alloc >= 0], "i32")
     columns.add("lifetime", np.where(free >= 0, free - alloc, 0), "u32")
@@ -196,7 +196,7 @@ def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[st
 def _add_other_events(
     columns: _Columns, timeline: DeviceTimeline, names: dict[str, _Names], stack_base: int
 ) -> list[str]:
-    """Segment operations, oom, snapshots, unknown actions: every event that is no end of an allocation."""
+    """Segment operations, oom, snapshots, unknown actions: every event that neither begins nor ends an allocation."""
     rows = timeline.other_events
     table = timeline.events[rows]
     actions = _Names([])

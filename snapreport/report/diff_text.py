@@ -69,7 +69,7 @@ def _rows(heading: str, table: pl.DataFrame) -> list[str]:
 
 
 def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
-    """The stacks that changed, but not those of a line whose bytes are the same: it is only called from elsewhere."""
+    """The stacks that changed, except of a line whose bytes are unchanged: only its callers differ."""
     changed = device.stacks[0].filter(pl.col("change") != "same")
     places = [
         names_of(result.after).place(after) if after is not None else names_of(result.before).place(before)
@@ -86,18 +86,18 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
 
 
 def device_names(kind: str, numbers: tuple[int, ...]) -> str:
-    """``cuda:0``; where the files number it differently ``cuda:0 → cuda:3``."""
+    """``cuda:0``; if the files number it differently, ``cuda:0 → cuda:3``."""
     names = dict.fromkeys(device_name(kind, number) for number in numbers)
     return " → ".join(device_name(kind, number) for number in numbers) if len(names) > 1 else next(iter(names))
 
 
 def series_order(series: SnapshotSeries) -> str:
-    """The files in order, and what they are ordered by."""
+    """The files in order, and the sort key."""
     return f"{len(series.files)} snapshots {_ORDERS[series.order]}: {' → '.join(series.files)}"
 
 
 def leak_sentences(series: SnapshotSeries, device: DeviceSeries) -> list[str]:
-    """What grows from snapshot to snapshot on one device, the fastest stack first."""
+    """Stacks that grow from snapshot to snapshot on one device, the fastest first."""
     if not device.leaks:
         return [f"No stack grows from snapshot to snapshot over {plural(len(series.files), 'snapshot')}."]
     return [
@@ -108,7 +108,7 @@ def leak_sentences(series: SnapshotSeries, device: DeviceSeries) -> list[str]:
 
 
 def series_text(series: SnapshotSeries) -> str:
-    """The order of the files; for each device what leaks, and a line for each snapshot."""
+    """The order of the files; for each device its leaks, and a line per snapshot."""
     lines = [series_order(series)]
     if len(series.files) < FEWEST:
         return terminal.lines(lines)

@@ -1,4 +1,4 @@
-"""Findings as the static summary shows them: sentences, and a link that the page follows where scripts run."""
+"""Findings for the static summary: sentences, and a link that the page follows if scripts run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CERTAINTY = {"sure": "measured", "likely": "inferred", "guess": "estimate"}
 
 @dataclass(frozen=True)
 class FindingCard:
-    """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: what it is based on beside what
-    is said once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's
-    own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`;
-    ``links``: addresses of lines by their name.
+    """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: its evidence beyond that stated
+    once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's own name for
+    it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`; ``links``: addresses of lines
+    by their name.
     """
 
     severity: str
@@ -45,12 +45,12 @@ class FindingCard:
 
     @property
     def full_title(self) -> str:
-        """The title as a sentence of its own, without the period."""
+        """The title as a complete sentence, without the period."""
         return f"{self.label}{self.title}" if self.title.startswith((":", " ")) else self.title
 
 
 def rank(finding: Finding) -> int:
-    """Among findings of one severity: what is, then what could be done about it, then what is merely new."""
+    """Order among findings of one severity: problems, then advice, then memory that is merely new."""
     return {"advice": 1, "kept": 2}.get(finding.kind, 0)
 
 
@@ -63,11 +63,11 @@ def finding_cards(
     stack_base: int = 0,
     links: Mapping[str, str] | None = None,
 ) -> list[FindingCard]:
-    """Cards of one snapshot's findings, in their order; the same advice for several devices is one.
+    """Cards of one snapshot's findings, in their order; the same advice for several devices is one card.
 
-    ``index``: the page's index of each device; ``common``: what is said once for all findings and left out here;
-    ``names``: of the devices, where there are several; ``file``: said before each title where a report holds several;
-    ``stack_base``: the page's number of the snapshot's first stack; ``links``: addresses of lines by their name.
+    ``index``: the page's index of each device; ``common``: statements made once for all findings and omitted here;
+    ``names``: of the devices, if several; ``file``: precedes each title if a report has several; ``stack_base``: the
+    page's number of the snapshot's first stack; ``links``: addresses of lines by their name.
     """
     advice: dict[str, list[Finding]] = {}
     for finding in found:
@@ -94,8 +94,8 @@ def finding_cards(
 
 
 def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tuple[str, str]:
-    """The kind, with the device where the title does not name it, and the rest of the title: one that begins with its
-    kind is split there.
+    """The kind, with the device unless the title names it, and the rest of the title: a title that begins with its kind
+    is split there.
     """
     label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
     if finding.title.startswith((f"{label} ", f"{label}:")):
@@ -113,7 +113,7 @@ def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
 
 
 def _staircase(values: Sequence[int]) -> Markup:
-    """The least live bytes of each step as stairs, 120 by 28, of many steps some; nothing of fewer than two."""
+    """The minimum live bytes of each step as a 120 by 28 px staircase, subsampled; empty below two steps."""
     values = values[:: -(-len(values) // 60)] if values else values
     if len(values) < 2 or max(values) <= 0:
         return Markup()

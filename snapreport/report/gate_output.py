@@ -1,4 +1,4 @@
-"""What came of a check, for people and machines: text, JSON, Markdown for a job's summary page, JUnit XML."""
+"""Results of a check for people and machines: text, JSON, Markdown for a CI job's summary page, JUnit XML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from snapreport.output_file import MARKDOWN_MARK
 from snapreport.report.markdown import code_cell, escape, prose
 
 SCHEMA = "snapreport-check/1"
-# XML 1.0 cannot hold these even escaped; names in a snapshot may.
+# XML 1.0 cannot contain these even escaped; names in a snapshot may.
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535, *range(55296, 57344)))
 
 
@@ -22,7 +22,7 @@ _EMOJI = {"passed": "✅", "failed": "❌", "unknown": "❔"}
 
 
 def overall(checks: Sequence[Check]) -> str:
-    """The status of all checks together: failed where one is, else unknown where one is."""
+    """The status of all checks together: failed if any failed, otherwise unknown if any is unknown."""
     found = {check.status for check in checks}
     return next(status for status in ("failed", "unknown", "passed") if status in found or status == "passed")
 
@@ -48,7 +48,7 @@ def check_json(checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def check_text(checks: Sequence[Check]) -> str:
-    """A line per check, and under each the reasons of what failed or is unknown."""
+    """A line per check, followed by the reasons if it failed or is unknown."""
     lines = []
     for check in checks:
         lines.append(f"{_MARKS[check.status]}  {check.file}  {check.rule}  {check.message}")
@@ -57,7 +57,7 @@ def check_text(checks: Sequence[Check]) -> str:
 
 
 def _reasons(check: Check) -> list[str]:
-    """What a check rests on; a message may be the reason itself."""
+    """The evidence of a check; a message may be the reason itself."""
     return [line for line in (check.unknown, *check.evidence) if line and line not in check.message]
 
 

@@ -1,8 +1,8 @@
-"""What a report can do without, in the order in which it goes when a size limit asks for it.
+"""The optional parts of a report, in the order in which a size limit removes them.
 
-The stored picture goes first, since the page makes it from the columns. Then go columns, those first that tell least.
-What stays always: every allocation with its size, birth, end, stack and category, and so every total, the peak, and the
-stacks that hold it.
+The stored picture is first, since the page can draw it from the columns. Then follow columns, the least important
+first. Never removed: every allocation with its size, birth, end, stack and category, and so all totals, the peak, and
+its stacks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from snapreport.packing.columns import Encoded, varints_of_zero
 
 @dataclass(frozen=True)
 class Part:
-    """Something that can be left out. ``description``: what it is, for readers.
+    """A part that can be omitted. ``description``: its name for readers.
 
-    ``sections``: sections that go, by the end of their name. ``columns``: columns whose values become 0, by their name
-    without the device. ``keys``: the device's manifest entries that go with them, and what they become.
+    ``sections``: sections to remove, by the end of their name. ``columns``: columns whose values become 0, by their
+    name without the device. ``keys``: related manifest entries of the device, and their new values.
     """
 
     description: str
@@ -46,18 +46,18 @@ PARTS = (
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A choice of parts to leave out. ``limit``, ``full``: bytes allowed, and of the report with everything."""
+    """The parts to omit. ``limit``, ``full``: bytes allowed, and bytes of the complete report."""
 
     parts: tuple[Part, ...] = ()
     limit: int = 0
     full: int = 0
 
     def has_section(self, name: str) -> bool:
-        """Whether a section stays."""
+        """Whether a section is included."""
         return not any(name.endswith(section) for part in self.parts for section in part.sections)
 
     def column(self, encoded: list[Encoded]) -> list[Encoded]:
-        """A column's parts as they are, or a constant 0 of the same length."""
+        """A column's parts unchanged, or a constant 0 of the same length."""
         head = encoded[0]
         if head.name.partition(".")[2] not in self._columns:
             return encoded
@@ -66,7 +66,7 @@ class LeftOut:
         ]
 
     def device(self, manifest: dict[str, object]) -> dict[str, object]:
-        """A device's entry that says what is missing of it: ``left_out``, names of columns and sections."""
+        """A device's entry with what it lacks in ``left_out``: names of columns and sections."""
         if not self.parts:
             return manifest
         names = [name.removeprefix(".") for part in self.parts for name in (*part.sections, *part.columns)]
@@ -74,7 +74,7 @@ class LeftOut:
 
     @property
     def sentence(self) -> str:
-        """What is missing and what would bring it back; "" where nothing is."""
+        """What is missing and how to include it; "" if nothing is."""
         if not self.parts:
             return ""
         *others, last = [part.description for part in self.parts]
@@ -86,7 +86,7 @@ class LeftOut:
 
     @property
     def manifest(self) -> dict[str, object]:
-        """What the report says of itself."""
+        """The report's own manifest entry."""
         descriptions = [part.description for part in self.parts]
         return (
             {"left_out": {"limit": self.limit, "full_bytes": self.full, "words": descriptions}} if descriptions else {}
@@ -98,7 +98,7 @@ class LeftOut:
 
 
 def worth_leaving_out(part: Part, columns: dict[str, list[list[Encoded]]]) -> bool:
-    """Whether a report is smaller without it. ``columns``: section to encoded columns."""
+    """Whether a report is smaller without the part. ``columns``: section → encoded columns."""
     if any(name.endswith(section) for name in columns for section in part.sections):
         return True
     return any(_takes_room(encoded) for encoded in _named(columns, part.columns))

@@ -1,4 +1,4 @@
-"""Text for Markdown, where every character of a snapshot's strings must stand for itself."""
+"""Escapes text for Markdown, so that every character of a snapshot's strings is literal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@&])")
 _BREAKS = re.compile(r"\s+")
 # A number or a dash at the beginning would start a list, an equals sign underline a heading.
 _BLOCK = re.compile(r"^(\d{1,9}(?=[.)](?:\s|$))|(?=[-=]))(.)")
-# What renderers make links of by themselves. In code none of them does.
+# Text that renderers turn into links by themselves, except in code.
 _LINK = re.compile(
     r"(?i)[a-z][a-z0-9+.-]{0,30}://[^\s`]+|\bwww\.[^\s`]+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\b(?:mailto|xmpp):[^\s`]+"
 )
@@ -23,7 +23,7 @@ _LINK = re.compile(
 
 def escape(text: str) -> str:
     """``text`` as plain words on one line, addresses in it as code. An ``@`` is escaped too: a mention in a ticket
-    would call somebody.
+    would notify somebody.
     """
     text = visible(_BREAKS.sub(" ", text))
     parts, end = [], 0
@@ -35,11 +35,11 @@ def escape(text: str) -> str:
 
 
 def code_cell(text: str) -> str:
-    """``text`` as code inside a table's cell."""
+    """``text`` as code in a table cell."""
     text = visible(_BREAKS.sub(" ", text))
     if not text:
         return ""
-    # GitHub's tables take the pipe after an escaped backslash for the end of a cell, also in code.
+    # GitHub's tables treat a pipe after an escaped backslash as the end of a cell, even in code.
     text = re.sub(r"\\+\|", lambda found: f"{found[0][:-1]}x7c", text).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -47,7 +47,7 @@ def code_cell(text: str) -> str:
 
 
 def place(text: str, links: Mapping[str, str] = _NO_LINKS) -> str:
-    """A name of a stack as code, names of lines that have an address as links; it may stand in a table's cell."""
+    """A name of a stack as code, names of lines that have an address as links; valid in a table cell."""
     parts = linked_parts(text, links)
     if not any(url for _, url in parts):
         return code_cell(text)

@@ -6,14 +6,14 @@ from snapreport.findings.shortage import Shortage, shortage, verdict
 from snapreport.timeline.build import DeviceTimeline
 
 MOST_EXPLAINED = 32
-"""Failures whose segments are replayed: each takes a state of the allocator, 10 to 60 ms on a million events."""
+"""Failures whose segments are replayed: each needs a replayed allocator state, 10 to 60 ms on a million events."""
 
 
 def oom_entries(timeline: DeviceTimeline) -> list[dict[str, object]]:
-    """One entry per ``oom`` event, in order: ``event`` and ``requested`` of all of them, the rest of the first 32.
+    """One entry per ``oom`` event, in order: ``event`` and ``requested`` for all of them, the rest for the first 32.
 
     Every figure is in bytes and comes from :func:`snapreport.findings.oom.shortage`, so the page and the finding cannot
-    disagree. ``device_free`` is None where the recorder did not write it.
+    disagree. ``device_free`` is None if the recorder did not write it.
     """
     sizes = timeline.events["size"]
     entries: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""Which strings of some snapshots a report would hold: for ``--dry-run``, to be read before a report is passed on."""
+"""The strings from snapshots that a report would contain: for ``--dry-run``, to check before sharing a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snapreport.snapshot import Snapshot
 def outgoing_strings(
     snapshots: Sequence[Snapshot], title: str, source: Sequence[str] = (), links: SourceLinks = REPOSITORY_LINKS
 ) -> dict[str, list[str]]:
-    """Distinct strings by where they come from, sorted. Sentences of the report are made of these and of numbers."""
+    """Distinct strings by origin, sorted. The report's sentences are built from these and numbers."""
     recordings = [snapshot.recording for snapshot in snapshots]
     found: dict[str, set[str]] = {
         "titles and names of snapshots": {title, *(recording.name for recording in recordings)},
@@ -55,7 +55,7 @@ def outgoing_strings(
 
 
 def outgoing_text(strings: dict[str, list[str]]) -> str:
-    """A heading for each kind, and a line for each string."""
+    """A heading per kind, and a line per string."""
     blocks = [
         terminal.lines([f"{kind}: {plural(len(texts), 'string')}", *(f"  {text}" for text in texts)])
         for kind, texts in strings.items()

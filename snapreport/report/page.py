@@ -19,12 +19,12 @@ from snapreport.report.page_checksums import page_checksums
 from snapreport.report.payload import Payload
 from snapreport.report.summary import Summary
 
-# Bundles by the name of the blob that each lies in, by how they are packed.
+# Bundles by the name of their blob; the extension gives the compression.
 CODE = {"application": "app.js.gz", "views": "views.js.br"}
 # Only in reports whose payload has the blob "job".
 JOB_CODE = {"jobview": "job.js.br"}
 _PACKAGE = Path(__file__).resolve().parent.parent
-# Stands where the document's own size will, at its beginning and at its end; as many characters as it has digits then.
+# Placeholder for the document's own size, at its beginning and end.
 _SIZE = b"\0bytes\0"
 
 
@@ -35,7 +35,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
     (the blobs by their alphabet, the application by a check). Lone surrogates, which UTF-8 cannot hold, become
     U+FFFD in the static text; the blobs keep them.
 
-    The code comes before the data: a file that is cut off shows what is there.
+    The code comes before the data: a truncated file shows what it contains.
     """
     is_job = "job" in payload.blobs
     bundles = CODE | JOB_CODE if is_job else CODE
@@ -66,7 +66,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
             style=Markup(style),
             body=Markup(body),
             footer=Markup(footer),
-            # The size is known when everything else is; the page compares it with the one at the document's beginning.
+            # The size is known only at the end; the page compares it with the one at the document's beginning.
             checksums=page_checksums([policy, title, style], body + footer.replace(_SIZE.decode(), "")),
             parts={name: _code(file) for name, file in bundles.items()} | payload.blobs,
         )
@@ -75,7 +75,7 @@ def render_page(summary: Summary, payload: Payload) -> bytes:
 
 
 def render_plain(template: str, page: object) -> bytes:
-    """A page without scripts as UTF-8, in the style of the others. ``page``: what the template shows."""
+    """A page without scripts as UTF-8, in the same style. ``page``: the template's data."""
     text = _environment().get_template(template).render(page=page, style=Markup(_asset("app.css")))
     return _without_surrogates(text).encode("utf-8")
 
@@ -85,7 +85,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def _sized(document: bytes) -> bytes:
-    """The document with its own size where it states that: before and after all that a snapshot's strings are in."""
+    """The document with its size filled in: before and after everything that contains a snapshot's strings."""
     start, _, rest = document.partition(_SIZE)
     middle, _, end = rest.rpartition(_SIZE)
     size, written = 0, ""
@@ -112,7 +112,7 @@ def _environment() -> jinja2.Environment:
 
 @cache
 def _folder() -> Path:
-    """Templates lie inside the installed package; in a checkout they lie beside it."""
+    """The templates' folder: inside the installed package, next to it in a checkout."""
     installed = _PACKAGE / "_page"
     return installed if installed.is_dir() else _PACKAGE.parent
 
@@ -123,7 +123,7 @@ def _digest(text: bytes) -> str:
 
 @cache
 def _code_digests(files: tuple[str, ...]) -> list[str]:
-    """Of the bundles as the page unpacks them: the policy lets nothing else run."""
+    """Digests of the unpacked bundles: the policy lets nothing else run."""
     unpacked = ((gzip if file.endswith(".gz") else brotli).decompress(_built(file)) for file in files)
     return [f"'sha256-{_digest(code)}'" for code in unpacked]
 
@@ -148,7 +148,7 @@ def _built(name: str) -> bytes:
 @cache
 def _asset(name: str) -> str:
     text = _built(name).decode("utf-8")
-    # What ends or reopens a script element early (HTML standard, "restrictions for contents of script elements").
+    # Text that ends or reopens a script element early (HTML standard, "restrictions for contents of script elements").
     if any(stop in text.lower() for stop in ("</script", "</style", "<!--")):
         raise SnapshotError(f"{name}: the built page holds text that would end its own element")
     return text

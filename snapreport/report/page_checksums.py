@@ -1,9 +1,9 @@
-"""Checksums of what a report says without scripts, for the page to compare with what a browser made of it.
+"""Checksums of a report's static content, for the page to compare with the browser's document.
 
-The page cannot read its own bytes, only the document that they became, and that may have come through another encoding
-or with other line ends. So what is summed up is what such changes leave alone: element names, attributes and text, in
-the order of the document, without end tags, white space and control characters. ``static/src/boot/page-text.ts``
-makes the same of the browser's document.
+The page cannot read its own bytes, only the parsed document, which may have passed through another encoding or other
+line ends. So the checksums cover what such changes preserve: element names, attributes and text, in document order,
+without end tags, white space and control characters. ``static/src/boot/page-text.ts`` computes the same from the
+browser's document.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 _TAG = re.compile(r"<(/?)([^<>]*)>")
 _ATTRIBUTE = re.compile(r'\s+([^\s="/]+)(?:="([^"]*)")?')
-# U+FFFD too: what a browser puts for characters that it does not accept.
+# Includes U+FFFD, with which a browser replaces characters that it does not accept.
 _LEFT_OUT = re.compile("[\x00-\x20\x7f\ufffd]+")
 
 
 def page_checksums(texts: Sequence[str], markup: str) -> str:
     """Two CRC-32 in hexadecimal, of all characters and of those in ASCII, which survive being read as Latin-1.
 
-    ``texts``: what stands in the head, as it is; ``markup``: of the body, with every attribute in double quotes and
+    ``texts``: the content of the head, verbatim; ``markup``: of the body, with every attribute in double quotes and
     every ``&``, ``<`` and ``>`` of its texts escaped.
     """
     text = _LEFT_OUT.sub("", "".join(texts) + html.unescape(_TAG.sub(_opening, markup)))

@@ -1,8 +1,8 @@
-"""What goes into the file: sections of columns, and the manifest that says where they are.
+"""The file's data: sections of columns, and the manifest that locates them.
 
-A section is what the page decodes together. Small reports hold all sections in the one blob ``main``, since one brotli
-stream compresses them against each other; in large ones each section has a blob of its own, so that the first picture
-needs only ``main`` with the coarsest tile.
+The page decodes a section as a whole. Small reports have all sections in one blob, ``main``, since one brotli stream
+compresses them against each other; in large ones each section is a separate blob, so that the first picture needs only
+``main`` with the coarsest tile.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from snapreport.report.stack_columns import stack_columns
 from snapreport.snapshot import Snapshot
 
 FORMAT = 2
-# Below this many events and allocations in all, one blob is smaller and opens at once.
+# Below this total of events and allocations, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
 MAIN = "main"
 
 
 @dataclass(frozen=True)
 class Payload:
-    """``blobs``: name to text, ``main`` first."""
+    """``blobs``: name → text, ``main`` first."""
 
     blobs: dict[str, str]
 
 
 @dataclass
 class Sections:
-    """Everything the page may read of some snapshots, encoded; :meth:`payload` packs all of it or a part.
+    """All encoded data of some snapshots for the page; :meth:`payload` packs all or part of it.
 
-    ``columns``: section to its columns, each encoded. ``place``: section to blob.
+    ``columns``: section → its encoded columns. ``place``: section → blob.
     ``extra``: more keys of the manifest.
     """
 
@@ -55,7 +55,7 @@ class Sections:
     _packed: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
 
     def payload(self, left_out: LeftOut) -> Payload:
-        """The blobs without what is left out. Blobs that this does not touch are packed once only."""
+        """The blobs without the omitted parts. Blobs that this does not affect are packed only once."""
         place = {name: blob for name, blob in self.place.items() if left_out.has_section(name)}
         manifest = _manifest(self.snapshots, self.tables, place, self.title, left_out)
         manifest.update(self.extra)
@@ -73,7 +73,7 @@ class Sections:
             else:
                 texts[name] = self._packed[key]
         total = sum(len(part.data) for name in todo for part in blobs[name])
-        # One core is for the words, which are made meanwhile: and a brotli encoder takes 33 MB at quality 9.
+        # One core is for the summary, which is built meanwhile; a brotli encoder takes 33 MB at quality 9.
         with progress.stage("packing", total, "B") as bar, _workers(spare=1) as pool:
 
             def pack(name: str) -> str:
@@ -95,15 +95,15 @@ def build_sections(
     comparison: Comparison | None = None,
     links: SourceLinks = REPOSITORY_LINKS,
 ) -> Sections:
-    """Everything the page reads of ``snapshots``. Columns are encoded while the next ones are made.
+    """All data of ``snapshots`` for the page. Columns are encoded while the next ones are computed.
 
-    ``source``: lines to hold; ``comparison``: of the first with the last of them; ``links``: addresses of lines.
+    ``source``: lines to embed; ``comparison``: of the first with the last of them; ``links``: addresses of lines.
     """
     tables: list[DeviceTables] = []
     pending: dict[str, list[Future[list[Encoded]]]] = {}
     devices = [(number, snapshot, device) for number, snapshot in enumerate(snapshots) for device in snapshot.devices]
     rows = sum(len(snapshot.events(device)) for _, snapshot, device in devices)
-    # numpy and brotli release the interpreter lock in what takes long.
+    # numpy and brotli release the interpreter lock in long operations.
     with progress.stage("laying out", rows, "events") as bar, _workers() as pool:
 
         def add(name: str, columns: list[Column]) -> None:
@@ -131,14 +131,14 @@ def build_sections(
 
 
 def _is_named(rule: Rule, snapshots: Sequence[Snapshot]) -> bool:
-    """Whether stack traces name the rule's directory anyway: a report holds no other of the machine."""
+    """Whether stack traces contain the rule's directory anyway: a report names no other directory of the machine."""
     files = (snapshot.recording.frames["filename"].str.replace_all("\\", "/", literal=True) for snapshot in snapshots)
     return not rule.root or any(names.str.starts_with(f"{rule.root}/").any() for names in files)
 
 
 def _workers(spare: int = 0) -> ThreadPoolExecutor:
     """As many threads as there are cores, less ``spare``: with six on two cores, laying out 920,183 events took 0.31 s
-    and not 0.24.
+    instead of 0.24.
     """
     return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - spare), thread_name_prefix="snapreport-packing")
 

@@ -7,11 +7,11 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 600, 120
-# Attributes, which the style sheet overrides: where a viewer forbids styles, a path without them is a black area.
+# Attributes, which the style sheet overrides: if a viewer forbids styles, a path without them is a black area.
 _AREA = 'class="a" fill="#9db8dd"'
 _RESERVED = 'class="r" fill="none" stroke="#55606e"'
 _OOM = 'class="o" fill="none" stroke="#c62828"'
-# Columns of the picture. Wider than this adds bytes to every report and nothing that can be seen at 600 px.
+# Columns of the picture. More add bytes to every report without a visible difference at 600 px.
 COLUMNS = 150
 
 
@@ -21,7 +21,7 @@ def preview_svg(
     """SVG of a device's curves.
 
     ``allocated``, ``reserved``: int64[P] by s = position + 1; ``peak``: s of the peak; ``ooms``: s of out-of-memory
-    events. Each column shows its greatest value, so that the peak is never lost. Only numbers go into the markup.
+    events. Each column shows its maximum, so that the peak is never lost. Only numbers go into the markup.
     """
     top = max(int(allocated.max(initial=1)), int(reserved.max(initial=1)), 1)
     positions = len(allocated)

@@ -1,4 +1,4 @@
-"""What the recorder says of the run, as rows of "About this recording"."""
+"""The recorder's metadata about the run, as rows of "About this recording"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST = 400  # characters of a command line
 
 @dataclass(frozen=True)
 class Fact:
-    """A row: ``label``, ``text``, and ``url`` where the text is a link."""
+    """A row: ``label``, ``text``, and ``url`` if the text is a link."""
 
     label: str
     text: str
@@ -35,7 +35,7 @@ class Fact:
 
 
 def recorder_facts(metadata: RecorderMetadata) -> list[Fact]:
-    """The rows for one snapshot; nothing that is not known."""
+    """The rows for one snapshot; only known facts."""
     facts = [Fact("Written", _written(metadata)), Fact("Process", _process(metadata))]
     command = " ".join(_without_folders(part, metadata.process.get("directory", "")) for part in metadata.command)
     facts.append(Fact("Command", command if len(command) <= _LONGEST else f"{command[: _LONGEST - 1]}…"))
@@ -53,8 +53,8 @@ _SHOWN_OPTIONS = ("stacks", "context", "max_entries", "steps", "every")
 
 
 def device_use(metadata: RecorderMetadata | None, timeline: DeviceTimeline) -> str:
-    """How the device's memory was used when the snapshot was written, with what PyTorch's allocator does not see; empty
-    where the recorder does not say.
+    """How the device's memory was used when the snapshot was written, including memory outside PyTorch's allocator;
+    empty if not recorded.
     """
     if metadata is None or timeline.device not in metadata.memory_at_dump:
         return ""
@@ -71,24 +71,24 @@ def device_use(metadata: RecorderMetadata | None, timeline: DeviceTimeline) -> s
 
 
 def commit_url(git: Git) -> str:
-    """The web page of a commit; empty where the remote is of no known form."""
+    """The web page of a commit; empty if the remote has no known form."""
     base = repository_url(git)
     return f"{base}/commit/{git.commit}" if base else ""
 
 
 def recorded_commit(git: Git) -> str:
-    """The commit's whole hash, "" where what a file says is none."""
+    """The commit's full hash; "" if the recorded value is not one."""
     return git.commit if _COMMIT.match(git.commit) else ""
 
 
 def repository_url(git: Git) -> str:
-    """``https://host/owner/project`` of the remote, or nothing. Never another scheme: the remote is a file's word."""
+    """``https://host/owner/project`` of the remote, or "". Never another scheme: the remote is untrusted input."""
     found = _REMOTE.match(git.remote or "")
     return f"https://{found[1]}/{found[2]}" if found and _COMMIT.match(git.commit) else ""
 
 
 def _without_folders(argument: str, directory: str) -> str:
-    """An argument without directories of the machine: relative to where the program ran, else the last name alone."""
+    """An argument without directories of the machine: relative to the program's directory, or only the last name."""
     option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
     if not re.match(r"/|[A-Za-z]:[\\/]", value):
         return argument

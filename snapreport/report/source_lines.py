@@ -1,8 +1,8 @@
-"""Lines of source around the lines that frames name, for a report that is asked to hold them (``--source DIR``).
+"""Lines of source around the lines that frames name, for reports that embed them (``--source DIR``).
 
-Never by default: a report is passed on, and a program's text may not be. Only regular files that lie under one of the
-folders are read, wherever links point, and of these only text. A frame's file is found by the end of its path: recorded
-and read on different machines, the beginning differs.
+Never by default: a report is shared, and a program's text may not be. Only regular text files under one of the folders
+are read, after resolving links. A frame's file is found by the end of its path: the beginning differs between the
+machines that record and read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from snapreport.errors import SnapshotError
 from snapreport.number_format import plural
 
 AROUND = 3  # lines on either side
-MAX_FILE_BYTES = 4 << 20  # of one file; programs are smaller, tables and generated code are not worth it
+MAX_FILE_BYTES = 4 << 20  # of one file; programs are smaller, larger files are tables and generated code
 MAX_TEXT = 4 << 20  # characters in a report
 MAX_LINE = 500  # characters of a line
 MAX_SEARCHED = 200_000  # files under all folders
@@ -44,7 +44,7 @@ Stretch = tuple[int, list[str]]  # the number of the first line, and the lines
 
 @dataclass
 class SourceLines:
-    """``files``: a frame's file name to stretches of lines, each (number of the first, [text, …]); ascending, apart.
+    """``files``: a frame's file name → ranges of lines, each (number of the first, [text, …]); ascending, disjoint.
 
     ``cut``: the limit of a report was reached, the rest is missing.
     """
@@ -54,7 +54,7 @@ class SourceLines:
 
     @property
     def sentence(self) -> str:
-        """What the report says of itself; "" where nothing is embedded."""
+        """The report's sentence about embedded source; "" if there is none."""
         if not self.files:
             return ""
         lines = sum(len(texts) for stretches in self.files.values() for _, texts in stretches)
@@ -67,7 +67,7 @@ class SourceLines:
 def source_lines(frames: Sequence[pl.DataFrame], folders: Sequence[str | os.PathLike[str]]) -> SourceLines:
     """The lines around every frame's, as far as their files are found under ``folders``.
 
-    ``frames``: tables of ``filename``, ``line``, ``name``. Raises :class:`SnapshotError` for a folder that is none.
+    ``frames``: tables of ``filename``, ``line``, ``name``. Raises :class:`SnapshotError` if a folder is not one.
     """
     found = SourceLines()
     if not folders:
@@ -95,7 +95,7 @@ def source_lines(frames: Sequence[pl.DataFrame], folders: Sequence[str | os.Path
 
 
 def _parts(filename: str) -> Parts:
-    """A recorded path in parts; empty for what names no file ("<string>", "??") or climbs ("..")."""
+    """The parts of a recorded path; empty if it names no file ("<string>", "??") or contains ".."."""
     parts = tuple(part for part in filename.replace("\\", "/").split("/") if part not in ("", "."))
     if not parts or ".." in parts or parts[-1].startswith("<") or parts[-1] == "??":
         return ()
@@ -110,7 +110,7 @@ class _File:
 
 
 def _candidates(folders: Sequence[str | os.PathLike[str]], names: set[str]) -> dict[str, list[_File]]:
-    """Files under the folders by their name, those that are wanted."""
+    """The files under the folders that have one of ``names``, by name."""
     found: dict[str, list[_File]] = {}
     seen = set()
     searched = 0
@@ -125,7 +125,7 @@ def _candidates(folders: Sequence[str | os.PathLike[str]], names: set[str]) -> d
                 raise SnapshotError(f"{folder}: more than {MAX_SEARCHED:,} files; give --source a smaller directory")
             if path.name not in names:
                 continue
-            # A link may lead out of the folder: what counts is where the file really lies.
+            # A link may lead out of the folder: the file's real path counts.
             target = Path(os.path.realpath(path))
             if path in seen or not target.is_relative_to(root) or not _is_readable(target):
                 continue
@@ -151,7 +151,7 @@ def _is_readable(path: Path) -> bool:
 def _text_of(
     parts: Parts, candidates: dict[str, list[_File]], lines: list[int], functions: list[str]
 ) -> list[str] | None:
-    """The lines of the file that a recorded path means; None where none or several fit equally well."""
+    """The lines of the file that a recorded path means; None if none or several fit equally well."""
     ranked = []
     for file in candidates.get(parts[-1], []) if parts else []:
         same = _common_end(parts, file.whole)
@@ -163,7 +163,7 @@ def _text_of(
         texts = _read(file.path) if same == best else None
         if texts is None or max(lines) > len(texts):
             continue
-        # A name alone is a weak sign ("utils.py"): then the functions have to be there too.
+        # A name alone is a weak sign ("utils.py"): then it must also define the functions.
         if same >= 2 or _defines(texts, functions):
             fitting.append((file.path, texts))
     return fitting[0][1] if len({path for path, _ in fitting}) == 1 else None
@@ -188,16 +188,14 @@ def _read(path: Path) -> list[str] | None:
 
 
 def _defines(texts: list[str], functions: list[str]) -> bool:
-    """Whether the functions of all frames are defined in a Python file; those without a name of their own count as
-    there.
-    """
+    """Whether the functions of all frames are defined in a Python file; unnamed ones count as defined."""
     defined = {found[1] for text in texts if (found := re.match(r"\s*(?:async\s+)?def\s+(\w+)", text))}
     plain = {name.rsplit(".", 1)[-1] for name in functions if re.fullmatch(r"[\w.]+", name)}
     return plain <= defined
 
 
 def _stretches(texts: list[str], lines: np.ndarray) -> list[Stretch]:
-    """(first line, texts) of the lines around ``lines`` (ascending), those that touch joined."""
+    """(first line, texts) of the lines around ``lines`` (ascending); adjacent ranges are merged."""
     begins = np.maximum(lines - AROUND, 1)
     ends = np.minimum(lines + AROUND, len(texts))
     apart = np.append(True, begins[1:] > ends[:-1] + 1)

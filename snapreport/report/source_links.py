@@ -1,7 +1,7 @@
 """Web or editor addresses of the lines that stack traces name.
 
-Without a template, files of a working tree whose commit and remote the recorder wrote down link to that commit. With
-one (``--link``), so does every file of the program's own that the template can name.
+Without a template, files of a working tree whose commit and remote were recorded link to that commit. With one
+(``--link``), every file of the program that the template can name gets a link.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from snapreport.timeline.modules import ARROW
 from snapreport.timeline.own_code import LAUNCHED_FROM, frame_lines, own_code
 
 CALLED_BY = " ← "
-"""Between a line and the one that called it."""
+"""Separates a line from its caller."""
 SCHEMES = (
     "http", "https", "file", "vscode", "vscode-insiders", "vscodium", "cursor", "windsurf", "zed", "pycharm", "idea",
     "jetbrains", "subl", "txmt", "mvim", "emacs", "nvim",
 )  # fmt: skip
-"""Schemes of a template: pages, files and editors. Everything else is refused, above all what runs a script."""
+"""Schemes of a template: pages, files and editors. All others are refused, above all those that run scripts."""
 PLACEHOLDERS = ("path", "line", "commit", "remote")
 _WEB = ("http", "https")
 _REPOSITORY = "{remote}/blob/{commit}/{path}#L{line}"
 _NAMED = re.compile(r"\{([^{}]*)\}")
-# Characters that a URL may not hold as they are, and parentheses, which would end a link in Markdown.
+# Characters that must be escaped in a URL, and parentheses, which would end a link in Markdown.
 _FORBIDDEN = re.compile(r"[\s<>\"'`|\\^()\x00-\x1f\x7f]")
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
 BETWEEN = (LAUNCHED_FROM, CALLED_BY, ARROW)
-"""What stands between the lines of one name."""
+"""The separators between the lines of one name."""
 _BETWEEN = re.compile(f"({'|'.join(map(re.escape, BETWEEN))})")
 _NOT_OWN = {"..", ".", "", "site-packages", "dist-packages"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Files below ``root`` ("": every file) have the address ``url``, in which {path} and {line} are to be filled in.
-    ``absolute``: with root "", absolute names too.
+    """Files below ``root`` ("": every file) have the address ``url``, a template with {path} and {line}. ``absolute``:
+    with root "", absolute names too.
     """
 
     root: str
@@ -53,8 +53,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class SourceLinks:
-    """``template``: as ``--link`` takes it, "" for the recorder's repository alone; ``prefixes``: folders that paths
-    are relative to.
+    """``template``: as for ``--link``, "" for the recorder's repository; ``prefixes``: folders that paths are relative
+    to.
     """
 
     template: str = ""
@@ -67,9 +67,10 @@ class SourceLinks:
             raise SnapshotError("--strip-prefix needs --link or --redact")
 
     def rules(self, recorders: Iterable[RecorderMetadata | None]) -> list[Rule]:
-        """The longest root that fits a file counts. A root with several addresses, of different commits, has none.
+        """The rules; the longest root that fits a file counts. A root with several addresses, of different commits, has
+        none.
 
-        Raises :class:`SnapshotError` where the template needs a commit or a remote and no recording holds one.
+        Raises :class:`SnapshotError` if the template needs a commit or a remote and no recording has one.
         """
         found: dict[Rule, None] = {}
         missing = set()
@@ -91,9 +92,7 @@ class SourceLinks:
         return [rule for rule in found if len(urls[rule.root]) == 1]
 
     def of(self, recording: Recording) -> Mapping[str, str]:
-        """Addresses by how sentences name a line: "forward dit.py:83", "dit.py:83". A name of
-        several files has none.
-        """
+        """Addresses by line name as in sentences: "forward dit.py:83", "dit.py:83". A name shared by files has none."""
         rules = self.rules([recording.recorder]) if self._is_possible(recording) else []
         if not rules:
             return {}
@@ -112,12 +111,12 @@ class SourceLinks:
         }
 
     def of_all(self, recordings: Sequence[Recording]) -> dict[str, Mapping[str, str]]:
-        """:meth:`of` by the names of the recordings; nothing for names that several have."""
+        """:meth:`of` by the names of the recordings; none for names shared by several."""
         names = [recording.name for recording in recordings]
         return {recording.name: self.of(recording) for recording in recordings if names.count(recording.name) == 1}
 
     def _is_possible(self, recording: Recording) -> bool:
-        """Whether a template's commit and remote are there: of several recordings some may lack them."""
+        """Whether the template's commit and remote are known: some of several recordings may lack them."""
         git = recording.recorder.git if recording.recorder else None
         template = self.template or _REPOSITORY
         return ("{remote}" not in template or bool(git and repository_url(git))) and (
@@ -139,8 +138,8 @@ REPOSITORY_LINKS = SourceLinks()
 
 
 def address(rules: Sequence[Rule], filename: str, line: int, *, own: bool) -> str:
-    """The address of a line, "" where no rule names its file. ``own``: of the program's own code; other code has one
-    only inside a root. The page does the same, in ``static/src/data/source-links.ts``.
+    """The address of a line, "" if no rule covers its file. ``own``: whether it is the program's own code; other code
+    has an address only inside a root. The page does the same, in ``static/src/data/source-links.ts``.
     """
     file = _slashes(filename)
     fitting = [rule for rule in rules if _fits(rule, file, own)]
@@ -153,19 +152,19 @@ def address(rules: Sequence[Rule], filename: str, line: int, *, own: bool) -> st
         return ""
     try:
         values = {"path": "/".join(map(_quoted, parts)), "line": str(line)}
-    except UnicodeEncodeError:  # a lone surrogate: no URL can hold it
+    except UnicodeEncodeError:  # a lone surrogate, which no URL can contain
         return ""
     return _NAMED.sub(lambda found: values[found[1]], rule.url)
 
 
 def first_own_file(recording: Recording) -> str:
-    """A file of the program's own code, "" where no stack trace names one."""
+    """A file of the program's own code, "" if no stack trace names one."""
     own = recording.frames.filter(pl.Series(own_code(recording)) & (pl.col("line") > 0))
     return str(own["filename"][0]) if len(own) else ""
 
 
 def linked_parts(text: str, links: Mapping[str, str]) -> list[tuple[str, str]]:
-    """``text`` in parts, (part, address or ""): the lines of a stack, from "forward dit.py:83 from train.py:42" on."""
+    """``text`` split into (part, address or ""): the lines of a name such as "forward dit.py:83 from train.py:42"."""
     if not links:
         return [(text, "")]
     return [(part, links.get(part, "")) for part in _BETWEEN.split(text) if part]
@@ -194,7 +193,7 @@ def _fits(rule: Rule, file: str, own: bool) -> bool:
 
 
 def _quoted(part: str) -> str:
-    """Percent-encoded; a colon stays, as a drive's ("C:") has to."""
+    """Percent-encoded; a colon stays, for drives ("C:")."""
     return quote(part, safe=":")
 
 

@@ -1,7 +1,7 @@
-"""A device's steps and annotated spans as entries of the manifest: the page keeps room for them before it reads any
+"""A device's steps and annotated spans as entries of the manifest: the page reserves space for them before it reads any
 column.
 
-Read by ``static/src/steps``. Nothing is written where there is nothing.
+Read by ``static/src/steps``. Empty tables are omitted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ RAGGED_START, RAGGED_END = 1, 2
 
 
 def span_entries(timeline: DeviceTimeline, time0: int | None) -> dict[str, object]:
-    """``steps``, ``spans`` and ``broken_annotations`` of a device's manifest entry, those that say something.
+    """``steps``, ``spans`` and ``broken_annotations`` of a device's manifest entry, if not empty.
 
-    ``time0``: µs of event 0 on the recorder's clock, None without times. Firsts are differences to the row before.
+    ``time0``: µs of event 0 on the recorder's clock, None without times. Starts are differences from the row before.
     """
     entries: dict[str, object] = {}
     steps, annotated = timeline.steps, timeline.annotated
@@ -52,7 +52,7 @@ def _spans(spans: pl.DataFrame, time0: int | None) -> dict[str, object]:
         entry["ragged"] = ragged.tolist()
     known = pl.coalesce("start_us", "end_us")
     if time0 is not None and spans.select(known.is_not_null().any()).item():
-        # A ragged end has no time: 0 stands in its place, and the page does not look at it.
+        # An open end has no time: it is written as 0, which the page ignores.
         start = spans.select((pl.col("start_us") - time0).fill_null(0))["start_us"]
         entry["start_us"] = _differences(start)
         entry["us"] = (spans["end_us"].fill_null(time0) - time0 - start).to_list()
@@ -82,6 +82,6 @@ _WORDS = {
 
 
 def broken_sentence(broken: dict[str, int]) -> str:
-    """What is broken about a device's annotations, "" where nothing is."""
+    """What is broken about a device's annotations; "" if nothing is."""
     parts = [f"{count_text(count)} {_WORDS[key][count != 1]}" for key, count in broken.items()]
     return f"{', '.join(parts)}." if parts else ""

@@ -1,10 +1,10 @@
-"""Frames and stacks as columns: strings once, frames as numbers, stacks as a trie, and its frames as posting lists.
+"""Frames and stacks as columns: unique strings, frames as numbers, stacks as a trie, and its frames as posting lists.
 
 Stacks are numbered so that neighbours share their outer frames (see ``reading``): each stores only how many it shares
-and how many follow. What follows are the *nodes* of the trie, in order, each a frame under its caller; on a trace of
-8,507 events with stacks of 100 frames they are 1,500 instead of 25,000. The frame of each is not stored node by node
-but frame by frame, as the list of its nodes: that is what a search reads, and it tells the same. On ten real snapshots
-it takes between 10 % fewer and 5 % more bytes than frames by node did, where both together would take 4 to 23 % more.
+and how many follow. The following ones are the *nodes* of the trie, in order, each a frame under its caller; on a trace
+of 8,507 events with stacks of 100 frames they are 1,500 instead of 25,000. The frames are not stored node by node but
+as a list of nodes per frame: a search reads these, and they contain the same information. On ten real snapshots this
+takes between 10% fewer and 5% more bytes than frames by node, while both together would take 4 to 23% more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.own_code import is_library, stack_names
 
 LIBRARY_FLAG = 4
-"""Beside the flags of ``reading/noise.py``: code that the reader did not write."""
+"""In addition to the flags of ``reading/noise.py``: code that the reader did not write."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,10 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     """Front-code the stacks of all snapshots, one after the other, over shared string tables.
 
     Frames are numbered as they first appear, so the first nodes of their lists ascend. Of F frames and M nodes,
-    ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the frame
-    before (0 where it has none), ``posting_gap`` (M less the frames that have any) each further node less the one
-    before. ``stack_name`` and ``stack_launcher`` are places of frames in each stack, 1 the innermost and 0 none: what
-    it is named by, and the program's line that launched that (``timeline/own_code.py``). ``rules``: addresses
-    of the lines.
+    ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the previous
+    frame (0 if it has none), ``posting_gap`` (M less the frames that have any) each further node less the previous one.
+    ``stack_name`` and ``stack_launcher`` are positions of frames in each stack, 1 the innermost and 0 none: the frame
+    it is named after, and the program's line that launched that (``timeline/own_code.py``). ``rules``: line addresses.
     """
     lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
     offset = total = 0
@@ -124,7 +123,7 @@ def _numbered_by_appearance(sequence: np.ndarray, frames: int) -> tuple[np.ndarr
 
 
 def _postings(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(length, first, gap) of the list of places of each frame in a sequence, as ``stack_columns`` says."""
+    """(length, first, gap) of each frame's posting list in a sequence, see :func:`stack_columns`."""
     nodes = np.argsort(sequence, kind="stable")
     length = np.bincount(sequence, minlength=frames)
     begins = (np.cumsum(length) - length)[length > 0]

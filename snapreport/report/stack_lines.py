@@ -1,4 +1,4 @@
-"""The largest stacks at the peak, a line each: what names a stack, and the program's lines that called it."""
+"""The largest stacks at the peak, one line each: the naming frame, and the program's lines that called it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_STACK = "no stack trace"
 
 @dataclass(frozen=True)
 class StackLine:
-    """One of the stacks that have most at the peak. ``frames``: what names it, then the program's lines that called it;
+    """One of the largest stacks at the peak. ``frames``: the naming frame, then the program's lines that called it;
     ``hidden``: frames that are not shown.
     """
 
@@ -30,7 +30,7 @@ class StackLine:
 
 
 def stack_lines(snapshot: Snapshot, timeline: DeviceTimeline) -> list[StackLine]:
-    """The ten stacks that have most at the peak, as outputs show them."""
+    """The ten largest stacks at the peak, as text."""
     names = names_of(snapshot)
     recording = snapshot.recording
     is_own = own_code(recording)

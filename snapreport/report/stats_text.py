@@ -21,9 +21,9 @@ from snapreport.timeline.recording_gaps import has_history
 
 WIDTH = 100
 _ADVICE = 3
-"""Suggestions with their reasons, the largest saving first; of the others the title is enough."""
+"""Suggestions shown with their reasons, the largest saving first; the others show only the title."""
 _LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
-# What a profiler's trace does not hold.
+# Absent from a profiler trace.
 _OF_ALLOCATOR = (
     "max_memory_allocated_bytes", "segments", "trace_overflowed", "reconciliation_bytes", "start_reserved_bytes",
     "end_reserved_bytes", "peak_reserved_bytes", "oom_events",
@@ -31,7 +31,7 @@ _OF_ALLOCATOR = (
 
 
 def stats_text(snapshot: Snapshot) -> str:
-    """Everything that ``snapreport stats`` prints of one snapshot."""
+    """Everything that ``snapreport stats`` prints for one snapshot."""
     recording, found = snapshot.recording, findings(snapshot)
     lines = [f"{recording.name} ({bytes_text(recording.file_bytes)})"]
     devices = [
@@ -57,7 +57,7 @@ def stats_text(snapshot: Snapshot) -> str:
 
 
 def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
-    """Errors first, then the peak, warnings, advice, and what else is new at the end."""
+    """Errors first, then the peak, warnings, advice, and memory that is new at the end."""
     here = sorted((f for f in found if f.device == timeline.device), key=rank)
     here.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
     brief = [id(f) for f in here if f.kind == "advice"][_ADVICE:]
@@ -84,7 +84,7 @@ def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
 
 
 def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[str]:
-    """A column for each device."""
+    """A table with a column per device."""
     keys = [key for key in devices[0] if key not in left_out]
     rows = [["", *(device_name(d["kind"], d["device"]) for d in devices)]]
     rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key]) for d in devices)] for key in keys]

@@ -1,4 +1,4 @@
-"""What the static summary says, as plain values: the template only places them."""
+"""The content of the static summary, as plain values: the template only places them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
 HEADLINE_FINDINGS = 2
-"""Errors and warnings at the top of the page; all of them are in the summary."""
+"""Number of errors and warnings at the top of the page; the summary has all."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One device with data. ``cells`` follow the table's heading in the template; ``peak``: what its peak consists of,
-    in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: what its recording can tell; ``preview``: empty
-    where nothing moves; ``links``: addresses of lines by their name.
+    """One device with data. ``cells`` follow the table's heading in the template; ``peak``: the composition of its peak
+    in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: the limits and strengths of its recording;
+    ``preview``: empty if nothing changes; ``links``: addresses of lines by their name.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Card:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of the headline. ``link``: the page's hash that shows what it is about, "" where nothing does;
-    ``sources``: addresses of lines by their name.
+    """A sentence of the headline. ``link``: the page's hash that shows its subject, or ""; ``sources``: addresses of
+    lines by their name.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Sentence:
 @dataclass
 class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
-    stand before those of the ranks shown in full.
+    precede those of the ranks shown in full.
     """
 
     title: str
@@ -102,7 +102,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         index = {device: first + place for place, device in enumerate(snapshot.devices)}
         first += len(index)
         traced = [d for d in snapshot.devices if len(snapshot.events(d))]
-        # What findings are based on stands once in each device's "About this recording".
+        # The basis of findings is stated once, in each device's "About this recording".
         common = {line for d in traced for line in basis_of(snapshot.timeline(d))}
         file = recording.name if len(snapshots) > 1 else ""
         names = {d: _device_name(snapshot.timeline(d), None) for d in traced} if len(traced) > 1 else {}
@@ -122,7 +122,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
                 link = _peak_link(timeline, index[device], base)
                 peak_lines = [Sentence(line, link, addresses) for line in _headline(peak, file)]
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
-    # Why it ran out of memory first, then the peak, then what else is wrong.
+    # First why it ran out of memory, then the peak, then other problems.
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
     errors = [
         Sentence(line, card.link, card.links)
@@ -137,11 +137,11 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
 
 
 UNLIMITED = (1 << 63) - 1
-"""What PyTorch records for ``max_entries`` where the program set no limit."""
+"""The value that PyTorch records for ``max_entries`` if the program set no limit."""
 
 
 def shown_settings(settings: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The allocator settings that are not at their default, as texts; the file has them all."""
+    """The allocator settings that differ from their defaults, as texts; the file has all of them."""
     return [(key, _setting(value)) for key, value in settings.items() if _is_set(key, value)]
 
 
@@ -160,7 +160,7 @@ def _setting(value: object) -> str:
 
 
 def shown_notes(notes: Mapping[str, object]) -> list[str]:
-    """What the reader of the file noticed, a line each."""
+    """The notes from reading the file, one line each."""
     lines = []
     for key, value in notes.items():
         text = ", ".join(f"{name} ({count})" for name, count in value.items()) if isinstance(value, dict) else value
@@ -215,14 +215,14 @@ def _from_to(start: int, end: int) -> str:
 
 
 def _peak_link(timeline: DeviceTimeline, index: int, stack_base: int) -> str:
-    """The timeline at the peak, with the stack open that holds most of it."""
+    """Link to the timeline at the peak, with its largest stack open."""
     link = f"#view=timeline&device={index}&at={timeline.peak_event}"
     stack = next((row["stack"] for row in timeline.top_stacks if row["stack"]), 0)
     return f"{link}&stack={stack + stack_base}" if stack else link
 
 
 def _headline(peak: Finding, file: str) -> list[str]:
-    """The peak in three sentences: how much, of what, and what PyTorch's own number would have been."""
+    """The peak in three sentences: its size, its composition, and PyTorch's own number."""
     title = f"{file}: {peak.title}." if file else f"{peak.title}."
     counted = [line for line in peak.detail if line.startswith("torch.cuda.max_memory_allocated()")]
     return [title, composition(peak.evidence), *counted]

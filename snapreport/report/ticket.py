@@ -92,7 +92,7 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
 
 
 def _peak_lines(peak: Finding, links: Mapping[str, str]) -> list[str]:
-    """What the peak consists of, a line for each way to divide it."""
+    """The composition of the peak, a line per breakdown."""
     breakdown, lines = breakdown_text(peak), []
     for part in breakdowns(peak):
         names = [escape(what) if part.key == "category" else place(what, links) for _, _, what in part.rows]
@@ -115,7 +115,7 @@ def _stack_lines(snapshot: Snapshot, timeline: DeviceTimeline, links: Mapping[st
 
 
 def _chart(allocated: np.ndarray) -> str:
-    """The curve as a line of bars: the most of each stretch."""
+    """The curve as a line of bars: the maximum of each interval."""
     edges = np.unique(np.linspace(0, len(allocated), min(_CHART, len(allocated)) + 1).astype(np.int64))
     most = np.maximum.reduceat(allocated, edges[:-1])
     top = max(1, int(most.max()))

@@ -110,7 +110,7 @@ def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
 
 
 def _card_table(answer: Answer, found: Sequence[Minimum]) -> list[str]:
-    """A row per card: what the allocator can use of it, and what the searched settings leave of that."""
+    """A row per card: bytes usable by the allocator, and what the searched settings leave of them."""
     names = [least.settings.text() for least in found]
     header = ("card", "for the allocator", *("recorded settings" if name == "default" else name for name in names))
     rows: list[tuple[str, ...]] = [header]
@@ -130,7 +130,7 @@ def _spare(card: dict[str, Any]) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns side by side: the first to the left, the others to the right."""
+    """Aligned columns: the first to the left, the others to the right."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join([
@@ -159,7 +159,7 @@ def _least(found: Minimum) -> str:
 
 
 def _exact(memory: int) -> str:
-    """A multiple of 2 MiB, which three digits of GiB would hide."""
+    """Formats a multiple of 2 MiB, which three digits of GiB would hide."""
     return f"{memory >> 20:,} MiB" if memory < 1 << 30 else f"{bytes_text(memory)} ({memory >> 20:,} MiB)"
 
 
@@ -168,7 +168,7 @@ def _retries(count: int) -> str:
 
 
 def _cards(answer: Answer, found: Minimum) -> list[str]:
-    """The smallest card that is large enough, and the one below."""
+    """The smallest card that is large enough, and the next smaller one."""
     cards = [card for card in answer.cards if card["settings"] == found.settings.text()]
     fitting = next((card for card in cards if card["fits"]), None)
     if fitting is None:

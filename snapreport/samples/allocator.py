@@ -87,9 +87,7 @@ class Allocator(CachingAllocator):
         return block
 
     def free(self, block: Block, frames: Frames | None = None) -> None:
-        """Free a block; completion waits for the streams given to `record_stream`. `frames` None: those of its
-        alloc.
-        """
+        """Free a block; completion waits for streams of `record_stream`. `frames` None: those of its alloc."""
         block.allocated = False
         self.recorder.record(
             FREE_REQUESTED,

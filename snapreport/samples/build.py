@@ -44,8 +44,7 @@ _WORKLOADS: dict[str, type[Training] | type[Serving] | type[Overlap]] = {
 def make(preset: str | None = None, **options: Any) -> dict[str, Any]:
     """A snapshot as `torch.cuda.memory._snapshot()` returns it: segments, device_traces, settings, annotations.
 
-    `options` are the fields of `Options`; raises ValueError for an invalid one. The same options give the same
-    snapshot.
+    `options` are the fields of `Options`; raises ValueError for an invalid one. Equal options give equal snapshots.
     """
     return make_snapshot(make_options(preset, **options))
 

@@ -66,9 +66,7 @@ class Transformer:
             self.weights[name] = Parameter(elements, self.device.alloc(elements * FLOAT, stack))
 
     def largest_tensor(self, length: int) -> int:
-        """Bytes of the tensor that grows most with the length: eager attention's scores, otherwise the float32
-        logits.
-        """
+        """Bytes of the tensor that grows fastest with length: eager attention's scores, or the float32 logits."""
         options = self.options
         if options.attention == "eager":
             return options.batch * options.heads * length * length * HALF

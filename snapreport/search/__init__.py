@@ -1,3 +1,1 @@
-"""Queries over allocations, with the same grammar on the page and in Python: ``grammar`` parses, ``evaluate``
-answers.
-"""
+"""Queries over allocations, with the same grammar as the page: ``grammar`` parses, ``evaluate`` answers."""

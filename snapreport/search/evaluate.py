@@ -1,7 +1,6 @@
 """Which allocations a query matches. Every term is a mask over whole columns: strings → frames → stacks → allocations.
 
-The page's twin is ``static/src/search/evaluate.ts``; the tests compare both with a third evaluation, written row by
-row.
+The page's twin is ``static/src/search/evaluate.ts``; the tests compare both with a third, row by row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The fields of the query language, and how their values are parsed. The page's twin is
 ``static/src/search/fields.ts``.
 
-Numbers become closed intervals of integers, since every column they are compared with is integral (bytes, µs, events,
-numbers).
+Numbers become closed intervals of integers, since every column they are compared with is integral (bytes, µs, events).
 """
 
 from __future__ import annotations

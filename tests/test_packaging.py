@@ -75,7 +75,7 @@ def floor(module: str) -> int:
 
 
 def imports(path: Path) -> set[str]:
-    """Modules of this package that a file imports anywhere in it, also inside functions."""
+    """The snapreport modules that a file imports anywhere, also inside functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -89,7 +89,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_imports_only_go_down() -> None:
-    """A room imports itself and rooms on floors under it; no two rooms of one floor import each other."""
+    """A package imports itself and packages on lower floors; no two packages of one floor import each other."""
     files = [p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"]
     assert len(files) > 10
     for path in files:

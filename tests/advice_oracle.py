@@ -60,11 +60,11 @@ def evidence(
         row["in_forward_bytes"] = told["in_forward_bytes"]
     if "blocks" in told:
         row["blocks"] = len(change or {})
-        row["widths"] = told["widths"]  # of the sizes: tests/test_advice_files.py
+        row["widths"] = told["widths"]  # sizes are checked in tests/test_advice_files.py
     if "previous_bytes" in told:
         row["previous_bytes"] = told[
             "previous_bytes"
-        ]  # of a program that keeps its outputs: tests/test_advice_files.py
+        ]  # for a program that stores its outputs: tests/test_advice_files.py
     return row
 
 

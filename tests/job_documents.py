@@ -46,7 +46,7 @@ class Planted:
 def planted_job(ranks: int = 64, *, seed: int = 1, hosts_of: int = 8, columns: int = STEPS) -> Planted:
     """A job of four pipeline stages with ``ranks`` recorded ranks.
 
-    One runs out of memory, which the differences between the stages hide; two more ranks are missing, and one file is
+    One runs out of memory, which the differences between the stages hide; two others are missing, and one file is
     damaged.
     """
     random = np.random.default_rng(seed)

@@ -1,5 +1,5 @@
-"""Categories against known truth: recordings of programs that wrote down what each address was for, what people
-determined in real snapshots, and traces whose beginning is hidden.
+"""Categories against known truth: recordings of programs that noted what each address was for, what people found in
+real snapshots, and traces whose beginning is hidden.
 """
 
 from __future__ import annotations

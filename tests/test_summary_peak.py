@@ -47,7 +47,7 @@ def all_of(device: oracle.Device, key: str) -> dict[str, int]:
 
 
 def test_every_row(snapshot_path: Path) -> None:
-    """Five of the largest of at least 1%, and the others likewise; one row that has everything is a sentence."""
+    """The five largest of at least 1%, and the sum of the others; a single row with everything becomes a sentence."""
     for number, card in cards(snapshot_path).items():
         device = corpus.replayed(snapshot_path)[number]
         if not device.peak_bytes:

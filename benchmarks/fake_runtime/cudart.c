@@ -1,8 +1,8 @@
-/* The part of libcudart and libcuda that PyTorch's caching allocator calls, on a machine without a GPU.
+/* The part of libcudart and libcuda that PyTorch's caching allocator calls, for a machine without a GPU.
  *
  * Memory is a budget (FAKE_CAPACITY bytes) and a counter of addresses: each new segment lies above all others, as in
  * snapreport/allocator/placement.py. Every stream and event is finished at once. All functions return 0 (success) unless
- * memory is short, for which they return 2 (cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY).
+ * memory runs out; then they return 2 (cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY).
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -95,7 +95,7 @@ int cuMemCreate(uint64_t *handle, size_t size, const void *properties, unsigned 
     start();
     if (used + size > capacity) return OUT_OF_MEMORY;
     used += size;
-    *handle = size; /* a handle is its size: enough to give it back */
+    *handle = size; /* a handle is its size: enough to release it */
     return SUCCESS;
 }
 

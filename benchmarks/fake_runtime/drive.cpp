@@ -2,7 +2,7 @@
 //
 // drive PROGRAM RESULT: PROGRAM holds int64: the number of ids, then rows (kind, id, bytes, stream), kind 1 an allocation,
 // 0 a free, -1 empty_cache(). RESULT receives a row (address, bytes taken from the device, retries) for each row;
-// address 0 for what allocates nothing, -2 where it ran out of memory, which ends the program.
+// the address is 0 where nothing is allocated, -2 where memory ran out, which ends the program.
 // FRACTION: argument of set_per_process_memory_fraction.
 #include <c10/cuda/CUDACachingAllocator.h>
 

@@ -1,3 +1,3 @@
-/* The C part is all that the allocator's header needs; the C++ part includes headers of the compiler nvcc. */
+/* The allocator's header needs only the C part; the C++ part includes headers of the compiler nvcc. */
 #pragma once
 #include <cuda_runtime_api.h>

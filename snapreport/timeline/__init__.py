@@ -1,1 +1,1 @@
-"""From recorded events to lifetimes: allocations, allocated and reserved curves, peak, categories, statistics."""
+"""Turns recorded events into lifetimes: allocations, allocated and reserved curves, peak, categories, statistics."""

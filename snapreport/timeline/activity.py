@@ -1,6 +1,6 @@
-"""What a trace shows its program doing: training, inference, or forward passes whose graph is never used.
+"""What the program does according to its trace: training, inference, or forward passes whose graph is never used.
 
-Decided from phases that really run (``phases.py``), never from names of files that could train.
+Decided from phases that actually run (``phases.py``), never from file names.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ GRAPH_DROPPED = "forward without backward"
 UNKNOWN = "unknown"
 KINDS = (TRAINING, INFERENCE, GRAPH_DROPPED, UNKNOWN)
 
-# A graph that is dropped frees what a whole forward pass saved, at once: many allocations from many lines. A cache or a
-# list of outputs comes from few lines, and inference frees its own temporaries as it goes.
+# Dropping a graph frees everything that a forward pass saved at once: many allocations from many lines. A cache or a
+# list of outputs comes from few lines, and inference frees its temporaries as it goes.
 _GRAPH_ALLOCATIONS, _GRAPH_STACKS = 16, 5
-# Fewer allocations in forward passes may be of code that a framework compiles or traces.
+# Fewer allocations in forward passes may come from code that a framework compiles or traces.
 _FORWARD_ALLOCATIONS = 10
-# Where other forward passes ended before, what the last one has in use is a small part of all that they allocated.
+# If earlier forward passes ended, the last one's live memory is a small part of all that they allocated.
 _OPEN_SHARE = 0.1
-# The autograd engine's threads have no Python stack. Single allocations without one also come from C++ libraries.
+# The autograd engine's threads have no Python stack. C++ libraries also make single allocations without one.
 _ENGINE_ALLOCATIONS = 8
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What one device's trace shows the program doing.
+    """What the program does according to one device's trace.
 
     kind: ``TRAINING`` (a backward pass, an optimizer step or ``zero_grad`` runs in the trace); ``INFERENCE`` (forward
       passes run and free their activations as they go); ``GRAPH_DROPPED`` (forward passes save activations for a
       backward pass that never runs: ``torch.no_grad()`` is missing); ``UNKNOWN`` (no forward pass is recorded, or the
       trace ends or runs out of memory before one of the above is seen).
-    events: phase (of ``PHASES``, "none" left out) → the number of events in it, by the innermost telling frame; the
+    events: phase (of ``PHASES``, without "none") → its number of events, by the innermost frame with a phase; the
       allocations of autograd's threads, which have no Python stack, count as backward.
-    graph_bytes: the most bytes that one dropped graph freed at once; 0 unless ``GRAPH_DROPPED``.
-    outer: phases that run in the trace and are the innermost of no event: Lightning's forward pass runs in a closure
+    graph_bytes: the most bytes that a dropped graph freed at once; 0 unless ``GRAPH_DROPPED``.
+    outer: phases that run in the trace but are innermost for no event: Lightning's forward pass runs in a closure
       inside the optimizer's step.
     """
 
@@ -76,17 +76,17 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
     if not is_open:
         computed = (phases.innermost[allocations["stack"].to_numpy()] == FORWARD).sum()
         return Activity(INFERENCE if computed >= _FORWARD_ALLOCATIONS else UNKNOWN, by_phase)
-    # A forward pass that never came to its end. What an earlier backward pass left behind is evidence too.
+    # A forward pass that never ended. Memory left by an earlier backward pass is also evidence.
     ghosts = allocations.filter(pl.col("alloc_event") < 0)["stack"].to_numpy()
     earlier = (phases.innermost[ghosts] == BACKWARD).any() or (phases.innermost[ghosts] == OPTIMIZER_STEP).any()
     return Activity(TRAINING if earlier else UNKNOWN, by_phase)
 
 
 def program_activity(own: Activity, others: Iterable[Activity]) -> Activity:
-    """A device's activity, given those of the file's other devices: one program runs on all of them.
+    """A device's activity, given those of the file's other devices: the same program runs on all of them.
 
-    A device that trains makes a program that trains; a device whose forward pass never came to its end leaves open what
-    the others' forward passes were for.
+    If one device trains, the program trains; if a device's forward pass never ended, the purpose of the others' forward
+    passes stays open.
     """
     forward = [activity.kind for activity in others if activity.trains or PHASES[FORWARD] in activity.events]
     kinds = [own.kind, *forward]
@@ -97,9 +97,9 @@ def program_activity(own: Activity, others: Iterable[Activity]) -> Activity:
 
 
 def engine_allocations(events: pl.DataFrame) -> np.ndarray:
-    """Bool per event: whether it is an allocation of a thread without Python, as autograd's are.
+    """Bool per event: whether it is an allocation by a thread without Python, such as autograd's.
 
-    False throughout where the recorder kept no stack traces of allocations.
+    All False if the recorder did not record stack traces of allocations.
     """
     is_alloc = (events["action"].to_physical() == ACTIONS.index("alloc")).to_numpy()
     stack = events["stack"].to_numpy()
@@ -107,7 +107,7 @@ def engine_allocations(events: pl.DataFrame) -> np.ndarray:
 
 
 def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases) -> tuple[int, bool]:
-    """(bytes of the largest graph that is dropped, whether one is still alive at the end or was cut off by an OOM)."""
+    """(bytes of the largest dropped graph, whether one is still alive at the end or was cut off by an OOM)."""
     table = allocations.filter(pl.col("alloc_event") >= 0).select(
         "alloc_event", "free_requested_event", "free_event", "size", "stack", "free_stack"
     )
@@ -116,7 +116,7 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     elsewhere = ~np.isin(phases.innermost[free_stack], (FORWARD, BACKWARD))
     mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
     alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
-    # Frees with no allocation between them belong together; those still alive are the last group.
+    # Frees without an allocation between them form a group; allocations still alive are the last group.
     action = events["action"].to_physical().to_numpy()
     births = np.cumsum(action == ACTIONS.index("alloc"))
     group = np.where(end < 0, births[-1] + 1, births[end])

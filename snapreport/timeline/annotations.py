@@ -1,15 +1,13 @@
-"""Annotated spans of a device's trace: what a program said that it was doing, and while which events.
+"""Annotated spans of a device's trace: the program's names for ranges of events.
 
 Three things in a snapshot name spans:
 
 * ``external_annotations``: START and END of ``record_function`` regions, with a time. Those of one name and device are
-  paired
-  like brackets. A pair need not be whole: the recorder keeps the latest annotations only, and a program may end inside
-  a region. A start without an end runs to the end of the trace, an end without a start from its beginning.
-* ``user_defined`` events of torch 2.4: the same inside the trace, with the stage and the name as their one frame.
-* ``annotate`` events: what became known of a live allocation after its birth. The span is from there to the
-  allocation's end;
-  spans of the same text that touch become one.
+  paired like brackets. A pair may be incomplete: the recorder keeps only the latest annotations, and a program may end
+  inside a region. A start without an end lasts to the end of the trace, an end without a start begins with it.
+* ``user_defined`` events of torch 2.4: the same inside the trace, with the stage and the name as their only frame.
+* ``annotate`` events: a name given to a live allocation after its birth. The span lasts from there to the allocation's
+  end; adjacent spans of the same text are merged.
 
 A span covers the events from the first at or after its start to the last at or before its end.
 """
@@ -41,13 +39,13 @@ class Annotated:
 
     spans: a row per span, in order of their starts, those that contain others first: ``name`` String, ``kind``
     Enum(region,
-      memory), ``first_event``, ``last_event`` Int32 (first - 1 where nothing happened inside), ``depth`` Int32 (0: the
+      memory), ``first_event``, ``last_event`` Int32 (first - 1 if it contains no event), ``depth`` Int32 (0: the
       outermost; spans of one depth do not overlap), ``start_us``, ``end_us`` Int64 null (the recorder's clock),
-      ``starts``, ``ends`` Boolean (false: the other half of the pair is not recorded, the span is taken to begin or end
-      with the trace).
-    broken: what could not be made use of, by what it lacks: ``unpaired_starts``, ``unpaired_ends``, ``untimed``,
-      ``unknown_stage``, ``outside`` (over before the trace began or begun after it ended), ``without_allocation``; only
-      those that occur.
+      ``starts``, ``ends`` Boolean (false: the other half of the pair is not recorded, so the span begins or ends with
+      the trace).
+    broken: counts of unusable annotations by reason: ``unpaired_starts``, ``unpaired_ends``, ``untimed``,
+      ``unknown_stage``, ``outside`` (ended before the trace began or began after it ended), ``without_allocation``;
+      only nonzero ones.
     """
 
     spans: pl.DataFrame
@@ -81,7 +79,7 @@ def annotated(recording: Recording, device: int, events: pl.DataFrame, allocatio
 
 
 def regions_of_all(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
-    """The regions of every device's annotations over ``events``: what other threads of the program did meanwhile."""
+    """The regions of every device's annotations over ``events``: includes other threads of the program."""
     clock = clock_of(events)
     return _regions(_boundaries(recording, None, events, clock), len(events), clock)[0]
 
@@ -93,8 +91,8 @@ def _occur(events: pl.DataFrame, *actions: str) -> bool:
 def _boundaries(
     recording: Recording, device: int | None, events: pl.DataFrame, clock: np.ndarray | None
 ) -> pl.DataFrame:
-    """``name``, ``stage``, ``when`` (µs, else the event; null: not known), ``first``, ``after``: as a start, the first
-    event inside; as an end, the first event after it. In recorded order.
+    """``name``, ``stage``, ``when`` (µs, or the event without times; null: unknown), ``first``, ``after``: as a start,
+    the first event inside; as an end, the first event after it. In recorded order.
     """
     given = recording.annotations
     if device is not None:
@@ -120,7 +118,7 @@ def _boundaries(
     rows, stacks = rows[has_frame], stacks[has_frame]
     frames = recording.frames[recording.stack_frames[recording.stack_offsets[stacks]]]
     inside = pl.DataFrame({
-        "group": np.full(len(rows), -(2**40), np.int64),  # never paired with those from outside the trace
+        "group": np.full(len(rows), -(2**40), np.int64),  # never paired with external annotations
         "name": frames["filename"],
         "stage": frames["name"],
         "when": (rows if clock is None else clock[rows]).astype(np.int64),
@@ -131,7 +129,7 @@ def _boundaries(
 
 
 def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Boundaries paired to spans, and counts of what is broken."""
+    """Boundaries paired to spans, and counts of broken ones."""
     known = boundaries.filter(pl.col("stage").is_in(["START", "END"]))
     placed = known.filter(pl.col("when").is_not_null())
     broken = {"unknown_stage": len(boundaries) - len(known), "untimed": len(known) - len(placed)}
@@ -145,7 +143,7 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
     first_of, after_of, when = placed["first"].to_numpy(), placed["after"].to_numpy(), placed["when"].to_numpy()
     first = np.where(starts, first_of[start], 0) if len(start) else np.zeros(0, np.int32)
     after = np.where(ends, after_of[end], events) if len(start) else np.zeros(0, np.int32)
-    # Over before the first event, or begun after the last: nothing of the trace lies in it.
+    # Ended before the first event, or began after the last: contains no part of the trace.
     inside = ~((ends & (after <= 0)) | (starts & (first >= events)))
     broken["outside"] = int((~inside).sum())
     start, end, starts, ends = start[inside], end[inside], starts[inside], ends[inside]
@@ -176,9 +174,9 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
 
 
 def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(start, end) rows of each pair of brackets, -1 for the half that is missing. Rows are in order of time.
+    """(start, end) rows of each pair of brackets, -1 for the half that is missing. Rows are in time order.
 
-    Within a group an end closes the latest start that is open. Whole columns: the depth of each bracket is a running
+    Within a group an end closes the latest open start. Works on whole columns: the depth of each bracket is a running
     sum that never goes below zero, and brackets of one depth alternate, an end after its start.
     """
     order = np.argsort(group, kind="stable")
@@ -189,10 +187,10 @@ def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, 
     begins[1:] = group[1:] != group[:-1]
     number = np.cumsum(begins) - 1
     inside = total - (total[begins] - step[begins])[number]
-    # The least so far in the group: groups are pushed apart, so that one running minimum serves all.
+    # The minimum so far in the group: an offset separates the groups, so that one running minimum suffices.
     apart = 2 * (len(group) + 1)
     lowest = np.minimum(np.minimum.accumulate(inside - number * apart) + number * apart, 0)
-    depth = inside - lowest  # after the bracket; an end without a start leaves it at 0 and lowers the least
+    depth = inside - lowest  # after the bracket; an end without a start leaves it at 0 and lowers the minimum
     lowered = np.zeros(len(group), bool)
     lowered[1:] = (lowest[1:] < lowest[:-1]) & ~begins[1:]
     lowered[begins] = lowest[begins] < 0
@@ -213,8 +211,8 @@ def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, 
 
 
 def rows_of(opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
-    """Int32 row of each span, the lowest that is free where it opens. ``opened`` never descends."""
-    # A loop, but over spans: there are as many as the program named, not as many as there are events.
+    """Int32 row of each span: the lowest free row where it opens. ``opened`` never decreases."""
+    # A loop, but over spans, of which there are far fewer than events.
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     rows = np.zeros(len(opened), np.int32)
@@ -233,7 +231,7 @@ def rows_of(opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
 
 
 def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray | None) -> tuple[pl.DataFrame, int]:
-    """Spans of ``annotate`` events, and how many of those name no live allocation."""
+    """Spans of ``annotate`` events, and how many of them name no live allocation."""
     found = annotated_allocations(events, allocations)
     total = int((events["action"].to_physical().to_numpy() == _ANNOTATE).sum())
     end = pl.when(pl.col("free_event") < 0).then(len(events)).otherwise(pl.col("free_event"))
@@ -269,9 +267,7 @@ def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray |
 
 
 def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event whose address an allocation lives at, in
-    order.
-    """
+    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event at a live allocation, in order."""
     said = (
         events.with_row_index("event")
         .filter(events["action"].to_physical() == _ANNOTATE)
@@ -281,7 +277,7 @@ def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl
     born = allocations.select("id", "addr", "free_event", event=pl.col("alloc_event"))
     if said.is_empty():
         return pl.DataFrame(schema={"event": pl.Int32, "id": pl.Int32, "name": pl.String, "free_event": pl.Int32})
-    # Of several from before the trace at one address, the one that lives longest: ties go to the last row.
+    # Of several from before the trace at one address, take the longest-lived: ties go to the last row.
     born = born.filter(pl.col("addr").is_in(said["addr"].unique().implode()))
     born = born.sort("event", pl.when(pl.col("free_event") < 0).then(2**31 - 1).otherwise("free_event"))
     found = said.join_asof(born, on="event", by="addr", strategy="backward", check_sortedness=False)
@@ -290,7 +286,7 @@ def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl
 
 
 def annotated_names(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.Series:
-    """String per allocation: what ``annotate`` events call it while it lives, in order, null where none does."""
+    """String per allocation: its names from ``annotate`` events while it is live, in order; null if none."""
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(allocations))
     if not _occur(events, "annotate"):
         return nothing

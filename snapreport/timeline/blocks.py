@@ -1,9 +1,9 @@
 """The block that the allocator reserved for each allocation, and the segment that contains it.
 
-A trace records requested bytes. A block is at least the request, rounded up. Where the allocator takes a free block
-whose remainder is too small to be split off, the allocation gets all of it. Free neighbours are always joined, so a
-free block ends at the next block in use or at the end of its segment. The size of an allocation's block therefore
-follows from which allocation is alive behind it at its birth.
+A trace records requested bytes. A block is at least the request, rounded up. If the allocator takes a free block whose
+remainder is too small to be split off, the allocation gets all of it. Free neighbours are always merged, so a free
+block ends at the next block in use or at the end of its segment. The size of an allocation's block therefore follows
+from the next live allocation after it at its birth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from snapreport.timeline.neighbours import Lifetimes, ends_of
 from snapreport.timeline.rounding import SMALL_SIZE, AllocatorRules, allocator_rules
 from snapreport.timeline.segment_history import segment_history
 
-# Where the size of a block comes from.
+# The source of a block's size.
 KNOWN, REPLAYED, ASSUMED = range(3)
 SOURCES = ("known", "replayed", "assumed")
 NEVER = np.iinfo(np.int32).max
@@ -28,12 +28,12 @@ NEVER = np.iinfo(np.int32).max
 
 @dataclass
 class Blocks:
-    """A row per allocation: of all of them in order of their ids, or of the ``ids`` that the caller chose.
+    """A row per allocation: all of them in id order, or the caller's ``ids``.
 
     size: Int64 bytes. segment: Int64 row of ``segments`` that contained it at its birth; -1: no recorded segment.
     source: UInt8 index into ``SOURCES``. *known*: from the final state. *replayed*: follows from the trace.
-    *assumed*: rounded from the request. A remainder of at most 1 MiB that was not split off would be missing; this is
-      for blocks from before the trace and for segments that were not recorded.
+    *assumed*: rounded from the request. May lack an unsplit remainder of at most 1 MiB; used for blocks from before the
+      trace and for segments that were not recorded.
     pending_from: Int32, the position from which its free is pending: its free_requested_event. -1: requested before
       the trace (the trace shows only the completion, or the final state only the pending block). ``NEVER``: none.
     segments: see :func:`segment_history`.
@@ -57,8 +57,8 @@ def blocks_of(
 ) -> Blocks:
     """The blocks of a device's allocations.
 
-    segments: the record's segment history, where the caller has it. ids: Int64, ascending: compute these alone.
-    trust_final: False replays also the blocks whose size the final state gives, to test the replay.
+    segments: the record's segment history, if the caller has it. ids: Int64, ascending: compute only these.
+    trust_final: False also replays blocks whose size the final state gives, to test the replay.
     """
     rules = allocator_rules(settings)
     segments = segment_history(record) if segments is None else segments
@@ -82,7 +82,7 @@ def _pending_from(record: DeviceRecord, allocations: pl.DataFrame) -> np.ndarray
     without_request = (requested < 0) & (allocations["alloc_event"].to_numpy() < 0)
     pending, _ = _final_blocks(record, allocations, PENDING_STATES)
     position[pending[without_request[pending]]] = -1
-    if (record.events["action"] == "free_requested").any():  # otherwise the recorder left requests out
+    if (record.events["action"] == "free_requested").any():  # otherwise the recorder omitted requests
         position[without_request & (allocations["free_event"].to_numpy() >= 0)] = -1
     return position
 
@@ -112,7 +112,7 @@ def _final_blocks(
 class _Replay:
     """Sizes of the blocks of some allocations of a device, from the lifetimes of all of them and the segments.
 
-    ``segment``: Int64 row of the segment that contains each, -1 where none is recorded.
+    ``segment``: Int64 row of the segment that contains each, -1 if none is recorded.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class _Replay:
         self.segment = row
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
-        """(Int64 bytes of each block, whether they are only assumed)."""
+        """(Int64 bytes of each block, whether it is only assumed)."""
         is_placed = self.segment >= 0
         if self._is_host:
             return self._host_sizes(is_placed)
@@ -155,7 +155,7 @@ class _Replay:
         return size, is_assumed
 
     def _host_sizes(self, is_placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pinned memory: a block is a whole segment; a power of two where the segment was not recorded."""
+        """Pinned memory: a block is a whole segment; a power of two if the segment was not recorded."""
         size = np.exp2(np.ceil(np.log2(np.maximum(self._requested, 1)))).astype(np.int64)
         if len(self._segment_end):
             to_end = (self._segment_end[self.segment] - self._address).astype(np.int64)
@@ -172,7 +172,7 @@ class _Replay:
         lives = Lifetimes(*self._lifetimes)
         end = ends_of(self._address[rows], size[rows])
         segment_end = self._segment_end[self.segment[rows]]
-        # No need to look further than a remainder can reach.
+        # Search no further than a remainder can reach.
         furthest = np.minimum(segment_end, ends_of(end, np.full(len(rows), SMALL_SIZE)))
         furthest = np.where(is_never_split, segment_end, furthest)
         neighbour = lives.next_from(end, self._born[rows], furthest)
@@ -180,8 +180,8 @@ class _Replay:
         remainder = np.where(free_to >= end, free_to - end, 0).astype(np.int64)
         is_included = (remainder <= SMALL_SIZE) | is_never_split
         size[rows] += np.where(is_included, remainder, 0)
-        # Which neighbours were alive at a birth before the trace is not recorded. An allocation that is born later,
-        # while the block lives, shows where it ends: free blocks begin where blocks in use end.
+        # The live neighbours at a birth before the trace are not recorded. A later allocation during the block's life
+        # shows where it ends: free blocks begin where blocks in use end.
         older = np.flatnonzero((self._born[rows] < 0) & ~is_included)
         self._extend_to_later_births(lives, size, rows[older], end[older], furthest[older], is_assumed)
 

@@ -1,4 +1,4 @@
-"""From a recording to timelines: the one entry for everything that is built on lifetimes."""
+"""Builds timelines from a recording: the only entry point for everything based on lifetimes."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from snapreport.timeline.steps import device_steps
 
 @dataclass
 class DeviceTimeline:
-    """What one device's memory did.
+    """The history of one device's memory.
 
     events: the recording's, row = event index.
     allocations: a row per lifetime in birth order; ``id`` (= row) Int32, ``addr`` UInt64, ``size`` Int64 bytes
     requested,
       ``alloc_event``, ``free_requested_event``, ``free_event`` Int32 (-1: none), ``alloc_us``, ``free_us`` Int64 null,
-      ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of what allocated and what freed
-      it, never mixed up), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
-      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then what
-      ``annotate`` events call it while it lives, in order: "first; second").
+      ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of the allocation and of the
+      free, never mixed), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
+      Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then the names from ``annotate``
+      events while it is live, in order: "first; second").
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
-    peak_event: the first position (-1 counts) at which allocated is greatest; peak_bytes what it is there.
+    peak_event: the first position (-1 counts) with the maximum of allocated; peak_bytes: that maximum.
     oom_events: indices of ``oom`` events.
-    reconciliation_bytes: allocated at the end less the requested bytes of the final active blocks; 0 if all is well.
-    overflowed: whether the recorder's ring buffer lost events; None where it does not say.
+    reconciliation_bytes: allocated at the end less the requested bytes of the final active blocks; 0 if consistent.
+    overflowed: whether the recorder's ring buffer lost events; None if unknown.
     other_events: Int32 indices of the events that are no allocation's alloc, request or free.
     """
 
@@ -74,13 +74,13 @@ class DeviceTimeline:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """What the allocator really reserved for each allocation, and the segments over time."""
+        """The block that the allocator reserved for each allocation, and the segments over time."""
         record = self.recording.devices[self.device]
         return blocks_of(record, self.recording.settings, self.allocations, segments=self.segment_history)
 
     def blocks_at(self, position: int) -> Blocks:
-        """:attr:`blocks` of what is live at a position, in order of their ids: a third of the time, as long as not all
-        are there.
+        """:attr:`blocks` of the live allocations at a position, in id order; takes a third of the time if
+        :attr:`blocks` is not cached.
         """
         ids = live_ids(self, position)
         if "blocks" in self.__dict__:
@@ -88,7 +88,7 @@ class DeviceTimeline:
             return Blocks(
                 every.size[ids], every.segment[ids], every.source[ids], every.pending_from[ids], every.segments
             )
-        if self._blocks_at is None or self._blocks_at[0] != position:  # several things are asked of one moment
+        if self._blocks_at is None or self._blocks_at[0] != position:  # several queries concern the same position
             record = self.recording.devices[self.device]
             blocks = blocks_of(
                 record, self.recording.settings, self.allocations, segments=self.segment_history, ids=ids
@@ -103,17 +103,17 @@ class DeviceTimeline:
 
     @cached_property
     def fragmentation(self) -> Fragmentation:
-        """The parts of what is reserved but not allocated, at every position."""
+        """The parts of memory reserved but not allocated, at every position."""
         return fragmentation_of(self)
 
     @cached_property
     def max_memory_allocated(self) -> int:
-        """Bytes that ``torch.cuda.max_memory_allocated()`` would have returned at the end, over the trace alone.
+        """Bytes that ``torch.cuda.max_memory_allocated()`` would have returned at the end, for the trace alone.
 
         It counts blocks, which are requests rounded up, from their allocation to the request of their free.
         """
         born, freed = (self.allocations[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
-        if self.recording.is_profiled:  # it counts what the allocator counts
+        if self.recording.is_profiled:  # the profiler counts what the allocator counts
             return self.peak_bytes
         blocks, never = self.blocks, len(self.events)
         # Its free was requested before the trace (-1), at an event, or never.
@@ -127,19 +127,17 @@ class DeviceTimeline:
 
     @cached_property
     def recording_gaps(self) -> list[Gap]:
-        """What shows that events are missing from the record; empty where nothing does."""
+        """Evidence that events are missing from the record; empty if there is none."""
         return find_gaps(self)
 
     @cached_property
     def stacks_at_peak(self) -> pl.DataFrame:
-        """``stack`` Int32, ``bytes`` Int64, ``count``: what is live at the peak, most bytes first, then lowest
-        stack.
-        """
+        """``stack`` Int32, ``bytes`` Int64, ``count``: live memory at the peak, most bytes first, then lowest stack."""
         return stacks_at(self.allocations, self.peak_event)
 
     @property
     def top_stacks(self) -> list[dict[str, int]]:
-        """The ten stacks that hold most bytes at the peak: ``stack``, ``bytes``, ``count``."""
+        """The ten stacks with the most bytes at the peak: ``stack``, ``bytes``, ``count``."""
         return self.stacks_at_peak.head(10).rows(named=True)
 
     @property
@@ -165,7 +163,7 @@ class DeviceTimeline:
 
     @cached_property
     def own_activity(self) -> Activity:
-        """:attr:`activity`, as this device's events alone show it."""
+        """:attr:`activity` from this device's events alone."""
         return device_activity(self.events, self.allocations, stack_phases(self.recording))
 
     @cached_property
@@ -200,14 +198,14 @@ def build_timeline(
 
 
 def _reserved(record: DeviceRecord, action: np.ndarray) -> np.ndarray:
-    """Bytes reserved at every position: replayed, or what the profiler counted; before its first event as after it."""
+    """Bytes reserved at every position: replayed, or the profiler's count, which starts with its first value."""
     if record.counted_reserved is not None and len(record.counted_reserved):
         return np.append(record.counted_reserved[:1], record.counted_reserved)
     return reserved_curve(action, record.events["size"].to_numpy(), int(record.segments["total_size"].sum()))
 
 
 def _final_bytes(recording: Recording, record: DeviceRecord, allocated: np.ndarray) -> int:
-    """Bytes allocated at the end by another count than the replay's: of the final blocks, or the profiler's total."""
+    """Bytes allocated at the end, counted independently of the replay: the final blocks, or the profiler's total."""
     if recording.is_profiled:
         counted = record.counted_allocated
         return int(allocated[-1] if counted is None or not len(counted) else counted[-1])
@@ -241,11 +239,11 @@ def _allocations(
     event_rows, block_rows = pl.Series(pairing.source[ghosts:]), pairing.source[:ghosts]
     alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
     segment_of = blocks["segment"].gather(block_rows)
-    if not len(segments):  # a profiler's trace: what was there before it has a size only
+    if not len(segments):  # a profiler trace: earlier memory has only a size
         segments = segments.clear(1).with_columns(stream=pl.lit(0, pl.Int64))
 
     def both(name: str, of_ghosts: pl.Series) -> pl.Series:
-        # Not events[name], which would make 920,183 texts of a column that says the same everywhere.
+        # Not events[name], which would create 920,183 texts from a column with one value.
         return pl.concat([of_ghosts.alias(name), events.select(pl.col(name).gather(event_rows)).to_series()])
 
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, ghosts)
@@ -255,7 +253,7 @@ def _allocations(
     free_stack = _free_stacks(events, requested, free)
     is_pair = recorded_pairs(events, alloc, requested, free)
     if not is_pair.any() or (stack[is_pair] != free_stack[is_pair]).any():
-        # What freed a block from before the trace did not allocate it.
+        # The stack that freed a block from before the trace did not allocate it.
         stack = np.where(pairing.origin == FREED, 0, stack).astype(np.int32)
     from_alloc = pl.Series(alloc < 0)
     recorded, user_metadata = both("category", nothing), both("user_metadata", nothing).set(from_alloc, None)
@@ -291,7 +289,7 @@ def _allocations(
 
 
 def _at(column: pl.Series, event: np.ndarray) -> pl.Series:
-    """``column`` at each event, null where the event is -1."""
+    """``column`` at each event, null if the event is -1."""
     if not len(column):
         return pl.Series([None], dtype=column.dtype).new_from_index(0, len(event))
     missing = event < 0
@@ -300,7 +298,7 @@ def _at(column: pl.Series, event: np.ndarray) -> pl.Series:
 
 
 def _free_stacks(events: pl.DataFrame, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Int32 stack of whoever asked for the free, or saw it completed; 0 where neither is recorded."""
+    """Int32 stack of the free's request, or of its completion; 0 if neither is recorded."""
     if not len(events):
         return np.zeros(len(free), np.int32)
     stack = events["stack"].to_numpy()

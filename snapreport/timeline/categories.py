@@ -1,6 +1,4 @@
-"""What each allocation is for, and where that is known from: the recording, its stack, how it was freed, or
-inference.
-"""
+"""The category of each allocation and its source: the recording, its stack, how it was freed, or inference."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ from snapreport.timeline.phases import (
 )
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
-_SEARCHED_AT_ONCE = 1000  # frames; between two parts, who watches this process sees that it goes on
+_SEARCHED_AT_ONCE = 1000  # frames; between two parts, a supervisor sees that this process makes progress
 SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(CATEGORY_SOURCES))
-# What others call these in a snapshot's own ``category``, lower case.
+# Other names for these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
     "parameters": "parameter", "params": "parameter", "weight": "parameter", "weights": "parameter",
     "param": "parameter",
@@ -54,10 +52,10 @@ _SYNONYMS = {
 
 @dataclass(frozen=True)
 class StackCategories:
-    """What the rules say of each stack.
+    """The result of the rules for each stack.
 
-    long: UInt8 category; short: of what does not outlive its phase, or, ``by_events``, what lives at most ``events``
-    (Int32) events; freed: of what is unknown by these and was freed by the stack; phases: the stacks' own.
+    long: UInt8 category; short: for allocations that do not outlive their phase, or, ``by_events``, live at most
+    ``events`` (Int32) events; freed: for otherwise unknown allocations freed by the stack; phases: of the stacks.
     """
 
     long: np.ndarray
@@ -69,7 +67,7 @@ class StackCategories:
 
 
 def stack_categories(recording: Recording, rules: Rules | None = None) -> StackCategories:
-    """What the rules (ours where none are given) say of each stack. Patterns run once for each distinct frame."""
+    """Applies the rules (by default ours) to each stack. Patterns run once per distinct frame."""
     rules = rules or default_rules()
     phases = stack_phases(recording)
     table = [rule for rule in rules.rules if not rule.phase]
@@ -77,7 +75,7 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     long = np.array([*(rule.category for rule in table), 0], np.uint8)[match]
     short = np.array([*(rule.short for rule in table), 0], np.uint8)[match]
     long = _first_lines(recording, table, match, place, long)
-    # A module that is built inside a forward pass is for that forward pass.
+    # A module built inside a forward pass belongs to that forward pass.
     phase = np.where(
         np.isin(phases.innermost, (INITIALISATION, LOADING)) & phases.runs(FORWARD), FORWARD, phases.innermost
     )
@@ -120,8 +118,8 @@ def _matches(recording: Recording, rule: Rule) -> np.ndarray:
 
 
 def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
-    """(Int64 number of the rule of each stack's innermost frame that any rule matches, ``len(rules)`` where none does;
-    Int32 place of that frame in the stack, ``NOWHERE``).
+    """(Int64 number of the rule of each stack's innermost frame that any rule matches, ``len(rules)`` if none does;
+    Int32 position of that frame in the stack, or ``NOWHERE``).
     """
     of_frame = np.full(len(recording.frames), len(rules))
     for number, rule in reversed(list(enumerate(rules))):
@@ -138,7 +136,7 @@ def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.nd
 
 
 def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
-    """Int64 number of the first rule that matches any frame of each stack, ``len(rules)`` where none does."""
+    """Int64 number of the first rule that matches any frame of each stack, ``len(rules)`` if none does."""
     stacks = len(recording.stack_offsets) - 1
     result = np.full(stacks, len(rules))
     of_stack = np.repeat(np.arange(stacks), np.diff(recording.stack_offsets))
@@ -150,7 +148,7 @@ def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
 def _first_lines(
     recording: Recording, rules: Sequence[Rule], match: np.ndarray, place: np.ndarray, long: np.ndarray
 ) -> np.ndarray:
-    """``long``, with the category of rules that tell a function's first line from its others."""
+    """``long``, with the category of rules that distinguish a function's first line from its others."""
     for number, rule in enumerate(rules):
         mine = np.flatnonzero(match == number)
         if not rule.first or not len(mine):
@@ -174,7 +172,7 @@ def stack_and_free_categories(
     inner = np.where(lives.engine, BACKWARD, phases.innermost[stack])
     is_short = np.select(
         [by_stack.by_events[stack], inner == BACKWARD, inner == OPTIMIZER_STEP, inner == FORWARD],
-        # What a backward pass frees of a forward pass was saved for it, however short the way.
+        # Memory of a forward pass that a backward pass frees was saved for it, however short its life.
         [is_brief, lives.within, lives.within, is_brief & (lives.freed == FORWARD)],
         is_brief,
     )
@@ -189,7 +187,7 @@ def stack_and_free_categories(
     say((lives.freed == ZERO_GRAD) & ~own & (codes != GRADIENT) & (lives.born != ZERO_GRAD), GRADIENT)
     by_free = by_stack.freed[free_stack]
     say((codes == 0) & (by_free > 0) & (free_stack != stack), by_free)
-    # A cache that the model fills while it trains is saved for the backward pass.
+    # A cache that the model fills during training is saved for the backward pass.
     say((codes == KV_CACHE) & ~own & (lives.freed == BACKWARD), ACTIVATION)
     nothing = (codes == 0) & ~lives.engine
     say(nothing & (lives.freed == BACKWARD), ACTIVATION)
@@ -198,9 +196,9 @@ def stack_and_free_categories(
 
 
 def apply_recorded(codes: np.ndarray, source: np.ndarray, recorded: pl.Series) -> None:
-    """Set, in place, the categories that the recording states itself: they win over all rules.
+    """Set, in place, the categories stated in the recording: they take precedence over all rules.
 
-    recorded: String for each allocation, null where nothing is stated; texts that name none of ours are unknown.
+    recorded: String for each allocation, null if none is stated; unrecognised texts become unknown.
     """
     rows = np.flatnonzero(recorded.is_not_null().to_numpy())
     if not len(rows):

@@ -27,11 +27,12 @@ def categorise(
     reserved_start: int = 0,
     inference: bool = True,
 ) -> tuple[pl.Series, pl.Series]:
-    """``category`` and ``category_source`` of each allocation of ``table`` (see :class:`DeviceTimeline`, without
-    these two).
+    """``category`` and ``category_source`` of each allocation of ``table`` (see :class:`DeviceTimeline`, without these
+    two columns).
 
-    What the recording states wins, then the stack, then how it was freed, then ``inference`` where it is wanted.
-    allocated: Int64 bytes at each position. recorded: what the recording states of each, see :func:`apply_recorded`.
+    The recording takes precedence, then the stack, then how it was freed, then ``inference`` if enabled.
+    allocated: Int64 bytes at each position. recorded: the categories stated in the recording, see
+    :func:`apply_recorded`.
     reserved_start: bytes reserved when recording started.
     """
     lives = life_phases(events, table, by_stack.phases)

@@ -1,4 +1,4 @@
-"""The rules that name what memory is for, by the frames of a stack: data, ``categories.toml`` and a user's own file."""
+"""The rules that give memory a category by the frames of its stack: data, ``categories.toml`` and a user's file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from snapreport.vocabulary import CATEGORIES
 
 @dataclass(frozen=True)
 class Rule:
-    """A stack that has a frame matching both patterns is of ``category``, or ``short`` for those that live shortly.
+    """A stack with a frame that matches both patterns has ``category``, or ``short`` for short-lived allocations.
 
-    events: how many events a life is short of; None: the file's ``short_lived_events``. phase: instead of patterns, the
-    phase (an index into ``PHASES``) that a frame belongs to; 0: none. first: where one function has several matching
-    lines, the category of the first of them; 0: the same.
+    events: maximum events of a short life; None: the file's ``short_lived_events``. phase: instead of patterns, the
+    phase (an index into ``PHASES``) that a frame belongs to; 0: none. first: if one function has several matching
+    lines, the category of the first line; 0: the same.
     """
 
     file: re.Pattern[str]
@@ -41,9 +41,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rules:
-    """rules: by the stack that allocated, the innermost matching frame deciding. freed: by the stack that freed, for
-    what the first leave unknown. own: a user's rules, which come before all others: the first that matches any frame
-    decides.
+    """rules: by the allocating stack; the innermost matching frame decides. freed: by the freeing stack, for memory
+    that ``rules`` leave unknown. own: a user's rules, applied before all others; the first to match any frame decides.
     """
 
     short_lived_events: int
@@ -63,8 +62,8 @@ _BUILT_IN_KEYS = _RULE_KEYS | {"phase", "first"}
 
 
 def parse_rules(text: str, keys: set[str] = _RULE_KEYS) -> Rules:
-    """Rules from the text of a TOML file like ``categories.toml``. Raises ValueError that says what is wrong, and
-    where. keys: that a rule may have.
+    """Rules from the text of a TOML file like ``categories.toml``. Raises ValueError with the error and its place.
+    keys: allowed keys of a rule.
     """
     data = tomllib.loads(text)
     if unknown := sorted(data.keys() - {"short_lived_events", "rule", "freed"}):
@@ -129,9 +128,7 @@ def _pattern(row: dict[str, Any], key: str) -> re.Pattern[str]:
 
 
 def load_rules(path: str | os.PathLike[str]) -> Rules:
-    """A user's rules, which are asked before the built-in ones. Raises :class:`SnapshotError` for a file that is
-    none.
-    """
+    """A user's rules, which apply before the built-in ones. Raises :class:`SnapshotError` for an invalid file."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(_MOST_TEXT + 1)

@@ -1,4 +1,4 @@
-"""Reserved but not allocated, at every position: rounding, free blocks beside blocks in use, unused segments."""
+"""Reserved but not allocated, at every position: rounding, free blocks next to blocks in use, unused segments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parts_at(timeline: Timeline, position: int) -> Parts:
 
 
 def unused_segment_bytes(timeline: Timeline, position: int) -> int:
-    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which cost 0.1 s for 300,000."""
+    """Bytes in segments (mapped ranges) with no block in use. Needs no block sizes, which take 0.1 s for 300,000."""
     segments = timeline.segment_history
     allocated, freed_at = segments["alloc_event"].to_numpy(), segments["free_event"].to_numpy()
     rows = np.flatnonzero((allocated <= position) & ((freed_at < 0) | (freed_at > position)))
@@ -113,7 +113,7 @@ def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray
     first = np.ones(len(segment), bool)
     first[1:] = segment[1:] != segment[:-1]
     base = (count - change)[first][np.cumsum(first) - 1] if len(count) else count
-    # Unused bytes after each of these moments, and their change.
+    # Unused bytes after each of these events, and their change.
     now = np.where((count - base <= 0) & (kind != 3), is_free[segment], 0)
     before = np.concatenate(([0], now[:-1]))[: len(now)]
     changed = now - np.where(first, 0, before)
@@ -128,7 +128,7 @@ def _order(segment: np.ndarray, at: np.ndarray, kind: np.ndarray, positions: int
 def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.ndarray, step: np.ndarray) -> None:
     """Add the changes of unused bytes in mapped ranges.
 
-    Between two events that map or unmap, the ranges stay as they are: a loop over those, whole columns in between.
+    Between two events that map or unmap, the ranges do not change: a loop over these events, whole columns in between.
     """
     table = blocks.segments.filter(pl.col("expandable"))
     if not len(table):
@@ -186,7 +186,7 @@ def _inherited_counts(
 ) -> np.ndarray:
     """Blocks in use in each range of ``fresh``, from the ``old`` ranges that it covers.
 
-    -1 where it covers a part of an old range that had blocks in use: their places then decide.
+    -1 if it covers a part of an old range that had blocks in use: their addresses then decide.
     """
     result = np.zeros(len(fresh), np.int64)
     begin, last = start[old], stop[old]

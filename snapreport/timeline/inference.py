@@ -1,17 +1,16 @@
-"""Categories of allocations that no stack and no free tells of, from phases, sizes and lifetimes.
+"""Infers categories that neither the stack nor the free shows, from phases, sizes and lifetimes.
 
-Only rules whose precision was measured are here (``python -m benchmarks categories`` prints it for each):
+Contains only rules whose precision was measured (``python -m benchmarks categories`` prints it for each):
 
 * *engine*: an allocation of the autograd engine's thread, which has no Python stack, is a temporary if the same
-  backward
-  pass frees it, else a gradient;
+  backward pass frees it, otherwise a gradient;
 * *growing cache*, *input batch*: see ``repeated_tensors.py``;
 * *copies*: blocks from before the trace that are never freed hold a few times the sizes of the model's parameters: the
-  first copy are parameters, then gradients if the trace makes none, the rest is optimizer state;
-* *forward only*: where the trace only runs forward passes and returns to where it started, what is never freed are
-  parameters; not where much more was reserved before than the trace ever uses, or where there are two models: such a
-  program did something else before, and may have left gradients or optimizer state;
-* *workspace*: cuBLAS's workspace has a size of its own.
+  first copy is parameters, then gradients if the trace makes none, the rest is optimizer state;
+* *forward only*: if the trace only runs forward passes and returns to its starting level, memory that is never freed is
+  parameters; not if much more was reserved before than the trace ever uses, or if there are two models: such a program
+  did something else before, and may have left gradients or optimizer state;
+* *workspace*: cuBLAS's workspace has a distinctive size.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16
 
 @dataclass(frozen=True)
 class Evidence:
-    """What inference looks at: columns of the allocations as numpy arrays, in rows of the table.
+    """The inputs of inference: columns of the allocations as numpy arrays, in table order.
 
-    allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes that were reserved
-    when recording started.
+    allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
+    recording started.
     """
 
     addr: np.ndarray
@@ -54,14 +53,12 @@ class Evidence:
 
 _MIN_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
 _MANY = 32  # tensors: a batch has few
-_COMES_DOWN, _RISES = 0.25, 0.5  # of what forward passes allocate at most
+_COMES_DOWN, _RISES = 0.25, 0.5  # of the maximum that forward passes allocate
 RULES = ("workspace", "engine", "growing cache", "input batch", "copies", "forward only")
 
 
 def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-    """(UInt8 category of each allocation, 0 where nothing is inferred; UInt8 number of the rule in ``RULES``, from
-    1).
-    """
+    """(UInt8 category of each allocation, 0 if none is inferred; UInt8 number of the rule in ``RULES``, from 1)."""
     codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
     for number, make in enumerate((_workspace, _engine, _cache, _input, _copies, _forward_only), 1):
         guess = make(evidence, codes)
@@ -71,7 +68,7 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
-    """A handle keeps its workspace: never freed, or only after it has outlived every phase that it was made in."""
+    """A handle keeps its workspace: never freed, or only after the phase that allocated it."""
     stays = (e.free < 0) | ~e.lives.within
     mine = (e.size == CUBLAS_WORKSPACE) & stays & np.isin(e.codes, (0, GRADIENT)) | (
         (e.size == CUBLAS_WORKSPACE) & (e.free < 0)
@@ -82,7 +79,7 @@ def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
 def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
     mine = e.lives.engine & (e.codes == 0)
     result = np.where(mine, np.where(e.lives.within, TEMPORARY, GRADIENT), 0)
-    # In a backward pass that the trace ends in, what has a gradient's or a parameter's size is one.
+    # If the trace ends in a backward pass, live memory with the size of a gradient or parameter is a gradient.
     if e.lives.final == BACKWARD:
         alive = mine & (e.free < 0)
         known = np.unique(e.size[np.isin(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & (e.free >= 0))])
@@ -106,8 +103,8 @@ def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 
 
 def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
-    """Bool per allocation of ``mine``: of a line that makes many tensors, nearly all as large as a parameter: the best
-    weights so far, copied each time.
+    """Bool per allocation of ``mine``: whether its line makes many tensors, nearly all the size of a parameter: copies
+    of the best weights so far.
     """
     rows = np.flatnonzero(mine)
     of_weight = np.isin(e.size[rows], np.unique(e.size[e.codes == PARAMETER]))
@@ -119,7 +116,7 @@ def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
 
 
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    # What the program's own code lets go was there for all of it, as what is never freed.
+    # Memory freed by the program's own code existed throughout, like memory that is never freed.
     stays = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
     open_ = (e.alloc < 0) & stays & (e.codes == 0) & (so_far == 0)
     if not open_.any() or e.activity != TRAINING:
@@ -142,7 +139,7 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 
 
 def _several_copies(size: np.ndarray) -> bool:
-    """Whether sizes come in twos, threes or fours: then gradients, optimizer state or a second model are among them."""
+    """Whether sizes occur in twos, threes or fours: then they include gradients, optimizer state or a second model."""
     sizes, counts = np.unique(size, return_counts=True)
     weight = sizes * counts
     if len(sizes) < _MIN_SIZES:
@@ -152,10 +149,10 @@ def _several_copies(size: np.ndarray) -> bool:
 
 
 def _returns(e: Evidence) -> bool:
-    """Whether allocated memory never falls below where it starts, and what forward passes allocate on top of that comes
-    down again: to the start, or to a small part of its height (outputs and caches stay until the next pass).
+    """Whether allocated memory never falls below its start, and the memory that forward passes add returns to the
+    start, or to a small part of its height (outputs and caches stay until the next pass).
 
-    A trace that begins in the middle of a pass never rises much above its start: activations are among what was there.
+    A trace that begins in the middle of a pass never rises much above its start, which includes activations.
     """
     start = int(e.allocated[0])
     if start == 0 or e.allocated.min() < 0.98 * start:

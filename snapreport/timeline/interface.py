@@ -1,4 +1,4 @@
-"""What the modules below :mod:`snapreport.timeline.build` read of a timeline; ``DeviceTimeline`` there is one."""
+"""The interface through which modules below :mod:`snapreport.timeline.build` read a ``DeviceTimeline``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between which phases of the program each allocation lived."""
+"""The phases of the program in which each allocation began and ended."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, 
 
 _ALLOC, _FREE_REQUESTED, _FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
 _ENGINE_FREES = 8
-_BRIEF = 12  # events that one small operator's temporaries live
+_BRIEF = 12  # lifetime in events of one small operator's temporaries
 
 
 @dataclass(frozen=True)
 class LifePhases:
-    """Of each allocation, in rows of the table.
+    """Values per allocation, in table order.
 
-    born, freed: UInt8 phases of its allocation and of its free (the request where there is one); ``NONE`` where the
-    stack
-      tells none, where there is no stack, and for what was never allocated or freed in the trace.
-    within: bool, whether it was allocated and freed in one stretch of a phase: no other phase ran in between.
+    born, freed: UInt8 phases of its allocation and of its free (the request if recorded); ``NONE`` if the stack shows
+    none, if there is no stack, and if it was not allocated or freed in the trace.
+    within: bool, whether it was allocated and freed in one run of a phase, with no other phase in between.
     engine: bool, whether a thread of the autograd engine allocated it, which has no Python stack.
-    final: the phase that the trace ends in. own_frees: whether frees have stacks of their own, see
+    final: the phase in which the trace ends. own_frees: whether frees have their own stacks, see
       :func:`frees_have_own_stacks`; without them ``freed`` is the phase of the allocations around the free.
-    before, after: UInt8, the phases that ran last before the allocation and first after it. next_event: Int64, not of
-      each allocation but of each event, the next event of a phase (the number of events where there is none).
+    before, after: UInt8, the last phase before the allocation and the first after it. next_event: Int64 per event (not
+      per allocation), the next event with a phase (the number of events if there is none).
     """
 
     born: np.ndarray
@@ -53,7 +52,7 @@ def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarra
 
 
 def frees_have_own_stacks(stack: np.ndarray, free_stack: np.ndarray) -> bool:
-    """Whether frees carry stacks of their own, from the stacks of pairs (:func:`recorded_pairs`). PyTorch gives each
+    """Whether frees have their own stacks, from the stacks of pairs (:func:`recorded_pairs`). PyTorch gives each
     free the stack of its allocation unless it records with ``context="all"``: then every pair has equal stacks.
     """
     return bool((free_stack != stack).any() and (free_stack > 0).any())
@@ -78,8 +77,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     is_free = (action == _FREE_REQUESTED) | (action == _FREE_COMPLETED)
     bare_alloc = engine_allocations(events)
     bare_free = is_free & (event_stack == 0) & own_frees
-    # Threads without Python are the engine's where a backward pass is seen, or where they free what forward passes
-    # saved.
+    # Threads without Python are the engine's if a backward pass runs, or if they free tensors saved by forward passes.
     trains = any(phases.runs(phase)[event_stack].any() for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD))
     if not trains and own_frees:
         saved = (phases.innermost[stack] == FORWARD) & (end >= 0)
@@ -87,7 +85,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     phase = phases.stretch[event_stack]
     if trains:
         phase = np.where(bare_alloc | bare_free, BACKWARD, phase)
-    # What a free that repeats its allocation's stack belongs to is known from the allocations around it alone.
+    # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
     counts = (phase != NONE) & ((action == _ALLOC) | (is_free & own_frees))
     last = np.maximum.accumulate(np.where(counts, np.arange(len(phase)), -1))
     running = np.where(last >= 0, phase[last], NONE)
@@ -101,10 +99,10 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     within = (alloc >= 0) & (end >= 0) & (stretch[alloc] == stretch[end])
     of_backward = born == BACKWARD
     if own_frees:
-        # The engine frees its own temporaries; the program's code lets go of gradients.
+        # The engine frees its own temporaries; the program's code frees gradients.
         within &= ~of_backward | (freed != NONE)
     else:
-        # Gradients may go before the first allocation of the next phase.
+        # Gradients may be freed before the first allocation of the next phase.
         following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
         within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _BRIEF)
     places = np.where(counts, np.arange(len(phase)), len(phase))

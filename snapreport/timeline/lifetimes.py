@@ -1,16 +1,16 @@
 """Pairing of alloc and free events into lifetimes.
 
-The rules (what a trace means is fixed, ring buffers and skipped actions included):
+The rules (the meaning of a trace is fixed, including ring buffers and skipped actions):
 
 * A lifetime of an address begins at ``alloc`` and ends at ``free_completed``; in a trace without any ``free_completed``
-  (recorded with skip_actions, or so short that none fell into it) at ``free_requested``, unless the final state has a
-  block there whose free is pending. Between request and completion it is pending, still allocated.
-* An ``alloc`` on an address that still lives ends the older lifetime there: its free was not recorded.
+  (recorded with skip_actions, or too short to contain one) at ``free_requested``, unless the final state has a block
+  there whose free is pending. Between request and completion it is pending and still allocated.
+* An ``alloc`` at a live address ends the older lifetime there: its free was not recorded.
 * A free without a live alloc belongs to an allocation from before the trace (origin ``freed``).
-* An active block of the final state without a live alloc is an allocation from before the trace too (``ghost``). A
-  free that was requested for it and not completed is its own.
+* An active block of the final state without a live alloc is also an allocation from before the trace (``ghost``). A
+  requested but uncompleted free of it belongs to it.
 
-All vectorised: relevant events sorted by (address, event) fall into runs, one for each lifetime.
+All vectorised: relevant events sorted by (address, event) form runs, one per lifetime.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ TRACED, FREED, GHOST = range(3)
 class Pairing:
     """Lifetimes in birth order: ghosts in segment order, freed ones in reverse order of their free, traced ones.
 
-    alloc_event, free_requested_event, free_event: Int32 event indices, -1 where there is none.
-    source: Int64, the event that size, stream, stack and address come from; for ghosts the row of the final block.
+    alloc_event, free_requested_event, free_event: Int32 event indices, -1 for none.
+    source: Int64, the event with size, stream, stack and address; for ghosts the row of the final block.
     origin: UInt8, index into ``ORIGINS``.
-    used: bool for each event, whether it is some lifetime's alloc, request or free.
+    used: bool per event, whether it is a lifetime's alloc, request or free.
     """
 
     alloc_event: np.ndarray
@@ -63,7 +63,7 @@ def pair(record: DeviceRecord) -> Pairing:
     ghost_request, is_pending = _pending_requests(ghost_address, runs, live & ~begins)
 
     freed = np.flatnonzero(~begins & ~is_pending)
-    # Those never freed in the trace would be freed after its end, in the order in which their frees were requested.
+    # Those never freed in the trace count as freed after its end, in the order in which their frees were requested.
     end = np.where(live[freed], len(events) + runs.requested[freed].astype(np.int64), runs.free[freed])
     freed = freed[np.argsort(-end, kind="stable")]
     traced = np.flatnonzero(begins)
@@ -95,7 +95,7 @@ def _addresses(events: pl.DataFrame) -> np.ndarray:
 
 @dataclass
 class _Runs:
-    """One row per lifetime that the trace shows something of, by address and time. Events are indices, -1 for none.
+    """One row per lifetime with events in the trace, by address and time. Events are indices, -1 for none.
 
     first: the run's first event (its alloc, or the first free of an allocation from before the trace).
     free: the event that ended it.
@@ -126,14 +126,14 @@ def _runs(action: np.ndarray, address: np.ndarray, pending: np.ndarray) -> _Runs
     first = np.flatnonzero(begins_run)
     last = np.append(first[1:], len(event)) - 1
     begins_with_alloc = kind[first] == ALLOC
-    # A run is: alloc (if recorded), requests (a second one says nothing new), one closing event (if recorded).
+    # A run is: alloc (if recorded), requests (a second one adds nothing), one closing event (if recorded).
     request = np.minimum(first + begins_with_alloc, last)
     requested = np.where(kind[request] == FREE_REQUESTED, event[request], -1)
     # A run that is not closed, and not the last of its address, is followed by the alloc that ends it.
     after = np.minimum(last + 1, len(event) - 1)
     replaced = (last + 1 < len(event)) & ~new_address[after]
     closed = closes[last]
-    if closing == FREE_REQUESTED:  # the last request for a block that still waits at the end has not freed it
+    if closing == FREE_REQUESTED:  # the last request for a block still pending at the end has not freed it
         is_last = (last + 1 == len(event)) | new_address[after]
         closed &= ~(is_last & np.isin(address[first], pending))
     free = np.where(closed, event[last], np.where(replaced, event[after], -1))
@@ -141,16 +141,14 @@ def _runs(action: np.ndarray, address: np.ndarray, pending: np.ndarray) -> _Runs
 
 
 def _pending_requests(ghost_address: np.ndarray, runs: _Runs, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(request event of each ghost or -1, which runs are thereby ghosts). ``is_open``: runs of requests only, at the
-    end.
-    """
+    """(request event of each ghost or -1, runs that belong to ghosts). ``is_open``: final runs of only requests."""
     request = np.full(len(ghost_address), -1, np.int32)
     is_pending = np.zeros(len(is_open), bool)
-    candidates = np.flatnonzero(is_open)  # one at most for an address, and in order of address
+    candidates = np.flatnonzero(is_open)  # at most one per address, in address order
     if len(candidates) and len(ghost_address):
         at = np.minimum(np.searchsorted(runs.address[candidates], ghost_address), len(candidates) - 1)
         hit = runs.address[candidates][at] == ghost_address
-        # Of two blocks at one address the first takes it.
+        # If two blocks have the same address, the first gets it.
         taken, first = np.unique(at[hit], return_index=True)
         ghost = np.flatnonzero(hit)[first]
         request[ghost] = runs.requested[candidates[taken]]

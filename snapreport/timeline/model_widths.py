@@ -1,8 +1,8 @@
-"""Widths of the transformers whose weights are among the blocks from before a trace, by their sizes alone.
+"""Widths of the transformers whose weights are in the blocks from before a trace, from sizes alone.
 
 Weights of a transformer have a width: square matrices of ``width²`` elements, many of them equal, vectors of ``width``
-elements (norms and biases), and others that are simple multiples of it. What forward passes allocate is a multiple of
-the width of the model that is in use.
+elements (norms and biases), and others that are simple multiples of it. Allocations of forward passes are multiples of
+the width of the model in use.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from math import isqrt
 import numpy as np
 
 FEWEST = 6
-"""Equal square matrices, and equal vectors, that make a width."""
+"""Minimum number of equal square matrices, and of equal vectors, that show a width."""
 SIMPLE = 8
 """The largest denominator of a side of a weight matrix as a multiple of the width."""
 UNUSED = 0.1
-"""Of the bytes that are multiples of the width in use: a model with less is not in use."""
+"""Share of the bytes that are multiples of the width in use; a model with less is not in use."""
 _NARROWEST = 64
 ELEMENT_BYTES = (4, 2)
 
 
 @dataclass(frozen=True)
 class UnusedModel:
-    """width: of the model that forward passes do not use; used: of the one that they use; sizes: Int64, the distinct
-    bytes of the blocks that have the first width.
+    """width: of the model that forward passes do not use; used: of the one they use; sizes: Int64, the distinct bytes
+    of the blocks with the first width.
     """
 
     width: int
@@ -35,12 +35,12 @@ class UnusedModel:
 
 
 def unused_models(older: np.ndarray, made: np.ndarray) -> list[UnusedModel]:
-    """Models of another width than that of all forward passes.
+    """Models with a different width than all forward passes.
 
-    Two models of one width cannot be told apart: both of them, or a model and its copy, may be in use.
+    Two models of the same width cannot be distinguished: both of them, or a model and its copy, may be in use.
 
-    older: Int64 bytes of the blocks from before the trace that are never freed; made: Int64 bytes of what forward
-    passes allocate.
+    older: Int64 bytes of the blocks from before the trace that are never freed; made: Int64 bytes of allocations in
+    forward passes.
     """
     sizes = np.unique(older)
     for element in ELEMENT_BYTES:
@@ -70,7 +70,7 @@ def model_widths(older: np.ndarray, element: int) -> list[int]:
 
 
 def _width_of(elements: int, widths: list[int]) -> int | None:
-    """The width that a weight of so many elements is the simplest multiple of; None where it is of none."""
+    """The width of which a weight with ``elements`` is the simplest multiple; None if it is a multiple of none."""
     best: tuple[int, int] | None = None
     for width in widths:
         side, rest = divmod(elements, width)

@@ -1,7 +1,7 @@
-"""The chain of nn.Module calls in a stack, as far as its frames tell.
+"""The chain of nn.Module calls in a stack, as far as its frames show.
 
-A frame holds the file, the line and the function's name, not the class or the module's own name. So a module stands in
-the chain as the line its ``forward`` was at: two layers of one loop look alike, two calls in one ``forward`` do not.
+A frame has the file, the line and the function's name, but not the class or the module's name. So the chain shows a
+module as the current line of its ``forward``: two layers of one loop look alike, two calls in one ``forward`` do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ARROW = " › "
 
 
 class ModulePaths:
-    """Of a recording's stacks; made once, asked for many."""
+    """The module paths of a recording's stacks; built once for many queries."""
 
     def __init__(self, recording: Recording) -> None:
         frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
@@ -27,7 +27,7 @@ class ModulePaths:
         python = recorded_flags(recording) & PYTHON != 0
         forward = (frames["name"] == "forward").to_numpy()
         call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
-        # Among Python's frames (C++ ones stand between them), a module's forward is called by Module's own machinery.
+        # Among Python frames (ignoring C++ ones between them), a module's forward is called by Module's machinery.
         own = np.flatnonzero(python[flat])
         stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[own]
         row = flat[own]
@@ -40,7 +40,7 @@ class ModulePaths:
         self._lines = frames["line"]
 
     def of(self, stacks: Sequence[int]) -> list[str]:
-        """Of each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" where no module is seen."""
+        """For each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" if it shows no module."""
         return [
             ARROW.join(map(self._place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist()))
             for s in stacks

@@ -1,4 +1,4 @@
-"""Things that have an address and a lifetime: which of them is live at or next to an address at a position."""
+"""Lookup of ranges with an address and a lifetime: which is live at or next to an address at a position."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _AT_ONCE = 1 << 16
 
 
 def ends_of(address: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """UInt64 addresses behind things of ``size`` bytes; what a broken record puts beyond 64 bits ends at the last
-    one.
+    """UInt64 end addresses of ranges of ``size`` bytes; an end beyond 64 bits, in a broken record, becomes the last
+    address.
     """
     end = address + size.astype(np.uint64)
     return np.where(end < address, np.uint64(2**64 - 1), end)
 
 
 class Lifetimes:
-    """Looked up by address and position; things at one address follow each other in time.
+    """Lookup by address and position; ranges at one address do not overlap in time.
 
-    address: UInt64. begin: positions from which each is there (-1: from before the first event). end: positions from
-    which it is gone (-1: never). Rows are numbers of these arrays.
+    address: UInt64. begin: first positions at which each is live (-1: from before the first event). end: first
+    positions at which it no longer is (-1: never). Rows are indices into these arrays.
     """
 
     def __init__(self, address: np.ndarray, begin: np.ndarray, end: np.ndarray) -> None:
@@ -44,7 +44,7 @@ class Lifetimes:
         self._rank = rank
 
     def at(self, rank: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Row that is live at ``addresses[rank]`` at each position, -1 where none is."""
+        """Row that is live at ``addresses[rank]`` at each position, -1 if none is."""
         if not len(self._key):
             return np.full(len(rank), -1, np.int64)
         wanted = rank * self._unit + np.minimum(position.astype(np.int64) + 1, self._unit - 1)
@@ -53,10 +53,9 @@ class Lifetimes:
         return np.where(live, self._row[found], -1)
 
     def next_from(self, address: np.ndarray, position: np.ndarray, limit: np.ndarray) -> np.ndarray:
-        """Row of the live one with the lowest address from ``address`` up to and with ``limit``; -1 where there is
-        none.
+        """Row of the live range with the lowest address from ``address`` to ``limit``, inclusive; -1 if there is none.
 
-        Walks over the addresses that were ever used, all queries at once; those that have their answer drop out.
+        Walks over all addresses ever used, for all queries at once; answered queries drop out.
         """
         result = np.full(len(address), -1, np.int64)
         for part in _parts(stable_order(address)):
@@ -66,7 +65,7 @@ class Lifetimes:
         return result
 
     def last_to(self, address: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Row of the live one with the greatest address at or below ``address``; -1 where there is none."""
+        """Row of the live range with the highest address at or below ``address``; -1 if there is none."""
         result = np.full(len(address), -1, np.int64)
         for part in _parts(stable_order(address)):
             start = np.searchsorted(self.addresses, address[part], "right") - 1
@@ -74,10 +73,10 @@ class Lifetimes:
         return result
 
     def first_born_from(self, address: np.ndarray, limit: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """Row of the lowest address from ``address`` to ``limit`` at which something was born in the trace, before
-        event ``before``.
+        """Row of the lowest address from ``address`` to ``limit`` at which a range was born in the trace, before event
+        ``before``.
 
-        -1 where there is none.
+        -1 if there is none.
         """
         rank, stop = np.searchsorted(self.addresses, address, "left"), np.searchsorted(self.addresses, limit, "right")
         result = np.full(len(rank), -1, np.int64)
@@ -101,9 +100,7 @@ class Lifetimes:
         stop: np.ndarray,
         step: int,
     ) -> None:
-        """Fill in ``result`` for the queries ``asking``, which are in order of address: a search finds its way in
-        memory that it has just seen.
-        """
+        """Fill in ``result`` for the queries ``asking``, sorted by address, so that searches hit cached memory."""
         valid = np.flatnonzero(rank != stop if step < 0 else rank < stop)
         asking, rank, position, stop = asking[valid], rank[valid], position[valid], stop[valid]
         while len(asking):
@@ -115,6 +112,6 @@ class Lifetimes:
 
 
 def _parts(order: np.ndarray) -> Iterator[np.ndarray]:
-    """Queries, some at a time: a dozen columns of each are at work, 30 MB for 300,000 queries at once."""
+    """Queries in batches: each needs a dozen temporary columns, 30 MB for 300,000 queries at once."""
     for begin in range(0, len(order), _AT_ONCE):
         yield order[begin : begin + _AT_ONCE]

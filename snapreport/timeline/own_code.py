@@ -1,9 +1,9 @@
-"""Which frame a stack is named by: the line of the program that allocated, and how it is written.
+"""The frame that names a stack: the program's allocating line, and its text.
 
-A stack is named by the program's own innermost line. Where that line only launches (``trainer.train()`` of a framework,
-``generate()``, or one call of a library's model), nearly every stack would have the same name; then it is the innermost
-line of the model's code, and the program's line follows as "from". The libraries that hold models are data,
-``model_libraries.toml``; what launches is recognised from the trace.
+A stack is named after the program's own innermost line. If that line only launches (``trainer.train()`` of a framework,
+``generate()``, or one call of a library's model), nearly every stack would have the same name; then the name is the
+innermost line of the model's code, and the program's line follows as "from". The libraries that contain models are
+data, ``model_libraries.toml``; launching lines are recognised from the trace.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
-# Code that the reader did not write and cannot change: installed packages, PyTorch itself and what its compiler wrote,
-# Python's library.
+# Code that the reader did not write and cannot change: installed packages, PyTorch itself and its generated code,
+# Python's standard library.
 LIBRARY = r"(^|/)((site|dist)-packages|torch|torchinductor_[^/]*|lib/python3[^/]*)/|^<(frozen|built-in|eval_with_key)"
 _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/|^<|(^|/)lib/python3[^/]*/[^/]*\.py$"
-# In a stack without Python (backward runs on the engine's threads) the autograd node says more than the kernel in it.
+# In a stack without Python (backward runs on the engine's threads) the autograd node is more informative than the
+# kernel in it.
 _NODE = r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b"
 LAUNCHED_FROM = " from "
 _MOST = 0.5
@@ -33,11 +34,11 @@ _ALL = 0.9
 
 @dataclass(frozen=True)
 class StackNames:
-    """The frame that names each stack, by Int64 columns with a value for each stack.
+    """The frame that names each stack, as Int64 columns with a value per stack.
 
     frame: row of ``Recording.frames``, -1 for the empty stack. launcher: row of the program's own line that launched
-    what the name is, -1 where the name is the program's own or the stack has none. place, launcher_place: where these
-    are in the stack, 0 innermost, -1 where there is none.
+    the named frame, -1 if the name is the program's own or the stack has none. place, launcher_place: their positions
+    in the stack, 0 innermost, -1 for none.
     """
 
     frame: np.ndarray
@@ -68,7 +69,7 @@ def stack_names(recording: Recording) -> StackNames:
     node = recording.frames["name"].str.contains(_NODE).to_numpy()
     rest = [inner, *(_first(recording, kind) for kind in (node, quiet, np.ones(len(quiet), bool)))]
     launched = _launched(recording, own, inner, within, says, torch)
-    # Without a line of the program's own, too, a model's code says more than what it calls.
+    # Even without a line of the program, a model's code is more informative than the functions it calls.
     place = np.where(launched | (own < 0), -1, own)
     for other in (within, *rest):
         place = np.where(place < 0, other, place)
@@ -83,15 +84,15 @@ def own_frames(recording: Recording) -> np.ndarray:
 
 @memoize
 def own_functions(recording: Recording) -> pl.Series:
-    """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Lines are left out: they
-    move.
+    """String per stack: "function file.py" of the frame that names it, "" for an empty stack. Has no line numbers,
+    since they change.
     """
     return _of_stacks(frame_functions(recording), own_frames(recording)).alias("function")
 
 
 @memoize
 def own_lines(recording: Recording) -> pl.Series:
-    """String per stack: "function file.py:12" of the frame that names it, then " from train.py:42" where that only
+    """String per stack: "function file.py:12" of the frame that names it, then " from train.py:42" if that line only
     launched it; "" for an empty stack.
     """
     names = stack_names(recording)
@@ -119,7 +120,7 @@ def frame_line(recording: Recording, frame: int) -> str:
 
 @memoize
 def frame_functions(recording: Recording) -> pl.Series:
-    """String per frame: "function file.py"; C++ functions by their name alone, without arguments and return type."""
+    """String per frame: "function file.py"; C++ functions only by name, without arguments and return type."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
     plain = (
         pl.col("name")
@@ -135,7 +136,7 @@ def frame_functions(recording: Recording) -> pl.Series:
 
 @memoize
 def frame_lines(recording: Recording) -> pl.Series:
-    """String per frame: "function file.py:12" where Python's line is known."""
+    """String per frame: "function file.py:12" if a Python line is known."""
     python = pl.Series(recorded_flags(recording) & PYTHON != 0)
     function = pl.lit(frame_functions(recording))
     with_line = pl.concat_str([function, pl.lit(":"), pl.col("line")])
@@ -145,12 +146,12 @@ def frame_lines(recording: Recording) -> pl.Series:
 def _launched(
     recording: Recording, own: np.ndarray, inner: np.ndarray, within: np.ndarray, says: np.ndarray, torch: np.ndarray
 ) -> np.ndarray:
-    """Bool per stack: whether the program's innermost line only launches what allocates inside it.
+    """Bool per stack: whether the program's innermost line only launches the code that allocates.
 
-    A line outside of the program's own modules launches where a library's model runs inside it and most bytes come from
-    such lines; a line of a module's ``forward`` where nearly all do, as in a wrapper around one model. So does a line
-    that nearly all bytes pass through and that calls a framework. What else such a line calls in libraries is launched
-    as well: the framework's optimizer step.
+    A line outside the program's own modules launches if a library's model runs inside it and most bytes come from such
+    lines; a line of a module's ``forward`` if nearly all do, as in a wrapper around one model. So does a line that
+    nearly all bytes pass through and that calls a framework. Other library code that such a line calls is also
+    launched: the framework's optimizer step.
     """
     flat, offsets = recording.stack_frames, recording.stack_offsets
     weight = _bytes_of_stacks(recording) * (own >= 0)
@@ -167,7 +168,7 @@ def _launched(
     outside = has_model & (_first(recording, is_forward) < 0)
     if weight[outside].sum() >= _MOST * total:
         launches[line[outside]] = True
-    # Through which lines nearly everything passes, at whatever depth.
+    # Lines that nearly all bytes pass through, at any depth.
     stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     pairs = np.unique(stack * frames + flat)
     through = np.bincount(pairs % frames, weights=weight[pairs // frames], minlength=frames)
@@ -178,13 +179,13 @@ def _launched(
 
 
 def _called_by(recording: Recording, own: np.ndarray, says: np.ndarray) -> np.ndarray:
-    """Int64 row per stack of the frame that the program's innermost line calls; any row where there is none."""
+    """Int64 row per stack of the frame that the program's innermost line calls; any row if there is none."""
     flat, offsets = recording.stack_frames, recording.stack_offsets
     place = np.arange(len(flat)) - np.repeat(offsets[:-1], np.diff(offsets))
     inside = np.flatnonzero(says[flat] & (place < np.repeat(own, np.diff(offsets))))
     stack = np.searchsorted(offsets, inside, "right") - 1
     row = np.zeros(len(own), np.int64)
-    row[stack] = flat[inside]  # of equal numbers the last is taken: the outermost
+    row[stack] = flat[inside]  # the last assignment wins: the outermost
     return row
 
 
@@ -217,7 +218,7 @@ def _model_files() -> str:
 
 
 def _first(recording: Recording, wanted: np.ndarray) -> np.ndarray:
-    """Int64 per stack: the place of its innermost frame of those ``wanted`` (a Bool per frame), -1 without one."""
+    """Int64 per stack: the position of its innermost ``wanted`` frame (Bool per frame), -1 without one."""
     offsets = recording.stack_offsets
     at = np.flatnonzero(wanted[recording.stack_frames])
     stack, first = np.unique(np.searchsorted(offsets, at, "right") - 1, return_index=True)
@@ -227,7 +228,7 @@ def _first(recording: Recording, wanted: np.ndarray) -> np.ndarray:
 
 
 def _rows(recording: Recording, place: np.ndarray) -> np.ndarray:
-    """Int64 row of ``frames`` at each stack's ``place``, -1 where that is -1."""
+    """Int64 row of ``frames`` at each stack's ``place``, -1 if that is -1."""
     at = recording.stack_offsets[:-1] + np.maximum(place, 0)
     rows = recording.stack_frames[np.minimum(at, len(recording.stack_frames) - 1)].astype(np.int64)
     return np.where(place >= 0, rows, -1)

@@ -1,9 +1,8 @@
-"""Which blocks from before the trace are a model's parameters, gradients and optimizer state, by their sizes.
+"""Finds a model's parameters, gradients and optimizer state in the blocks from before the trace, by their sizes.
 
-A training program holds its parameters' sizes several times over: the parameters, their gradients, and the optimizer's
-states. The trace shows that multiset of sizes once (gradients alive together, blocks that ``zero_grad`` frees, what one
-line of the optimizer allocates); counting how many times it fits into what was there before tells how many copies there
-are.
+A training program has its parameters' sizes several times: the parameters, their gradients, and the optimizer's states.
+The trace shows that multiset of sizes once (gradients alive together, blocks that ``zero_grad`` frees, allocations of
+one line of the optimizer); the number of times it fits into the older blocks is the number of copies.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _MOST_COPIES = 4
 _FITS = 0.95
 _EXPLAINS = 0.9
 _EXPLAINS_THREE = 0.5
-_NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace makes
+_NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace allocates
 _MIN_BLOCKS = 4
 _MIN_BYTES = 64 << 20
 
@@ -36,7 +35,7 @@ def parameter_copies(
     lives: LifePhases,
     open_: np.ndarray,
 ) -> np.ndarray:
-    """UInt8 category of the blocks marked in ``open_`` (0: not known).
+    """UInt8 category of the blocks marked in ``open_`` (0: unknown).
 
     addr: UInt64; size: Int64 bytes; alloc, free: events, -1 for none; stack: ids; codes: categories known so far.
     """
@@ -57,10 +56,10 @@ def parameter_copies(
         if fits and (best is None or _bytes(reference) > 1.02 * _bytes(best)):
             best, copies = reference, fits
     explained = copies * _bytes(best) if best else 0
-    # Three whole copies are no coincidence, whatever else there is: inputs, outputs, frozen weights.
+    # Three complete copies are no coincidence, whatever the rest is: inputs, outputs, frozen weights.
     if best is None or copies > _MOST_COPIES or explained < (_EXPLAINS if copies < 3 else _EXPLAINS_THREE) * total:
         return result
-    # A trace that begins in a backward pass makes some of the gradients; the others are a copy that is not whole.
+    # A trace that begins in a backward pass makes some of the gradients; the others are an incomplete copy.
     made = max(_bytes(one) for one in references[:3]) / _bytes(best)
     roles = [PARAMETER]
     if made < _NONE_MADE and copies >= 2:
@@ -68,7 +67,7 @@ def parameter_copies(
     roles += [OPTIMIZER_STATE] * (copies - len(roles))
     if _NONE_MADE <= made < _ALL_MADE:
         roles.append(GRADIENT)
-    # Segments come in the order in which they were allocated, and parameters before what is made for them.
+    # Segments are in allocation order, and parameters precede the memory derived from them.
     rows = np.flatnonzero(open_)
     rows = rows[np.argsort(addr[rows], kind="stable")]
     result[rows] = _dealt(size[rows], best, np.array(roles, np.uint8))
@@ -84,12 +83,12 @@ def _bytes(sizes: Sizes) -> int:
 
 
 def _alive_together(size: np.ndarray, alloc: np.ndarray, free: np.ndarray, mine: np.ndarray) -> Sizes:
-    """Sizes of ``mine`` at the moment at which most bytes of them are alive."""
+    """Sizes of ``mine`` at the moment when most of their bytes are live."""
     rows = np.flatnonzero(mine)
     if not len(rows):
         return _counted(size[:0])
     alloc_event, free_event = alloc[rows], np.where(free[rows] < 0, np.iinfo(np.int32).max, free[rows])
-    event = np.concatenate((free_event, alloc_event))  # at one event, what goes before what comes
+    event = np.concatenate((free_event, alloc_event))  # at one event, frees before allocations
     change = np.concatenate((-size[rows], size[rows]))
     order = np.argsort(event, kind="stable")
     moment = event[order][np.argmax(np.cumsum(change[order]))]
@@ -97,7 +96,7 @@ def _alive_together(size: np.ndarray, alloc: np.ndarray, free: np.ndarray, mine:
 
 
 def _fits(reference: Sizes, sizes: Sizes) -> int:
-    """How many whole copies of ``reference`` there are in ``sizes``, but for 5% of its bytes."""
+    """How many complete copies of ``reference`` are in ``sizes``, except for 5% of its bytes."""
     at = np.minimum(np.searchsorted(sizes[0], reference[0]), len(sizes[0]) - 1)
     there = np.where(sizes[0][at] == reference[0], sizes[1][at], 0)
     weight = reference[0] * reference[1]
@@ -108,7 +107,7 @@ def _fits(reference: Sizes, sizes: Sizes) -> int:
 
 
 def _dealt(size: np.ndarray, reference: Sizes, roles: np.ndarray) -> np.ndarray:
-    """The role of each block: of each size the first ``count`` blocks take the first role, the next the second."""
+    """The role of each block: for each size, the first ``count`` blocks get the first role, the next the second."""
     order = np.argsort(size, kind="stable")
     ordered = size[order]
     rank = np.arange(len(size)) - np.searchsorted(ordered, ordered)

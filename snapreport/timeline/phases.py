@@ -1,7 +1,6 @@
 """Phases of a program, from stacks: forward, backward, optimizer step, zero_grad, initialisation, loading.
 
-The innermost telling frame decides: Lightning runs the forward pass inside ``optimizer.step``,
-and a module that is built
+The innermost frame with a phase decides: Lightning runs the forward pass inside ``optimizer.step``, and a module built
 inside a forward pass is being initialised. The rules are data, ``phases.toml``.
 """
 
@@ -31,7 +30,7 @@ class StackPhases:
 
     innermost: UInt8, the phase (an index into ``PHASES``) of the innermost frame that belongs to one.
     running: UInt8 bits, ``1 << phase`` for every phase that any frame of the stack belongs to.
-    place: Int32, how many frames stand within that innermost one; ``NOWHERE`` for a stack without any.
+    place: Int32, the number of frames inside that innermost one; ``NOWHERE`` for a stack without one.
     """
 
     innermost: np.ndarray
@@ -40,9 +39,9 @@ class StackPhases:
 
     @cached_property
     def stretch(self) -> np.ndarray:
-        """UInt8 phase per stack, of the stretch of the program that it is part of: a forward pass that is run again for
-        a backward pass is part of that, a module that a forward pass builds is part of the forward pass, and loading is
-        a way to initialise.
+        """UInt8 phase per stack, of the enclosing part of the program: a forward pass recomputed in a backward pass is
+        part of the backward pass, a module built in a forward pass is part of the forward pass, and loading counts as
+        initialisation.
         """
         phase = np.where((self.innermost == FORWARD) & self.runs(BACKWARD), BACKWARD, self.innermost)
         building = np.isin(phase, (INITIALISATION, LOADING))
@@ -55,7 +54,7 @@ class StackPhases:
 
 @memoize
 def stack_phases(recording: Recording) -> StackPhases:
-    """The phases of every stack of a recording. Patterns run once for each distinct frame."""
+    """The phases of every stack of a recording. Patterns run once per distinct frame."""
     frame_phase, frame_always = _frame_phases(recording.frames)
     stacks = len(recording.stack_offsets) - 1
     innermost, running = np.zeros(stacks, np.uint8), np.zeros(stacks, np.uint8)

@@ -1,4 +1,4 @@
-"""Which allocations a recorder knew by name: parameters, gradients and optimizer state, by address at a moment."""
+"""Allocations that a recorder named: parameters, gradients and optimizer state, by address and time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import polars as pl
 from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.timeline.annotations import clock_of
 
-# The names that the recorder gives → ours. Buffers live and are used as parameters are.
+# The recorder's names → ours. Buffers are used like parameters and live as long.
 CATEGORY_OF = {"buffer": "parameter"}
 
 
 def recorded_tensors(
     metadata: RecorderMetadata, device: int, events: pl.DataFrame, addr: pl.Series, alloc: np.ndarray, free: np.ndarray
 ) -> tuple[pl.Series, pl.Series]:
-    """(category, name) String of each allocation, null where the recorder did not know it.
+    """(category, name) String of each allocation, null if the recorder did not name it.
 
-    addr UInt64, alloc, free Int32: of the device's allocations; free is -1 for what lives at the end. An allocation is
-    what the recorder says of its address at a moment at which it is live. Moments outside the trace are left out: the
-    address may have been another's then. The last word is that of the latest moment.
+    addr UInt64, alloc, free Int32: of the device's allocations; free is -1 for allocations live at the end. An
+    allocation gets the recorder's name for its address at a time when it is live. Times outside the trace are ignored:
+    the address may have belonged to another allocation. The latest time wins.
     """
     category = pl.Series("category", [None], pl.String).new_from_index(0, len(addr))
     name = pl.Series("name", [None], pl.String).new_from_index(0, len(addr))
@@ -39,8 +39,8 @@ def recorded_tensors(
 
 
 def _position(time: int, clock: np.ndarray | None, metadata: RecorderMetadata, events: int) -> int | None:
-    """The event after which the moment ``time`` comes; None where it is outside the trace."""
-    is_dump = time == metadata.tensors["time_us"].max()  # the recorder's last look is at the state that the file holds
+    """The last event at or before ``time``; None if that is outside the trace."""
+    is_dump = time == metadata.tensors["time_us"].max()  # the recorder's last names are of the state in the file
     if is_dump:
         return events - 1
     if clock is None or time < clock[0]:

@@ -1,8 +1,8 @@
-"""Whether the trace of a device is complete, and what shows that it is not.
+"""Whether the trace of a device is complete, and the evidence if not.
 
-The recorder seldom says that entries are missing. But a trace without some of them contradicts itself or the final
-state: blocks are freed that nothing allocated, an address is allocated twice, the totals do not add up, or more is
-reserved at the start than the trace ever fills. What such a trace says of sizes is a lower bound, never a measurement.
+The recorder rarely reports missing entries. But an incomplete trace contradicts itself or the final state: blocks are
+freed that were never allocated, an address is allocated twice, the totals do not add up, or more is reserved at the
+start than the trace ever fills. Sizes from such a trace are lower bounds, never measurements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALLOC = ACTIONS.index("alloc")
 @dataclass(frozen=True)
 class Gap:
     """``key``: a name for programs; ``sentence``: what is missing and what shows it; ``remedy``: how to record it next
-    time, "" where nothing helps.
+    time, "" if there is none.
     """
 
     key: str
@@ -42,7 +42,7 @@ class Gap:
 
 def has_history(timeline: Timeline) -> bool:
     """Whether the trace shows any allocation or free."""
-    # In birth order blocks of the final state come first, so the last allocation decides.
+    # In birth order, blocks of the final state come first, so the last allocation decides.
     return bool(len(timeline.allocations)) and timeline.allocations["origin"][-1] != "ghost"
 
 
@@ -52,9 +52,9 @@ def contradicts(timeline: Timeline) -> bool:
 
 
 def find_gaps(timeline: Timeline) -> list[Gap]:
-    """What is missing from the record, the plainest sign first; empty where nothing shows that anything is.
+    """What is missing from the record, the clearest evidence first; empty if there is no evidence.
 
-    A recording that starts late is no gap by itself: everything since its start is there.
+    A recording that starts late is not a gap by itself: everything since its start is recorded.
     """
     if timeline.recording.is_profiled:
         return [gap for gap in (_missing_frees(timeline), _other_total(timeline)) if gap]
@@ -72,7 +72,7 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
 
 
 def _other_total(timeline: Timeline) -> Gap | None:
-    """Where the profiler's own total is another than that of its events."""
+    """A difference between the profiler's total and that of its events."""
     counted = timeline.recording.devices[timeline.device].counted_allocated
     if counted is None:
         return None
@@ -99,7 +99,7 @@ def _ring(timeline: Timeline) -> Gap | None:
 
 
 def _is_round(events: int) -> bool:
-    """Whether it is a number that people choose as a limit: 300, 1,000, 25,000, 65,536."""
+    """Whether it is a typical limit: 300, 1,000, 25,000, 65,536."""
     if events < 100:
         return False
     digits = str(events).rstrip("0")
@@ -139,7 +139,7 @@ def _missing_frees(timeline: Timeline) -> Gap | None:
 
 def shows_earlier_peak(reserved_start: int, peak: int) -> bool:
     """Whether so much was reserved when recording started (bytes) that more than ``peak`` (bytes) was once allocated:
-    the program did other things before than the trace shows.
+    the program did other work before the trace.
     """
     return reserved_start - peak >= max(_EARLIER_BYTES, _EARLIER_SHARE * reserved_start)
 

@@ -1,4 +1,4 @@
-"""Tensors that a program makes again and again in its own loop: batches of input, and caches that grow."""
+"""Tensors that a program allocates repeatedly in its own loop: input batches, and growing caches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import polars as pl
 from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import FORWARD, NONE
 
-_MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers grow, too
+_MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers also grow
 _GENERATIONS = 2
 _NEVER = 2**31 - 1
 
 
 def input_batches(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases) -> np.ndarray:
-    """Bool per allocation: a batch, made between the end of one training step and the next forward pass.
+    """Bool per allocation: whether it is a batch, allocated between a training step and the next forward pass.
 
-    No phase is running then; the forward pass finds it alive, no backward pass frees it, and the same line makes it in
-    at least two steps. What is made over two steps before is freed: a line whose tensors stay longer collects them.
+    No phase is running then; it is live in the forward pass, no backward pass frees it, and the same line makes it in
+    at least two steps. Older batches than two steps are freed: a line whose tensors live longer collects them.
     """
     after = lives.next_event[np.maximum(alloc, 0)]
     waits = (free < 0) | (free > after)
@@ -39,10 +39,10 @@ def input_batches(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives:
 def growing_caches(
     size: np.ndarray, alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases
 ) -> np.ndarray:
-    """Bool per allocation: keys and values that forward passes concatenate, token by token.
+    """Bool per allocation: whether it is keys or values that forward passes concatenate, token by token.
 
-    One line allocates blocks of one size, in the next pass of a size that is larger by so many bytes, then by as many
-    again; and blocks of one pass live until those of the next replace them. Scores grow as well, but not beyond a pass.
+    One line allocates blocks of one size, larger by a constant number of bytes in each following pass; and blocks of
+    one pass live until those of the next replace them. Scores also grow, but do not outlive a pass.
     """
     found = np.zeros(len(size), bool)
     rows = np.flatnonzero((alloc >= 0) & (lives.born == FORWARD) & (stack > 0) & (size >= _MIN_CACHE_BYTES))

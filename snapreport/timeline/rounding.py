@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 
 MIN_BLOCK = 512  # every block's size is a multiple of it
-SMALL_SIZE = (
-    1 << 20
-)  # the greatest rounded request that the small pool serves; what is split off in the large pool is greater
-# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of these also all that is
-# beyond.
+SMALL_SIZE = 1 << 20  # largest rounded request of the small pool; remainders split off in the large pool are larger
+# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of which also applies to larger
+# ones.
 _INTERVALS = 16
 
 
 @dataclass(frozen=True)
 class AllocatorRules:
-    """What the recorded settings say of rounding and splitting.
+    """The rounding and splitting rules from the recorded settings.
 
-    divisions: for requests below 2 MiB, from 2, 4, 8 … MiB on: into how many steps a power of two is divided (0: no
-    rounding but to 512 bytes). max_split_size: blocks are not split for requests of so many bytes or more; None: no
-    limit. expandable: whether expandable segments were switched on when the snapshot was taken.
+    divisions: for requests below 2 MiB, and from 2, 4, 8 … MiB: the number of steps per power of two (0: round only to
+    512 bytes). max_split_size: blocks are not split for requests of this many bytes or more; None: no limit.
+    expandable: whether expandable segments were enabled when the snapshot was taken.
     """
 
     divisions: tuple[int, ...] = (0,) * _INTERVALS
@@ -33,7 +31,7 @@ class AllocatorRules:
     expandable: bool = False
 
     def rounded(self, size: np.ndarray) -> np.ndarray:
-        """Int64 bytes of a block for each of ``size`` requested bytes, before any remainder that is not split off."""
+        """Int64 bytes of a block for each of ``size`` requested bytes, without any unsplit remainder."""
         result: np.ndarray = np.maximum(-(-size // MIN_BLOCK), 1) * MIN_BLOCK
         if any(divisions > 1 for divisions in self.divisions):
             power = np.frexp(size.astype(np.float64))[1].astype(np.int64) - 1
@@ -45,7 +43,7 @@ class AllocatorRules:
 
 
 def allocator_rules(settings: Mapping[str, Any]) -> AllocatorRules:
-    """The rules of a snapshot's ``allocator_settings``; what is absent or no number has its default."""
+    """The rules of a snapshot's ``allocator_settings``; absent or invalid values have their defaults."""
     given = settings.get("roundup_power2_divisions")
     given = given if isinstance(given, dict) else {}
     divisions = tuple(_count(given.get(str(1 << n))) for n in range(_INTERVALS))

@@ -1,7 +1,7 @@
-"""Which segments there were, and when: from the final segments and the trace's segment events.
+"""The segments over time, from the final segments and the trace's segment events.
 
-A segment of cudaMalloc is made and given back whole. An expandable one is address space into which memory is mapped;
-what a snapshot calls its segments are the contiguous mapped ranges, so here a range that grows or shrinks is a new row.
+A segment of cudaMalloc is allocated and freed as a whole. An expandable one is address space into which memory is
+mapped; a snapshot lists its contiguous mapped ranges as segments, so here a range that grows or shrinks is a new row.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SCHEMA = {
 def segment_history(record: DeviceRecord) -> pl.DataFrame:
     """A row per segment and time, sorted by address, then time.
 
-    ``address`` UInt64, ``size`` Int64 bytes, ``alloc_event``, ``free_event`` Int32: the events that made and ended it
-    (-1: before the trace, and not ended), ``stream`` Int64, ``pool``, ``segment_type`` String null where nothing tells,
-    ``expandable`` Boolean. A segment that the trace makes and the final state does not know ends with the last event.
+    ``address`` UInt64, ``size`` Int64 bytes, ``alloc_event``, ``free_event`` Int32: the events that allocated and freed
+    it (-1: before the trace, and never), ``stream`` Int64, ``pool``, ``segment_type`` String, null if unknown,
+    ``expandable`` Boolean. A segment that the trace allocates and the final state lacks ends with the last event.
     """
     action = action_codes(record.events)
     fixed = _fixed(record, np.flatnonzero((action == _ALLOC) | (action == _FREE)), action)
@@ -37,7 +37,7 @@ def segment_history(record: DeviceRecord) -> pl.DataFrame:
 
 
 def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.DataFrame:
-    """Rows of segments that are made and given back whole."""
+    """Rows of segments that are allocated and freed as a whole."""
     table, final = record.events, record.segments.filter(~pl.col("is_expandable"))
     address = table["addr"].fill_null(0).gather(events).to_numpy()
     order = stable_order(address)
@@ -50,14 +50,14 @@ def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.D
     after_make = same_as_previous & np.concatenate(([False], makes[:-1]))[: len(events)]
 
     starts = np.flatnonzero(makes)
-    older = np.flatnonzero(~makes & ~after_make)  # given back, and made before the trace
+    older = np.flatnonzero(~makes & ~after_make)  # freed, and allocated before the trace
     following = np.minimum(starts + 1, max(len(events) - 1, 0))
     ended = np.where(same_as_next[starts], events[following] if len(events) else 0, -1)
     final_address = final["address"].to_numpy()
     is_open = ended < 0
     stays = is_open & np.isin(address[starts], final_address)
     ended = np.where(is_open & ~stays, len(table) - 1, ended)
-    # A final segment takes its row's place: it says more, and its size is what the reserved bytes are counted from.
+    # A final segment replaces its row: it has more details, and the reserved bytes are counted from its size.
     opened = starts[stays]
     at = np.searchsorted(address[opened], final_address) if len(opened) else np.zeros(len(final), np.int64)
     known = at < len(opened)
@@ -93,7 +93,7 @@ def _rows(
 
 @dataclass
 class _Range:
-    """A mapped range while the trace is undone: ``until`` is the event that ended it."""
+    """A mapped range during the backward replay: ``until`` is the event that ended it."""
 
     end: int
     stream: int
@@ -106,7 +106,7 @@ class _Range:
 
 
 class _Mapped:
-    """The mapped ranges, from the final ones backwards through the trace."""
+    """The mapped ranges, replayed backwards from the final ones through the trace."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -119,10 +119,10 @@ class _Mapped:
         self.ranges[start] = mapped
 
     def close(self, start: int, event: int) -> _Range:
-        """Take a range out that existed from ``event`` on, and keep it as a row."""
+        """Remove a range that existed from ``event`` on, and add it as a row."""
         del self.starts[bisect_left(self.starts, start)]
         r = self.ranges.pop(start)
-        if start < 2**64:  # beyond it only what a broken record claims
+        if start < 2**64:  # only a broken record has addresses beyond
             self.rows.append((start, r.end - start, event, r.until, r.stream, r.pool, r.kind, True))
         return r
 
@@ -152,7 +152,7 @@ class _Mapped:
 
 
 def _mapped(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.DataFrame:
-    """Rows of mapped ranges. A loop, but over segment events alone: each was a call of the driver, so they are few."""
+    """Rows of mapped ranges. A loop, but only over segment events: each was a driver call, so they are few."""
     state = _Mapped()
     final = record.segments.filter(pl.col("is_expandable"))
     for address, size, stream, pool, kind in final.select(

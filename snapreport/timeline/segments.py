@@ -1,4 +1,4 @@
-"""Which segment, and so which memory pool, an address belongs to."""
+"""The segment, and so the memory pool, of an address."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from snapreport.reading.recording import ACTIONS, DeviceRecord
 
 
 def pools_of(record: DeviceRecord, address: np.ndarray, own: pl.Series) -> pl.Series:
-    """String pool of each address, null where nothing tells.
+    """String pool of each address, null if unknown.
 
-    own: the pool that the recorder wrote with the event, which wins. Else that of the final segment that contains the
-    address, else that of a segment that the trace shows being made there (only recorders that write pools with
-    events tell those).
+    own: the pool that the recorder wrote with the event, which takes precedence. Otherwise the pool of the final
+    segment that contains the address, or of a segment allocated there in the trace (only known from recorders that
+    write pools with events).
     """
     own = own.cast(pl.String)
     if own.null_count():
         segments = record.segments
         own = own.fill_null(_containing(segments["address"], segments["total_size"], segments["pool"], address))
     if own.null_count():
-        # Compared as texts: casting the column's Enum for a million events to find some segments would be waste.
+        # Compared as texts: casting the column's Enum for a million events to find a few segments would be wasteful.
         made = record.events.filter(pl.col("action").is_in([ACTIONS[3], ACTIONS[5]]) & pl.col("pool").is_not_null())
         if len(made):
             own = own.fill_null(_containing(made["addr"], made["size"], made["pool"], address))
@@ -28,7 +28,7 @@ def pools_of(record: DeviceRecord, address: np.ndarray, own: pl.Series) -> pl.Se
 
 
 def _containing(start: pl.Series, size: pl.Series, pool: pl.Series, address: np.ndarray) -> pl.Series:
-    """Pool of the segment with the greatest start at or below each address, null where it does not reach that far."""
+    """Pool of the segment with the highest start at or below each address, null if it ends before the address."""
     if not len(start):
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(address))
     starts = start.to_numpy()

@@ -1,4 +1,4 @@
-"""The allocator's state at one position: its segments, and in each of them blocks in use and free blocks."""
+"""The allocator's state at one position: its segments, with their blocks in use and free blocks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class State:
 
     segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64
       bytes, ``stream`` Int64, ``pool``, ``segment_type`` String null, ``expandable`` Boolean, ``blocks`` UInt32 in use,
-      ``requested``, ``used``, ``pending``, ``free`` Int64 bytes: requested, of all blocks in use, of those whose free
-      is pending, of free blocks; ``largest_free`` Int64 bytes of the largest free block.
+      ``requested``, ``used``, ``pending``, ``free`` Int64 bytes: requested, in all blocks in use, in blocks whose free
+      is pending, in free blocks; ``largest_free`` Int64 bytes of the largest free block.
     blocks: a row per block by address: ``segment`` Int32 row of ``segments`` (-1: in no recorded one), ``address``
       UInt64, ``size``, ``requested`` Int64 (free: 0), ``state`` Enum (``STATES``), ``allocation`` Int32 id (free: -1).
     """
@@ -37,7 +37,7 @@ class State:
 
     @property
     def largest_free(self) -> int:
-        """Bytes of the largest contiguous free range, 0 where nothing is free."""
+        """Bytes of the largest contiguous free range, 0 if nothing is free."""
         return max_or_zero(self.segments["largest_free"])
 
 
@@ -101,9 +101,9 @@ def _containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> n
 def _free_ranges(
     start: np.ndarray, length: np.ndarray, segment: np.ndarray, address: np.ndarray, size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(segment, address, bytes) of the free ranges of each segment: before, between and behind its blocks in use.
+    """(segment, address, bytes) of the free ranges of each segment: before, between and after its blocks in use.
 
-    Blocks of a contradictory record may overlap; free ranges begin at the furthest end so far and are never negative.
+    Blocks of a contradictory record may overlap; free ranges begin at the highest end so far and are never negative.
     """
     placed = segment >= 0
     row = segment[placed]
@@ -116,7 +116,7 @@ def _free_ranges(
     end = np.concatenate((np.zeros(len(start), np.int64), end, length))
     order = np.lexsort((begin, kind, row))
     row, begin, end = row[order], begin[order], end[order]
-    # The furthest end so far within each segment: a base that grows faster than any segment separates them.
+    # The highest end so far within each segment: a base that grows faster than any segment separates them.
     base = np.concatenate(([0], np.cumsum(length[:-1] + 1)))[row] if len(length) else np.zeros(0, np.int64)
     reached = np.maximum.accumulate(base + end) - base if len(base) else end
     gap = begin[1:] - reached[:-1]

@@ -25,7 +25,7 @@ def file_stats(recording: Recording, devices: list[dict[str, Any]]) -> dict[str,
 
 
 def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
-    """``stack``, ``bytes``, ``count`` of what is live at ``position``, most bytes first, then lowest stack."""
+    """``stack``, ``bytes``, ``count`` of live memory at ``position``, most bytes first, then lowest stack."""
     free = pl.col("free_event")
     return (
         allocations.filter((pl.col("alloc_event") <= position) & ((free < 0) | (free > position)))

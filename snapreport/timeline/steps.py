@@ -1,4 +1,4 @@
-"""Training steps: which events each covers. What tells them is data, ``steps.toml``."""
+"""Training steps: the events of each. The rules that detect them are data, ``steps.toml``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STEPS_SCHEMA: dict[str, pl.DataType] = {
     "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(),
     "source": pl.Enum(SOURCES),
 }  # fmt: skip
-_MOST = 2**53  # a larger number in a name counts no steps
-_REST = 0.05  # what follows the last optimizer's work is a step of its own from this share of a step's events on
+_MOST = 2**53  # larger numbers in names are not step numbers
+_REST = 0.05  # minimum share of a step's lines for events after the last optimizer step to be a step
 
 
 @functools.cache
@@ -33,8 +33,8 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     """The steps of a device: ``step`` Int64 (its number), ``name`` String, ``first_event``, ``last_event`` Int32,
     ``source`` Enum.
 
-    Ascending, without overlap; no row where nothing tells of steps. ``events``: the device's; ``spans``: its annotated
-    ones (see ``annotations.py``). Where these know no step, those of other devices do: the program is one.
+    Ascending, without overlap; no row if nothing shows steps. ``events``: the device's; ``spans``: its annotated ones
+    (see ``annotations.py``). If these contain no step, those of other devices are used, since the program is the same.
     """
     if not len(events):
         return _table([], [], [], [], "annotation")
@@ -42,7 +42,7 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
         steps = _from_recorder(recording.recorder.steps, events)
         if len(steps):
             return steps
-    # Worked out only where the device's own spans know nothing: most snapshots have one device.
+    # Computed only if the device's own spans have none: most snapshots have one device.
     spans_of: list[Callable[[], pl.DataFrame]] = [lambda: spans, lambda: regions_of_all(recording, events)]
     if not len(recording.annotations):
         spans_of.pop()
@@ -69,7 +69,7 @@ def _table(number: Any, name: Any, first: Any, last: Any, source: str) -> pl.Dat
 
 
 def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Steps between the times at which snapreport's recorder saw one end, counted from 0 as its file names do."""
+    """Steps between the step ends of snapreport's recorder, counted from 0 as in its file names."""
     clock = clock_of(events)
     if clock is None or ends.is_empty():
         return _table([], [], [], [], "recorder")
@@ -82,14 +82,14 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         number, first = np.append(number, number[-1] + 1), np.append(first, last[-1] + 1)
         last = np.append(last, len(events) - 1)
         names.append(f"step {number[-1]} (unfinished)")
-    else:  # what follows only frees: the program ends
+    else:  # only frees follow: the program ends
         last = np.append(last[:-1], len(events) - 1)
     inside = np.flatnonzero(last >= np.maximum(first, 0))  # the trace may have begun later
     return _table(number[inside], [names[i] for i in inside], first[inside], last[inside], "recorder")
 
 
 def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
-    """Spans whose names count, by the first rule that any of them matches."""
+    """Spans whose names have step numbers, by the first rule that matches any."""
     for rule in _rules()["annotation"]:
         numbers = _numbers(spans["name"], rule["name"])
         if numbers.null_count() == len(numbers):
@@ -98,12 +98,12 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
             spans.with_columns(step=numbers)
             .filter(pl.col("step").is_not_null())
             .sort("first_event", "last_event", maintain_order=True)
-            # One step may be named by several threads.
+            # Several threads may name the same step.
             .group_by("step", "name", maintain_order=True)
             .agg(pl.col("first_event").min(), pl.col("last_event").max())
             .sort("first_event", "step")
         )
-        # A step is over when the next one begins, also where its end is not recorded.
+        # A step ends when the next one begins, even if its end is not recorded.
         following = table["first_event"].shift(-1).fill_null(events)
         last = pl.min_horizontal(pl.col("last_event"), pl.lit(following) - 1)
         table = table.with_columns(last_event=pl.max_horizontal(last, pl.col("first_event") - 1))
@@ -112,7 +112,7 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
 
 
 def _numbers(names: pl.Series, pattern: str) -> pl.Series:
-    """Int64 number in each name, null where the pattern finds none. Looks at each distinct name once."""
+    """Int64 number in each name, null if the pattern does not match. Checks each distinct name once."""
     matches = re.compile(pattern)
     known = {}
     for name in names.drop_nulls().unique().to_list():
@@ -170,11 +170,11 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         mine = np.flatnonzero(of_optimizer[stack[births]])
         if not len(mine):
             continue
-        # The last allocation of each call; what the call frees after it still belongs to the step.
+        # The last allocation of each call; later frees of the call still belong to the step.
         ends = mine[np.append(np.diff(mine) > rule["apart"] + 1, True)]
         following = births[np.minimum(ends + 1, len(births) - 1)]
         is_last = ends + 1 >= len(births)
-        # A free of the optimizer's own comes before the next allocation of anything else.
+        # The optimizer's own frees precede the next allocation of other code.
         frees = np.flatnonzero(of_optimizer[stack])
         until = np.where(is_last, len(events), following)
         last = frees[np.searchsorted(frees, until, "left") - 1]
@@ -183,8 +183,8 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _begins(events: pl.DataFrame, first: np.ndarray, last: np.ndarray) -> bool:
-    """Whether what follows the last step comes from as many lines as a step that begins, rather than from the few that
-    log or copy something after the optimizer.
+    """Whether the events after the last step come from as many lines as a new step, rather than from the few that log
+    or copy something after the optimizer.
     """
     stack = events["stack"].to_numpy()
     lines, after = (len(np.unique(part)) for part in (stack[first[-1] : last[-1] + 1], stack[last[-1] + 1 :]))
@@ -192,8 +192,8 @@ def _begins(events: pl.DataFrame, first: np.ndarray, last: np.ndarray) -> bool:
 
 
 def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFrame:
-    """Steps by their last events, ascending. What is allocated after them is a step that was not finished, or, where it
-    is little, what the last one does after its optimizer (logging, say).
+    """Steps by their last events, ascending. Later allocations are an unfinished step, or, if few, the last step's work
+    after its optimizer (such as logging).
     """
     last = last[last >= 0]
     if not len(last):

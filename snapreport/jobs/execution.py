@@ -109,7 +109,7 @@ def make_all(
             _on_executor(executor, list(range(len(paths))), paths, options, done)
         else:
             workers = min(len(paths), jobs or processes_for(paths))
-            # One process is a process of its own, too, unless this one was asked for: what ends it is a failed rank.
+            # A single worker is a separate process, too, unless ``jobs`` is 1: if it dies, only its rank fails.
             if jobs == 1 or len(paths) == 1:
                 for index, path in enumerate(paths):
                     done(index, make_digest(path, options))

@@ -23,9 +23,10 @@ def expand(arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The paths that arguments name, without duplicates, in argument order and by name (2 before 10) within one
     argument.
 
-    A folder stands for the snapshots and digests in it and below; a glob for what it finds; a URL (``s3://run/rank*.pickle``)
-    for what fsspec finds; ``@FILE``, and a file that ends in .txt or .list, for the paths in it, one per line (empty
-    lines and lines that start with ``#`` are ignored). Raises :class:`SnapshotError` if one names nothing.
+    A folder means the snapshots and digests in it and its subfolders; a glob for what it finds; a URL
+    (``s3://run/rank*.pickle``) for what fsspec finds; ``@FILE``, and a file that ends in .txt or .list, for the paths
+    in it, one per line (empty lines and lines that start with ``#`` are ignored). Raises :class:`SnapshotError` if one
+    names nothing.
     """
     found: dict[str, None] = {}
     for argument in arguments:

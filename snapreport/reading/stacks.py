@@ -107,7 +107,7 @@ class StackInterner:
             key = self._frames.numbers(frames, where, row).tobytes()
             code = self._codes.setdefault(key, len(self._lists))
             if code == len(self._lists):
-                # Comparing with a list of plain frames is always quick. Additional keys of frames may take for ever to
+                # Comparing with a list of plain frames is always quick. Additional keys of frames may take forever to
                 # compare.
                 self._lists.append(frames if all(map(_is_plain, frames)) else [_INCOMPARABLE])
                 self._follows.append((0, 0))

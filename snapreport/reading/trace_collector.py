@@ -81,7 +81,7 @@ class TraceCollector:
         return {key: items[2 + 2 * i :: period] for i, key in enumerate(keys)}
 
     def _entries(self, items: list[Any]) -> list[dict[Any, Any]]:
-        """The entries as dicts, whatever they hold."""
+        """The entries as dicts, with any content."""
         made, at = [], 0
         while at < len(items):
             if type(items[at]) is dict:

@@ -70,7 +70,7 @@ class DivertedPickle(io.RawIOBase):
         self._piece = memoryview(head)
 
     def is_cut_short(self) -> bool:
-        """Whether the last frame that was read claims more than the file holds, which Python's unpickler refuses."""
+        """Whether the last frame read claims more bytes than the file has, which Python's unpickler refuses."""
         while self._left and (block := self._file.read(min(BLOCK, self._left))):
             self._left -= len(block)
         return self._left > 0
@@ -92,7 +92,7 @@ class DivertedPickle(io.RawIOBase):
         return count
 
     def _framed(self, first: bytes) -> Iterator[bytes]:
-        """Protocols 4 and 5, without the frames, which only tell how much to read at once."""
+        """Protocols 4 and 5, without the frames, which only give read sizes."""
         before = data = b""
         for block in self._bodies(first):
             data += block

@@ -239,7 +239,7 @@ class Recorder(ContextDecorator):
         self._memory.step(number)
 
     def _mark_names(self) -> None:
-        """Notes which addresses hold parameters, gradients and optimizer state at this moment."""
+        """Records the addresses of parameters, gradients and optimizer state at this moment."""
         with contextlib.suppress(Exception):  # a snapshot without names is better than none
             optimizers = list(self._optimizers)
             models = self._models or tensor_names.root_modules()

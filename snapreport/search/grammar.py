@@ -3,7 +3,7 @@ same trees and the same errors, and the tests compare them.
 
     query = [any]
     any   = all {"OR" all}                        OR binds less than AND
-    all   = term {["AND"] term}                   terms side by side must all hold
+    all   = term {["AND"] term}                   adjacent terms must all match
     term  = "-" term | "(" any ")" | field op value | word | "quoted words"
     op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
 

@@ -23,15 +23,14 @@ START_EARLY = "Start recording before the model is built."
 _RECORD = "Call torch.cuda.memory._record_memory_history() before the model is built."
 _LARGER_RING = "Record with a larger max_entries."
 _EARLIER_SHARE = 0.25
-"""Of what was reserved at the start: so much that the trace never fills was filled by an earlier peak, or by "
-"nothing."""
+"""Minimum share of the memory reserved at the start that the trace never fills, which shows an earlier peak."""
 _EARLIER_BYTES = 64 << 20
 _ALLOC = ACTIONS.index("alloc")
 
 
 @dataclass(frozen=True)
 class Gap:
-    """``key``: a name for programs; ``sentence``: what is missing and what shows it; ``remedy``: how to record it next
+    """``key``: a name for programs; ``sentence``: what is missing, and the evidence; ``remedy``: how to record it next
     time, "" if there is none.
     """
 

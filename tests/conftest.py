@@ -21,7 +21,7 @@ sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the
 # Derandomised, so that a failed run can be repeated; HYPOTHESIS_PROFILE=deep searches further.
 hypothesis.settings.register_profile(
     "default",
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     database=None,

@@ -138,7 +138,7 @@ def test_several_files(report_of: Callable[..., Path]) -> None:
         assert_written(report, index, device)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(strategies.snapshots, strategies.protocols)
 def test_random_traces(snapshot: Any, protocol: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

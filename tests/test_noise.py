@@ -29,7 +29,7 @@ NOISY = [
     ("eval_frame.c", 0, "dynamo_custom_eval_frame_shim"),
     # An interpreter that is linked statically, as conda's is; the line is an offset.
     ("/opt/conda/bin/python3.11", 1461486, "_PyEval_EvalFrameDefault"),
-    ("/root/.pyenv/versions/3.11.7/bin/python3.11", 4224, "_start"),
+    ("/opt/python/bin/python3.11", 4224, "_start"),
     ("./csu/../sysdeps/nptl/libc_start_call_main.h", 58, "__libc_start_call_main"),
     ("??", 0, "??"),
     ("TensorImpl.cpp", 0, "c10::TensorImpl::~TensorImpl() [clone .localalias]"),

@@ -66,7 +66,7 @@ class LimitType(SizeType):
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for anything that is no size."""
+    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for any other text."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmgt]i?)b?\s*", text, re.IGNORECASE | re.ASCII)
     return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
 

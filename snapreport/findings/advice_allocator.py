@@ -26,18 +26,13 @@ def _expandable(context: AdviceContext) -> Advice | None:
     if finding is None or context.snapshot.recording.settings.get("expandable_segments") is True:
         return None
     replayed = context.settings.replay(expandable_segments=True)
-    why, title = _gain(context, "Enable expandable segments", finding, replayed)
-    if not title:
-        return None
-    return Advice(
+    return _setting_advice(
+        context,
         "expandable-segments",
-        title,
-        why,
+        "Enable expandable segments",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        _CONF,
-        link=finding.link,
-        avoids_failure=finding.kind == "oom",
-        evidence=_numbers(replayed),
+        finding,
+        replayed,
     )
 
 
@@ -58,18 +53,13 @@ def _split_size(context: AdviceContext) -> Advice | None:
         -replayed.after,
     ):
         return None
-    why, title = _gain(context, f"Set max_split_size_mb:{limit}", finding, replayed)
-    if not title:
-        return None
-    return Advice(
+    return _setting_advice(
+        context,
         "max-split-size",
-        title,
-        why,
+        f"Set max_split_size_mb:{limit}",
         f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}",
-        _CONF,
-        link=finding.link,
-        avoids_failure=finding.kind == "oom",
-        evidence=_numbers(replayed),
+        finding,
+        replayed,
     )
 
 
@@ -81,14 +71,37 @@ def _unset_split_size(context: AdviceContext) -> Advice | None:
     if finding is None or limit <= 0 or settings.get("expandable_segments") is True:
         return None
     replayed = context.settings.replay(max_split_size=None)
-    why, title = _gain(context, "Unset max_split_size_mb", finding, replayed)
+    unused = f"A block of {bytes_text(limit)} or more is never split: what a request leaves of it stays unused."
+    return _setting_advice(
+        context,
+        "unset-max-split-size",
+        "Unset max_split_size_mb",
+        "PYTORCH_CUDA_ALLOC_CONF without max_split_size_mb",
+        finding,
+        replayed,
+        first=unused,
+    )
+
+
+def _setting_advice(
+    context: AdviceContext,
+    rule: str,
+    do: str,
+    how: str,
+    finding: Finding,
+    replayed: SettingReplay | None,
+    *,
+    first: str = "",
+) -> Advice | None:
+    """Advice to change a setting that was replayed; ``first``: a sentence before those of the replay."""
+    why, title = _gain(context, do, finding, replayed)
     if not title:
         return None
     return Advice(
-        "unset-max-split-size",
+        rule,
         title,
-        [f"A block of {bytes_text(limit)} or more is never split: what a request leaves of it stays unused.", *why],
-        "PYTORCH_CUDA_ALLOC_CONF without max_split_size_mb",
+        [first, *why] if first else why,
+        how,
         _CONF,
         link=finding.link,
         avoids_failure=finding.kind == "oom",

@@ -24,7 +24,7 @@ from decoder import Report
 import snapreport
 from snapreport import samples
 from snapreport.errors import SnapshotError
-from snapreport.jobs.build import PageOptions, build_job, job_of, report_links
+from snapreport.jobs.build import PageOptions, build_job, job_of
 from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
 from snapreport.jobs.execution import Made
@@ -33,6 +33,7 @@ from snapreport.jobs.heat import heat_of
 from snapreport.jobs.job_json import job_json
 from snapreport.jobs.outliers import find_outliers
 from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
+from snapreport.jobs.rank_reports import link_to_job, report_links
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline, rank_ranges
 from snapreport.reading.redaction import Redaction
@@ -403,7 +404,9 @@ def test_reports_of_each_rank_are_linked(tmp_path: Path) -> None:
     samples.write_job(tmp_path / "job", "data", ranks=3, **SMALL)
     done = process("job", "job", "--each", "each", "-o", "job.html", "--detail", "1", "--jobs", "1", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (tmp_path / "each").iterdir()) == [f"rank_{r:05}.html" for r in range(3)]
+    reports = sorted((tmp_path / "each").iterdir())
+    assert [path.name for path in reports] == [f"rank_{r:05}.html" for r in range(3)]
+    assert all('<a href="../job.html">All ranks of this job</a>' in path.read_text("utf-8") for path in reports)
     wrong = process("job", "job", "--detail", "9", "--jobs", "1", cwd=tmp_path)
     assert wrong.code == 2 and "no such rank" in wrong.err
 
@@ -423,6 +426,27 @@ def test_reports_are_linked_by_their_names_whatever_rank_the_recordings_state(
     links = report_links(job, str(tmp_path / "each"), str(tmp_path / "job.html"))
     names = ["file_00001.html", "file_00000.html"] if is_redacted else ["b.pickle.html", "a.pickle.html"]
     assert [(row.rank, links[row.path]) for row in job.rows] == [(0, f"each/{names[0]}"), (1, f"each/{names[1]}")]
+
+
+def test_addresses_of_the_jobs_report_are_relative_and_quoted(tmp_path: Path) -> None:
+    each = tmp_path / "run" / "each"
+    assert link_to_job(each, tmp_path / "run" / "job.html") == "../job.html"
+    assert link_to_job(each, each / 'a "b" <c>&#?.html') == "a%20%22b%22%20%3Cc%3E%26%23%3F.html"
+    assert link_to_job(each, tmp_path / "all" / "job.html") == "../../all/job.html"
+    assert link_to_job(each, "-") == ""
+
+
+@pytest.mark.parametrize(("folder", "is_linked"), [("reports", True), ("node000", False)])
+def test_redacted_reports_link_to_the_job_only_if_that_reveals_no_host(
+    tmp_path: Path, folder: str, is_linked: bool
+) -> None:
+    samples.write_job(tmp_path / "job", "data", ranks=1, **SMALL)
+    (tmp_path / "each").mkdir()
+    places = {"each": tmp_path / "each", "report": tmp_path / folder / "job.html"}
+    snapreport.job([tmp_path / "job"], jobs=1, redaction=Redaction(), **places)
+    (report,) = (tmp_path / "each").iterdir()
+    text = report.read_text("utf-8")
+    assert (f'href="../{folder}/job.html"' in text) is ("All ranks of this job" in text) is is_linked
 
 
 def job_of_ranks(folder: Path, ranks: int, change: dict[int, dict[str, Any]], **options: Any) -> Job:

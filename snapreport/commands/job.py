@@ -84,7 +84,12 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     show_default=True,
     help="Ranks to show in full: worst, median, none, and numbers, with commas.",
 )
-@click.option("--each", metavar="DIR", type=click.Path(), help="Write a report of each rank into DIR, and link to it.")
+@click.option(
+    "--each",
+    metavar="DIR",
+    type=click.Path(),
+    help="Write a report of each rank into DIR. They and the job's report link to each other.",
+)
 @page_options
 @link_options
 @category_options
@@ -206,12 +211,12 @@ def run_job(
     written = None
     with progress.shown():
         from snapreport.jobs.build import job as reduce_paths
-        from snapreport.jobs.build import report_links
         from snapreport.jobs.detail import RankReader
         from snapreport.jobs.job_json import job_json
+        from snapreport.jobs.rank_reports import report_links
         from snapreport.jobs.redacted import redacted_job
 
-        reduced = reduce_paths(snaps, each=page.each, **options)
+        reduced = reduce_paths(snaps, each=page.each, report=output, **options)
         each = report_links(reduced, page.each, output) if output and page.each is not None else {}
         real: dict[str, str] = {}
         if redaction:

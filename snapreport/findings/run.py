@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -30,32 +30,32 @@ FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
 PROFILE_FINDERS = (end_findings, peak_findings)
 
 
-_known: WeakKeyDictionary[Snapshot, tuple[Recording, list[Finding]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Snapshot, tuple[Recording, dict[int, list[Finding]]]] = WeakKeyDictionary()
 
 
-def findings(snapshot: Snapshot) -> list[Finding]:
-    """Of all devices: errors, then warnings, then information, each with most bytes first.
+def findings(snapshot: Snapshot, devices: Sequence[int] | None = None) -> list[Finding]:
+    """Of ``devices``, by default all: errors, then warnings, then information, each with most bytes first.
 
-    A snapshot's findings are looked for once: a report, its summary and a ticket ask for the same ones.
+    A device's findings are looked for once: a report, its summary, a ticket and a digest ask for the same ones.
     """
-    recording, found = _known.get(snapshot, (None, []))
+    recording, found = _known.get(snapshot, (None, {}))
     if recording is not snapshot.recording:  # redaction puts another one in its place
-        found = _find(snapshot)
+        found = {}
         _known[snapshot] = snapshot.recording, found
-    return list(found)
+    wanted = snapshot.devices if devices is None else devices
+    for device in wanted:
+        if device not in found:
+            found[device] = _find(snapshot, snapshot.timeline(device))
+    return sorted((finding for device in wanted for finding in found[device]), key=order)
 
 
-def _find(snapshot: Snapshot) -> list[Finding]:
-    found: list[Finding] = []
-    for device in snapshot.devices:
-        timeline = snapshot.timeline(device)
-        finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
-        here = [finding for find in finders for finding in find(snapshot, timeline)]
-        trim()
-        here += advice_findings(snapshot, timeline, here)
-        trim()
-        found += map(_doubted, here) if timeline.recording_gaps else here
-    return sorted(found, key=order)
+def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+    finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
+    found = [finding for find in finders for finding in find(snapshot, timeline)]
+    trim()
+    found += advice_findings(snapshot, timeline, found)
+    trim()
+    return [_doubted(finding) for finding in found] if timeline.recording_gaps else found
 
 
 def _doubted(finding: Finding) -> Finding:

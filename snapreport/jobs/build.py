@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import quote
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
@@ -19,6 +17,7 @@ from snapreport.jobs.document import Detail, job_document
 from snapreport.jobs.execution import Made, make_all, one_process
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
+from snapreport.jobs.rank_reports import link_to_job, report_names
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sentences import headline, ranks_text
 from snapreport.jobs.sources import expand
@@ -51,6 +50,7 @@ def job(
     rank_pattern: str | None = None,
     world_size: int | None = None,
     each: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
     rules: str | os.PathLike[str] | None = None,
     inference: bool = True,
     redaction: Redaction | None = None,
@@ -60,8 +60,9 @@ def job(
     paths: files, folders, globs, fsspec URLs or lists of paths (see ``sources.expand``). executor: any
     ``concurrent.futures.Executor``, for example that of mpi4py, whose workers see the same paths; dask: address or
     scheduler file of a cluster; jobs: number of local processes otherwise. rank_pattern: a regular expression whose
-    group is the rank. each: a folder for a report of each rank, on the machine that processes the rank. Ranks that
-    cannot be read are in ``Job.failed``; raises :class:`SnapshotError` if none can be read.
+    group is the rank. each: a folder for a report of each rank, on the machine that processes the rank; report: where
+    the job's report will be, to which those of the ranks link. Ranks that cannot be read are in ``Job.failed``; raises
+    :class:`SnapshotError` if none can be read.
     """
     arguments = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     files = expand(arguments)
@@ -73,6 +74,8 @@ def job(
     if each is not None:
         names = report_names(files, [fact.rank for fact in facts], is_redacted=redaction is not None)
         options |= {"each": os.fspath(each), "names": names}
+        if report is not None:
+            options["job_link"] = link_to_job(each, report)
     labels = {
         path: f"rank {fact.rank}" if fact.rank is not None else Path(path).name
         for path, fact in zip(files, facts, strict=True)
@@ -94,33 +97,6 @@ def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
     for snapshot in snapshots:
         path = snapshot.recording.path
         found[path if path not in found else f"{path} ({len(found) + 1})"] = snapshot
-    return found
-
-
-def report_names(paths: Sequence[str], ranks: Sequence[int | None], *, is_redacted: bool = False) -> dict[str, str]:
-    """Names of the ranks' own reports, by path: ``rank_00037.html``. If a file's name does not give the rank, or
-    several files have the same rank, the file's own name, or its number if names are redacted.
-    """
-    names: dict[str, str] = {}
-    files_of_rank = Counter(ranks)
-    for number, (path, rank) in enumerate(zip(paths, ranks, strict=True)):
-        own = f"file_{number:05}" if is_redacted else Path(path.replace("\\", "/")).name
-        name = f"rank_{rank:05}.html" if rank is not None and files_of_rank[rank] == 1 else f"{own}.html"
-        while name in names.values():
-            name = f"{len(names)}_{name}"
-        names[path] = name
-    return names
-
-
-def report_links(job: Job, folder: str, output: str) -> dict[str, str]:
-    """Links to the reports in ``folder``, relative to the job's report, by snapshot path; digests have none."""
-    here = Path(output).resolve().parent if output != "-" else Path.cwd()
-    found = {}
-    for row in job.rows:
-        # Use the name that was written: a recording may state a different rank than its file name.
-        file = (Path(folder) / job.report_names[row.path]).resolve()
-        if file.exists():
-            found[row.path] = quote(os.path.relpath(file, here).replace(os.sep, "/"))
     return found
 
 

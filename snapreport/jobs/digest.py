@@ -270,7 +270,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
 
 
 def _findings(snapshot: Snapshot, device: int) -> list[dict[str, Any]]:
-    found = [finding for finding in findings(snapshot) if finding.device == device and finding.kind != "peak"]
+    found = [finding for finding in findings(snapshot, [device]) if finding.kind != "peak"]
     names = names_of(snapshot)
     return [
         {

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from snapreport import progress, supervision
 from snapreport.errors import SnapshotError, one_line
@@ -68,15 +69,17 @@ def _digest_of_snapshot(path: str, options: dict[str, Any]) -> bytes:
     from snapreport.snapshot import load
 
     snapshot = load(path, options.get("rules"), inference=options.get("inference", True))
-    source = path
-    if options.get("redaction"):
-        (snapshot.recording,) = options["redaction"].of([snapshot.recording])
+    source, job_link = path, options.get("job_link", "")
+    if redaction := options.get("redaction"):
+        if redaction.hides(unquote(job_link), snapshot.recording):
+            job_link = ""
+        (snapshot.recording,) = redaction.of([snapshot.recording])
         source = snapshot.recording.path
     data = digest_bytes(snapshot, source=source)
     if options.get("each"):
-        from snapreport.report.build import write_report
+        from snapreport.jobs.rank_reports import write_rank_report
 
-        write_report(snapshot, Path(options["each"]) / options["names"][path])
+        write_rank_report(snapshot, Path(options["each"]) / options["names"][path], job_link)
     return data
 
 

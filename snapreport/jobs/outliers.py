@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.jobs.groups import Group
+from snapreport.jobs.slopes import robust_deviation
 
 MIN_SHARE = 0.02
 """Minimum excess of an outlier as a share of its group's bytes."""
@@ -71,10 +72,10 @@ def _by_total(group: Group, totals: np.ndarray, above: np.ndarray, least: np.nda
     """Ranks whose peak is above what the group's own spread explains."""
     factor = DEVIATIONS if len(above) >= 8 else DEVIATIONS + 2 if len(above) >= 5 else DEVIATIONS + 4
     if group.kind != "spread":
-        return np.asarray((above > least) & (above > factor * _deviation(above)))
+        return np.asarray((above > least) & (above > factor * robust_deviation(above)))
     logs = np.log(np.maximum(totals, 1.0))
     logs -= np.median(logs)
-    deviation = _deviation(logs)
+    deviation = robust_deviation(logs)
     is_high = logs > factor * deviation if len(logs) < APART_RANKS else _are_apart(logs, deviation)
     candidate = (above > 2 * least) & is_high
     others = above[~candidate]
@@ -126,7 +127,3 @@ def _named(stacks: np.ndarray, expected: np.ndarray, above: float) -> list[tuple
         for i in order
         if excess[i] >= max(STACK_SHARE * above, 1)
     ]
-
-
-def _deviation(values: np.ndarray) -> float:
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -66,6 +66,10 @@ class Redaction:
         hide = self._hide({*names, *(found[1] for path in paths for found in _HOME.finditer(path) if found[1])})
         return {path: hide.text(hide.path(path)) for path in paths}
 
+    def hides(self, path: str, recording: Recording) -> bool:
+        """Whether a path contains anything that is hidden in ``recording``."""
+        return self.of_paths([path], _names_in(recording))[path] != path
+
     def _hide(self, names: set[str]) -> _Hide:
         return _Hide(self, sorted((names | _names_here()) - _NOBODY, key=lambda name: (-len(name), name)))
 

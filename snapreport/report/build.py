@@ -40,7 +40,7 @@ class Whole:
     """
 
     summary: Callable[[Summary], Summary]
-    add: Callable[[Sections], None]
+    add: Callable[[Sections], None] = lambda _: None
 
 
 def build_report(

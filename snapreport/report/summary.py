@@ -60,7 +60,8 @@ class Sentence:
 @dataclass
 class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
-    precede those of the ranks shown in full.
+    precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
+    report.
     """
 
     title: str
@@ -75,6 +76,7 @@ class Summary:
     recorder: list[Fact] = field(default_factory=list)
     module_note: str = NO_NAMES
     job: object | None = None
+    job_link: str = ""
 
     @property
     def headline_text(self) -> list[str]:

@@ -95,7 +95,13 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
-BROWSED = ("sizes", "peers", "switches", "interactions", "first-picture", "soak", "whatif", "job")
+# Measured in Chromium alone: each has SAMPLES, measure and table.
+IN_CHROMIUM: dict[str, Any] = {
+    "switches": switches,
+    "interactions": interactions,
+    "first-picture": first_picture,
+}
+BROWSED = ("sizes", "peers", *IN_CHROMIUM, "soak", "whatif", "job")
 
 
 def main() -> None:
@@ -207,24 +213,13 @@ def main() -> None:
             paths = options.snapshots or generated(folder, options.samples or ["large", "huge"])
             document["rows"] = [peers.compare(path, folder, browser, options.runs) for path in paths]
             print(peers.table(document["rows"]))
-        elif options.what == "switches":
+        elif options.what in IN_CHROMIUM:
+            what = IN_CHROMIUM[options.what]
             if browser is None:
-                sys.exit("switches are measured in Chromium")
-            paths = options.snapshots or generated(folder, options.samples or list(switches.SAMPLES))
-            document["rows"] = [switches.measure(path, folder, browser, options.runs) for path in paths]
-            print(switches.table(document["rows"]))
-        elif options.what == "interactions":
-            if browser is None:
-                sys.exit("interactions are measured in Chromium")
-            paths = options.snapshots or generated(folder, options.samples or list(interactions.SAMPLES))
-            document["rows"] = [interactions.measure(path, folder, browser, options.runs) for path in paths]
-            print(interactions.table(document["rows"]))
-        elif options.what == "first-picture":
-            if browser is None:
-                sys.exit("first pictures are measured in Chromium")
-            paths = options.snapshots or generated(folder, options.samples or list(first_picture.SAMPLES))
-            document["rows"] = [first_picture.measure(path, folder, browser, options.runs) for path in paths]
-            print(first_picture.table(document["rows"]))
+                sys.exit(f"{options.what} needs Chromium")
+            paths = options.snapshots or generated(folder, options.samples or list(what.SAMPLES))
+            document["rows"] = [what.measure(path, folder, browser, options.runs) for path in paths]
+            print(what.table(document["rows"]))
         else:
             paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
             document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)

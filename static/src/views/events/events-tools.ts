@@ -1,6 +1,7 @@
 // The controls of the events view: where to go, which events are listed, and the download.
 
 import { h } from '../../ui/dom'
+import { MatchesOnly } from '../shared/matches-only'
 
 interface EventsActions {
   goToPlace(text: string): void
@@ -19,17 +20,11 @@ export class EventsTools {
     'aria-label': 'Go to event or time',
     title: 'Go to an event (1234) or a time (1.5 s): G',
   })
-  private readonly only = h('input', { type: 'checkbox' })
-  private readonly onlyLabel = h(
-    'label',
-    { class: 'switch', title: 'Show only what matches the query' },
-    this.only,
-    'Matches only',
-  )
+  private readonly only: MatchesOnly
   private readonly oom: HTMLElement
 
   constructor(actions: EventsActions) {
-    this.only.addEventListener('change', () => actions.listMatchesOnly(this.only.checked))
+    this.only = new MatchesOnly((isOn) => actions.listMatchesOnly(isOn))
     this.place.addEventListener('keydown', (event) => event.key === 'Enter' && actions.goToPlace(this.place.value))
     this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
@@ -46,15 +41,14 @@ export class EventsTools {
       this.place,
       button('Peak', 'Go to the peak (P)', () => actions.goToPeak()),
       this.oom,
-      this.onlyLabel,
+      this.only.element,
       button('CSV', 'Download the listed events as CSV', () => actions.save()),
     )
   }
 
   /** `matchesOnly`: null where there is no query. */
   render(matchesOnly: boolean | null, hasOom: boolean): void {
-    this.onlyLabel.hidden = matchesOnly === null
-    this.only.checked = matchesOnly === true
+    this.only.render(matchesOnly)
     this.oom.hidden = !hasOom
   }
 

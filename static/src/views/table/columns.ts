@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount, formatDuration } from '../../layout/format'
 import { formatShare } from '../../ui/format'
-import { keysOf, type SortKeys } from './order'
+import { keysOf, numbersToSort, type SortKeys } from './order'
 
 export type Value = string | number | null
 
@@ -65,7 +65,7 @@ export function numbers(
     },
     keys: (rows) => {
       // Four times as fast as Float64Array.from on a million rows.
-      const values = new Float64Array(rows.length)
+      const values = numbersToSort(rows.length)
       for (let i = 0; i < rows.length; i++) values[i] = of(rows[i])
       return keysOf(values)
     },

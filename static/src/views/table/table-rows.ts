@@ -59,21 +59,44 @@ function fillMain(element: HTMLElement, { context, model, columns }: TableRow, r
   element.setAttribute('aria-selected', String(isSelected))
   if (isAllocation) element.removeAttribute('aria-expanded')
   else element.setAttribute('aria-expanded', String(plan.isOpen(row)))
-  fill(
-    element,
-    ...columns.map((column, i) => {
-      const text = column.text(row)
-      const made = cell(text, column.isNumber, column.tip?.(row) ?? text)
-      if (i === 0 && !isAllocation) {
-        const title = 'Largest allocations (Space)'
-        const arrow = plan.isOpen(row) ? '▾' : '▸'
-        made.prepend(h('span', { class: 'expander', 'aria-hidden': true, title }, arrow))
-      }
-      const colour = (isAllocation ? column.name === 'stack' : i === 0) ? colourOf(context, model, row) : null
-      if (colour) made.insertBefore(swatch(colour), made.lastChild)
-      return made
-    }),
-  )
+  const cells = cellsOf(element, columns.length)
+  columns.forEach((column, i) => {
+    const text = column.text(row)
+    const colour = (isAllocation ? column.name === 'stack' : i === 0) ? colourOf(context, model, row) : null
+    const marks: HTMLElement[] = []
+    if (i === 0 && !isAllocation) {
+      const title = 'Largest allocations (Space)'
+      marks.push(h('span', { class: 'expander', 'aria-hidden': true, title }, plan.isOpen(row) ? '▾' : '▸'))
+    }
+    if (colour) marks.push(swatch(colour))
+    writeCell(cells[i], text, column.isNumber, column.tip?.(row) ?? text, marks)
+  })
+}
+
+/** The cells of a row; those of the row that the element showed before, where there are as many. */
+function cellsOf(element: HTMLElement, count: number): HTMLElement[] {
+  const cells = [...element.children] as HTMLElement[]
+  if (cells.length === count && !cells[0]?.classList.contains('wide')) return cells
+  const made = Array.from({ length: count }, () => cell('', false))
+  fill(element, ...made)
+  return made
+}
+
+/** Writes what changes: a new cell would be styled and laid out whatever it says. */
+function writeCell(
+  made: HTMLElement,
+  text: string,
+  isNumber: boolean,
+  tip: string,
+  marks: readonly HTMLElement[],
+): void {
+  const name = isNumber ? 'cell number' : 'cell'
+  if (made.className !== name) made.className = name
+  if (made.title !== tip) made.title = tip
+  const words = made.lastElementChild!
+  if (words.textContent !== text) words.textContent = text
+  while (made.firstElementChild !== words) made.firstElementChild!.remove()
+  for (const mark of marks) made.insertBefore(mark, words)
 }
 
 /** The common value of the folded rows: "0 B live". */

@@ -1,55 +1,33 @@
 // The view "table": allocations, or groups of them, sorted, filtered, opened, and saved as files.
 
 import { dominantStack, stackShares } from '../../data/stack-shares'
-import { formatBytes, formatCount } from '../../layout/format'
-import { deviceName, explain } from '../../ui/devices'
+import { deviceName } from '../../ui/devices'
 import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
-import { plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
-import { Memo } from '../memo'
 import { MomentBar } from '../moment'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
-import { WithoutButton } from '../shared/without-button'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Column } from './columns'
 import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from './exports'
-import { GROUPINGS, type Grouping, whyNot } from './grouping'
 import { headRow } from './header'
-import { total } from './sums'
 import { type Model, openOf, TableModel } from './table-model'
 import { cell, fillTableRow } from './table-rows'
+import { TableTools } from './table-tools'
+import { TableWords, whyEmpty } from './table-words'
 
 const ROW_HEIGHT = 26
 /** Pixels of a name's column: on a very wide screen nobody finds from a name to numbers that lie farther away. */
 const MOST_NAME = 1100
-const LEFT_OUT: Record<string, string> = {
-  addr_lo: 'addresses',
-  stream: 'streams',
-  pool: 'pools',
-  times: 'times',
-  requested: 'when each free was requested',
-}
-
 export class TableView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
   private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly model = new TableModel()
-  private readonly sizes = new Memo<number>()
   private readonly list: VirtualList
-  private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
-  private readonly only = h('input', { type: 'checkbox' })
-  private readonly onlyLabel = h(
-    'label',
-    { class: 'switch', title: 'Show only what matches the query' },
-    this.only,
-    'Matches only',
-  )
-  private readonly note = h('p', { class: 'table-words', role: 'status' })
-  private readonly named = h('p', { class: 'table-query', hidden: true })
-  private readonly without: WithoutButton
+  private readonly toolbar: TableTools
+  private readonly words: TableWords
   private readonly empty = h('p', { class: 'view-empty', hidden: true })
   private context: ViewContext | null = null
   private now: Model | null = null
@@ -60,7 +38,7 @@ export class TableView implements View {
     this.parts = parts
     const { store } = parts
     this.moment = new MomentBar(store)
-    this.without = new WithoutButton(store)
+    this.words = new TableWords(parts)
     this.list = new VirtualList({
       name: 'table',
       label: 'Allocations',
@@ -70,25 +48,17 @@ export class TableView implements View {
       onClick: (index, event) => this.clicked(index, event),
     })
     this.list.element.classList.add('table')
-    this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
-    this.only.addEventListener('change', () => store.setOption('table.matches', this.only.checked ? null : 'all'))
-    const button = (label: string, title: string, run: () => Promise<void>): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: () => void run() }, label)
-    this.tools = h(
-      'div',
-      { class: 'tools table-tools' },
-      this.menu,
-      this.onlyLabel,
-      button('CSV', 'Download the table as CSV', () => this.save('csv')),
-      button('JSON', 'Download the table as JSON', () => this.save('json')),
-      button('Markdown', 'Copy the first rows for a ticket', () => this.copy()),
-    )
+    this.toolbar = new TableTools(store, {
+      save: (format) => void this.save(format),
+      copy: () => void this.copy(),
+    })
+    this.tools = this.toolbar.element
     this.element = h(
       'section',
       { class: 'table-view', 'aria-label': 'Table' },
       this.moment.element,
-      this.named,
-      this.note,
+      this.words.query,
+      this.words.note,
       this.list.element,
       this.empty,
     )
@@ -106,7 +76,8 @@ export class TableView implements View {
     const model = this.model.of(context)
     const before = this.now
     this.now = model
-    this.showTools(context, model)
+    this.toolbar.render(info, data, model.grouping, matches && model.matchesOnly)
+    this.words.render(context, model)
     const isEmpty = model.plan.count === 0
     this.empty.hidden = !isEmpty
     this.list.element.hidden = isEmpty
@@ -177,58 +148,6 @@ export class TableView implements View {
         matchesOnly: model.matchesOnly,
       }
     )
-  }
-
-  // Head and words
-
-  private showTools({ state, info, data, matches }: ViewContext, model: Model): void {
-    fill(
-      this.menu,
-      ...GROUPINGS.map(([name, label]) => {
-        const reason = whyNot(name, info, data)
-        return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
-      }),
-    )
-    this.menu.value = model.grouping
-    this.onlyLabel.hidden = matches === null
-    this.only.checked = model.matchesOnly
-    const rows = model.grouping === 'allocation' ? '' : ` in ${plural(model.plan.order.length, model.word)}`
-    const bytes = matches ? matches.bytes : model.sums && total(model.sums.bytes)
-    const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
-    this.note.textContent =
-      (matches
-        ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
-        : `${plural(info.allocations, 'allocation')}, `) +
-      `${formatBytes(bytes ?? this.sumOfSizes())}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`
-    this.named.hidden = state.query === ''
-    if (state.query) {
-      fill(
-        this.named,
-        'Query ',
-        h('code', {}, state.query),
-        ' ',
-        h(
-          'button',
-          {
-            type: 'button',
-            class: 'link',
-            onclick: () => void copyText(state.query).then(() => this.parts.announce('Query copied')),
-          },
-          'Copy',
-        ),
-        ' ',
-        h('button', { type: 'button', class: 'link', onclick: () => this.parts.store.set({ query: '' }) }, 'Clear'),
-        ' ',
-        this.without.element,
-      )
-      const label = /^stack:\d+$/.test(state.query) ? 'Without this stack' : 'Without these'
-      this.without.render(matches?.count ? state.query : null, label, info, data, this.context!.stacks)
-    }
-  }
-
-  private sumOfSizes(): number {
-    const { size } = this.context!.data
-    return this.sizes.get([size], () => total(size))
   }
 
   private showHead(model: Model, columns: Column[]): void {
@@ -309,11 +228,6 @@ export class TableView implements View {
     store.setOption('table.open', next.length ? next.join(',') : null)
   }
 
-  private group(grouping: Grouping): void {
-    const { 'table.open': _, 'table.sort': __, ...rest } = this.parts.store.state.options
-    this.parts.store.set({ options: { ...rest, 'table.group': grouping } })
-  }
-
   // Files
 
   private heading(): Heading {
@@ -351,11 +265,4 @@ export class TableView implements View {
     const copied = await copyText(tableMarkdown(this.now.table, this.now.plan.order, this.heading()))
     this.parts.announce(copied ? 'Copied as Markdown' : 'The browser does not allow copying')
   }
-}
-
-function whyEmpty({ info, matches }: ViewContext): string {
-  if (info.allocations === 0) return explain(info) ?? 'This device has no allocations.'
-  return matches
-    ? `None of the ${formatCount(info.allocations)} allocations matches the query.`
-    : 'There is nothing to list.'
 }

@@ -1,0 +1,55 @@
+// The controls of the table: what a row stands for, whether only matches are listed, and the files.
+
+import type { DeviceData, DeviceInfo } from '../../data/model'
+import { fill, h } from '../../ui/dom'
+import type { Store } from '../../ui/state'
+import { MatchesOnly } from '../shared/matches-only'
+import { GROUPINGS, type Grouping, whyNot } from './grouping'
+
+interface TableActions {
+  save(format: 'csv' | 'json'): void
+  copy(): void
+}
+
+export class TableTools {
+  readonly element: HTMLElement
+  private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
+  private readonly only: MatchesOnly
+
+  constructor(
+    private readonly store: Store,
+    actions: TableActions,
+  ) {
+    this.only = new MatchesOnly((isOn) => store.setOption('table.matches', isOn ? null : 'all'))
+    this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
+    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', title, onclick: run }, label)
+    this.element = h(
+      'div',
+      { class: 'tools table-tools' },
+      this.menu,
+      this.only.element,
+      button('CSV', 'Download the table as CSV', () => actions.save('csv')),
+      button('JSON', 'Download the table as JSON', () => actions.save('json')),
+      button('Markdown', 'Copy the first rows for a ticket', () => actions.copy()),
+    )
+  }
+
+  /** `matchesOnly`: null where there is no query. */
+  render(info: DeviceInfo, data: DeviceData, grouping: Grouping, matchesOnly: boolean | null): void {
+    fill(
+      this.menu,
+      ...GROUPINGS.map(([name, label]) => {
+        const reason = whyNot(name, info, data)
+        return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
+      }),
+    )
+    this.menu.value = grouping
+    this.only.render(matchesOnly)
+  }
+
+  private group(grouping: Grouping): void {
+    const { 'table.open': _, 'table.sort': __, ...rest } = this.store.state.options
+    this.store.set({ options: { ...rest, 'table.group': grouping } })
+  }
+}

@@ -1,0 +1,75 @@
+// The lines above the table: the query with what can be done about it, and how many allocations and bytes are listed.
+
+import { formatBytes, formatCount } from '../../layout/format'
+import { explain } from '../../ui/devices'
+import { copyText, fill, h } from '../../ui/dom'
+import { plural } from '../../ui/format'
+import { Memo } from '../memo'
+import { WithoutButton } from '../shared/without-button'
+import type { ViewContext, ViewParts } from '../view'
+import { total } from './sums'
+import type { Model } from './table-model'
+
+const LEFT_OUT: Record<string, string> = {
+  addr_lo: 'addresses',
+  stream: 'streams',
+  pool: 'pools',
+  times: 'times',
+  requested: 'when each free was requested',
+}
+
+export class TableWords {
+  readonly query = h('p', { class: 'table-query', hidden: true })
+  readonly note = h('p', { class: 'table-words', role: 'status' })
+  private readonly sizes = new Memo<number>()
+  private readonly without: WithoutButton
+
+  constructor(private readonly parts: ViewParts) {
+    this.without = new WithoutButton(parts.store)
+  }
+
+  render(context: ViewContext, model: Model): void {
+    const { info, data, matches } = context
+    const rows = model.grouping === 'allocation' ? '' : ` in ${plural(model.plan.order.length, model.word)}`
+    const bytes = matches
+      ? matches.bytes
+      : model.sums
+        ? total(model.sums.bytes)
+        : this.sizes.get([data.size], () => total(data.size))
+    const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
+    this.note.textContent =
+      (matches
+        ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
+        : `${plural(info.allocations, 'allocation')}, `) +
+      `${formatBytes(bytes)}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`
+    this.showQuery(context)
+  }
+
+  private showQuery({ state: { query }, info, data, stacks, matches }: ViewContext): void {
+    this.query.hidden = query === ''
+    if (!query) return
+    const { store, announce } = this.parts
+    const link = (label: string, run: () => void): HTMLButtonElement =>
+      h('button', { type: 'button', class: 'link', onclick: run }, label)
+    fill(
+      this.query,
+      'Query ',
+      h('code', {}, query),
+      ' ',
+      link('Copy', () => void copyText(query).then(() => announce('Query copied'))),
+      ' ',
+      link('Clear', () => store.set({ query: '' })),
+      ' ',
+      this.without.element,
+    )
+    const label = /^stack:\d+$/.test(query) ? 'Without this stack' : 'Without these'
+    this.without.render(matches?.count ? query : null, label, info, data, stacks)
+  }
+}
+
+export function whyEmpty({ info, matches }: ViewContext): string {
+  if (info.allocations === 0) return explain(info) ?? 'This device has no allocations.'
+  return matches
+    ? `None of the ${formatCount(info.allocations)} allocations matches the query.`
+    : 'There is nothing to list.'
+}

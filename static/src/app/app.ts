@@ -27,9 +27,13 @@ import { dataOf, Stage } from './stage'
 import { startState } from './start-state'
 import { type State, Store } from '../ui/state'
 import { bindTheme } from '../ui/theme'
+import { Throttle } from '../ui/throttle'
 import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
+
+/** So often the legend follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
+const HOVER_LEGEND_MS = 100
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -52,6 +56,7 @@ class App implements Controller {
   private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
   private readonly split: Split
+  private readonly hoverLegend = new Throttle(() => this.showLegend(), HOVER_LEGEND_MS)
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
   private hasPicture = false
@@ -62,6 +67,7 @@ class App implements Controller {
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
+    this.timeline.onHover = () => this.hoverLegend.request()
     this.timeline.onPictureState = () => this.showLimits()
     this.timeline.onError = (error) => this.notice.showError('Part of the picture is missing', error)
     client.onTimes = (index, error) => this.timesCame(index, error)
@@ -355,7 +361,7 @@ class App implements Controller {
       this.hasPicture = true
       performance.mark('snapreport:first-picture')
     }
-    this.showLegend()
+    this.hoverLegend.request()
     if (timeline.isComplete) this.release()
   }
 
@@ -385,6 +391,7 @@ class App implements Controller {
 
   private release(): void {
     const { waiting } = this
+    if (waiting.length > 0) this.hoverLegend.flush()
     this.waiting = []
     for (const resolve of waiting) resolve()
   }

@@ -7,7 +7,7 @@ import { formatBytes, formatCount } from '../layout/format'
 import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colours/held'
 import { colourTitle, isColoured } from './colour-select'
-import { fill, h } from '../ui/dom'
+import { h } from '../ui/dom'
 import { formatShare, plural, shortName } from '../ui/format'
 import type { State, Store } from '../ui/state'
 
@@ -96,7 +96,8 @@ export class Legend {
     const isOpen = this.isOpen(state)
     this.toggle.setAttribute('aria-expanded', String(isOpen))
     this.toggle.title = isOpen ? 'Hide the legend' : 'Show the legend'
-    this.toggle.textContent = `${isOpen ? '▾' : '▸'} ${colourTitle(colouring.by)}`
+    const title = `${isOpen ? '▾' : '▸'} ${colourTitle(colouring.by)}`
+    if (this.toggle.textContent !== title) this.toggle.textContent = title
     this.list.hidden = !isOpen
     const used = this.keysOf(shown)
     const held = heldAt(data, colouring, position)
@@ -119,9 +120,12 @@ export class Legend {
     }
     const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
-    // Entries keep their elements, and are not moved where the order is unchanged, so that the focus stays.
-    if (items.length !== this.list.children.length || items.some((item, i) => this.list.children[i] !== item))
-      fill(this.list, ...items)
+    // Entries keep their elements, and only those are moved whose place is another's, so that the focus stays.
+    items.forEach((item, i) => {
+      const here = this.list.children[i] ?? null
+      if (here !== item) this.list.insertBefore(item, here)
+    })
+    while (this.list.children.length > items.length) this.list.lastElementChild!.remove()
   }
 
   private keysOf({ data, colouring }: Shown): number[] {

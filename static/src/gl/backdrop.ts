@@ -1,13 +1,13 @@
-// One frame on the canvas: tiles, lines over them, and what follows the pointer. While nothing but the last changes, the
-// first two are kept as one texture, and a frame takes away what the last one drew and draws the new: where graphics are
-// emulated, following the pointer then costs a tenth of drawing everything again.
+// One frame on the canvas: tiles, lines over them, and what a drag draws (a box, the ruler). While nothing but the last
+// changes, the first two are kept as one texture, and a frame takes away what the last one drew and draws the new: where
+// graphics are emulated, a drag then costs a tenth of drawing everything again.
 
 import type { GlContext } from './context'
 import type { GlStage, Shown } from './gl-stage'
 import type { RectList, RectPainter } from './rects'
 import { freeTexture, makeTexture, type Texture } from './texture'
 
-/** What the canvas shows, less what follows the pointer. */
+/** What the canvas shows, less what a drag draws. */
 interface Base {
   shown: Shown
   lines: RectList
@@ -24,7 +24,7 @@ export class Backdrop {
   /** The base, as long as it does not change. */
   private picture: Texture | null = null
   private isCached = false
-  /** What followed the pointer in the last frame; null: the whole canvas has to be restored. */
+  /** What a drag drew in the last frame; null: the whole canvas has to be restored. */
   private over: RectList | null = null
 
   constructor(

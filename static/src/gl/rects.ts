@@ -12,7 +12,7 @@ export type Colour = readonly [number, number, number, number]
 /** Collects rectangles in CSS pixels, y down, in drawing order. */
 export class RectList {
   count = 0
-  /** The number of rectangles, from the first, that change only with the window. */
+  /** The number of rectangles, from the first, that change only with the window and the selection. */
   fixed = 0
   coordinates = new Float32Array(4 * 1024)
   colours = new Uint32Array(1024)
@@ -22,7 +22,7 @@ export class RectList {
     this.count = this.fixed = 0
   }
 
-  /** The rectangles that follow change with the pointer and the selection. */
+  /** The rectangles that follow change with every move of a drag. */
   endFixed(): void {
     this.fixed = this.count
   }
@@ -207,9 +207,16 @@ export class RectPainter {
   }
 }
 
-/** The same on a 2D canvas, whose pixels are so many per CSS pixel. */
-export function drawRectsFlat(ctx: CanvasRenderingContext2D, list: RectList, ratioX: number, ratioY: number): void {
-  ctx.setTransform(1, 0, 0, 1, 0, 0)
+/** The same on a 2D canvas, whose pixels are so many per CSS pixel. `left`, `top`: its corner, in its own pixels. */
+export function drawRectsFlat(
+  ctx: CanvasRenderingContext2D,
+  list: RectList,
+  ratioX: number,
+  ratioY: number,
+  left = 0,
+  top = 0,
+): void {
+  ctx.setTransform(1, 0, 0, 1, -left, -top)
   let packed = -1
   for (let rect = 0; rect < list.count; rect++) {
     if (list.colours[rect] !== packed) {

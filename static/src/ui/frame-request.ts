@@ -15,8 +15,12 @@ export class FrameRequest {
 
   /** Draws at once instead, so that a resize never shows an empty canvas. */
   now(): void {
+    this.cancel()
+    this.draw()
+  }
+
+  cancel(): void {
     if (this.id !== 0) cancelAnimationFrame(this.id)
     this.id = 0
-    this.draw()
   }
 }

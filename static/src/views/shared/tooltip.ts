@@ -1,27 +1,33 @@
 // A small box beside the pointer. Never takes the pointer itself, never leaves the view.
 
-import { fill, h } from '../../ui/dom'
+import { h } from '../../ui/dom'
 import type { Line } from './describe'
 
 const GAP = 14
 
-/** Counts changes of the window's size. (Reading the size would force a layout of the whole page.) */
-let resizes = 0
-addEventListener('resize', () => resizes++)
-
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true })
-  private shown = ''
-  private width = 0
-  private height = 0
+  /** Elements of lines, with their texts: only what changes is written. */
+  private readonly rows: { line: HTMLElement; text: HTMLElement }[] = []
+  private readonly swatch = h('span', { class: 'swatch' })
+  private readonly at = { x: 0, y: 0 }
+  /** In CSS pixels; those of the box it must not leave are 0 until it was laid out once. */
+  private readonly size = { width: 0, height: 0 }
+  private readonly room = { width: 0, height: 0 }
+  private container: Element | null = null
+  /** Told of sizes after the layout that every frame has: to ask for them would force another one. */
+  private readonly observer = new ResizeObserver(() => this.measured())
+
+  constructor() {
+    this.observer.observe(this.element)
+  }
 
   show(lines: readonly Line[], x: number, y: number, swatch: string | null): void {
-    const { element } = this
-    const key = JSON.stringify([lines, swatch, resizes])
-    // Usually it only moves: its text is laid out and painted again only when it changes.
-    if (element.hidden || key !== this.shown) this.write(lines, swatch)
-    this.shown = key
-    this.place(x, y)
+    this.element.hidden = false
+    this.write(lines, swatch)
+    this.at.x = x
+    this.at.y = y
+    this.place()
   }
 
   hide(): void {
@@ -29,27 +35,48 @@ export class Tooltip {
   }
 
   private write(lines: readonly Line[], swatch: string | null): void {
-    const { element } = this
-    const children = lines.map(({ kind, text }) => h('div', { class: `tip-${kind}` }, text))
-    if (swatch && children.length) {
-      const mark = h('span', { class: 'swatch' })
-      mark.style.background = swatch
-      children[0].prepend(mark)
-    }
-    fill(element, ...children)
-    element.hidden = false
-    this.width = element.offsetWidth
-    this.height = element.offsetHeight
+    const { rows } = this
+    lines.forEach(({ kind, text }, i) => {
+      const row = (rows[i] ??= this.addRow())
+      const name = `tip-${kind}`
+      if (row.line.className !== name) row.line.className = name
+      if (row.text.textContent !== text) row.text.textContent = text
+    })
+    for (const { line } of rows.splice(lines.length)) line.remove()
+    if (!swatch || rows.length === 0) return this.swatch.remove()
+    this.swatch.style.background = swatch
+    if (this.swatch.parentElement !== rows[0].line) rows[0].line.prepend(this.swatch)
   }
 
-  private place(x: number, y: number): void {
-    const { element, width, height } = this
-    const parent = element.offsetParent as HTMLElement | null
-    if (!parent) return
-    const right = x + GAP + width <= parent.clientWidth
-    const below = y + GAP + height <= parent.clientHeight
-    const left = Math.max(4, right ? x + GAP : x - GAP - width)
-    const top = Math.max(4, below ? y + GAP : y - GAP - height)
-    element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`
+  private addRow(): { line: HTMLElement; text: HTMLElement } {
+    const text = h('span')
+    const line = h('div', {}, text)
+    this.element.append(line)
+    return { line, text }
+  }
+
+  /** Layout is done: reading sizes costs nothing, and what is moved now is on the screen with this frame. */
+  private measured(): void {
+    const { element, size, room } = this
+    if (element.hidden || element.offsetWidth === 0) return
+    if (!this.container) {
+      this.container = element.offsetParent
+      if (this.container) this.observer.observe(this.container)
+    }
+    size.width = element.offsetWidth
+    size.height = element.offsetHeight
+    room.width = this.container?.clientWidth ?? 0
+    room.height = this.container?.clientHeight ?? 0
+    this.place()
+  }
+
+  private place(): void {
+    const { at, size, room } = this
+    if (room.width === 0) return
+    const isRight = at.x + GAP + size.width <= room.width
+    const isBelow = at.y + GAP + size.height <= room.height
+    const left = Math.max(4, isRight ? at.x + GAP : at.x - GAP - size.width)
+    const top = Math.max(4, isBelow ? at.y + GAP : at.y - GAP - size.height)
+    this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`
   }
 }

@@ -1,13 +1,12 @@
-// The drawing over and around the picture: axes, curves, marks, and what the pointer and the selection add.
+// The drawing over and around the picture: axes, curves, marks, the selection, and the box that is drawn.
 
 import { RectList } from '../../gl/rects'
 import { h } from '../../ui/dom'
 import { drawAxes } from './axes'
 import { sizeCanvas } from '../shared/canvas'
-import type { Hit } from '../shared/describe'
 import { FONT } from '../shared/font'
 import { drawFailedRequests, type FailedRequest, failedRequests } from './failed-requests'
-import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel } from './frame'
+import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP } from './frame'
 import { Lines } from './lines'
 import { drawMarks } from './marks'
 import { Outline } from './outline'
@@ -17,7 +16,6 @@ import type { Box } from '../shared/pointer'
 export interface Pointed {
   /** Level of the columns on the canvas. */
   level: number
-  hover: Hit | null
   select: number | null
   box: Box | null
 }
@@ -32,7 +30,6 @@ export class Overlay {
   /** The last drawn ones, for hit testing. */
   failed: readonly FailedRequest[] = []
   private readonly lines = new Lines()
-  private readonly hoverOutline = new Outline()
   private readonly selectOutline = new Outline()
 
   constructor() {
@@ -62,14 +59,10 @@ export class Overlay {
     this.failed = failedRequests(frame)
     drawFailedRequests(frame, this.failed)
     drawMarks(frame)
-    frame.rects.endFixed()
-    const { hover, select, level, box } = pointed
-    if (hover && !box) drawColumn(frame, hover)
-    if (hover && hover.id >= 0 && hover.id !== select) {
-      this.hoverOutline.draw(frame, hover.id, level, { stroke: 'ink', fill: null, thickness: 1 })
-    }
+    const { select, level, box } = pointed
     if (select !== null)
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
+    frame.rects.endFixed()
     if (box) drawBox(frame, box)
     this.labels.place(frame, this.failed)
   }
@@ -84,16 +77,6 @@ function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: num
   ctx.clearRect(0, 0, width, height)
   ctx.translate(plot.left - x, plot.top - y)
   ctx.font = FONT
-}
-
-/** The column under the pointer, faintly, to show what the tooltip describes. */
-function drawColumn(frame: Frame, hit: Hit): void {
-  const { rects, plot, inks } = frame
-  const x0 = Math.max(0, xToPixel(frame, hit.column.x0))
-  const x1 = Math.min(plot.width, xToPixel(frame, hit.column.x1))
-  rects.ink(inks.ink.rgba, 0.4)
-  // A wide column gets both its edges, a narrow one a line through its middle.
-  for (const x of x1 - x0 > 6 ? [x0, x1] : [(x0 + x1) / 2]) rects.add(x - 0.5, 0, x + 0.5, plot.height)
 }
 
 function drawBox({ rects, plot, inks }: Frame, box: Box): void {

@@ -66,6 +66,10 @@ export class Picture {
     this.frame.request()
   }
 
+  get isFramePending(): boolean {
+    return this.frame.isPending
+  }
+
   /** Draws at once, so that a resize never shows an empty canvas. */
   drawNow(): void {
     this.frame.now()

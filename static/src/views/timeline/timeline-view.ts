@@ -11,11 +11,9 @@ import { isDark } from '../../ui/theme'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
 import { BandColours } from './band-colours'
-import type { Column } from '../shared/column'
-import { describeHit, type Hit } from '../shared/describe'
 import { type Frame, type Inks, layOut, readInks } from './frame'
 import { Hits } from './hits'
-import { describeMark } from './marks'
+import { Hover } from './hover'
 import { Minimap } from './minimap'
 import { Navigator } from './navigator'
 import { Overlay } from './overlay'
@@ -23,7 +21,6 @@ import { Picture } from './picture'
 import { type Box, PointerInput } from '../shared/pointer'
 import { Scene } from '../shared/scene'
 import { tileProvider } from './tiles'
-import { Tooltip } from '../shared/tooltip'
 import { Tracks } from './tracks'
 import { type Limits, limitsOf, resolveWindow } from './window'
 
@@ -31,6 +28,8 @@ export class TimelineView {
   readonly element: HTMLElement
   boxMode = false
   onDrawn: () => void = () => {}
+  /** Called when another column is under the pointer, and nothing else was drawn. */
+  onHover: () => void = () => {}
   onError: (error: unknown) => void = () => {}
   /** Called once it is known whether there is WebGL. */
   onPictureState: () => void = () => {}
@@ -47,7 +46,7 @@ export class TimelineView {
     (error) => this.onError(error),
   )
   private readonly hits = new Hits(this.picture, this.overlay)
-  private readonly tooltip = new Tooltip()
+  private readonly hover: Hover
   private readonly bands: BandColours
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
@@ -56,9 +55,7 @@ export class TimelineView {
   private providerAxis = ''
   private inks: Inks | null = null
   private themeKey = ''
-  private at: { x: number; y: number } | null = null
   private box: Box | null = null
-  private hoverColumn: Column | null = null
   private minTop = 0
 
   constructor(client: DataClient, store: Store) {
@@ -73,6 +70,15 @@ export class TimelineView {
     this.ruler = new Ruler(store)
     this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
     this.picture.onState = () => this.onPictureState()
+    this.hover = new Hover({
+      store,
+      hits: this.hits,
+      frame: () => (this.picture.isFramePending ? null : this.overlay.frame),
+      level: () => this.drawn.level,
+      colourOf: (id) => this.colourOf(id),
+      overMark: (isOver) => this.plotElement.classList.toggle('over-mark', isOver),
+      changed: () => this.onHover(),
+    })
     this.plotElement = h(
       'div',
       {
@@ -84,9 +90,10 @@ export class TimelineView {
           'Timeline of allocations. Drag or arrow keys move, wheel or W and S zoom, question mark lists all keys.',
       },
       ...this.picture.canvases,
+      ...this.hover.layer.elements,
       ...this.overlay.elements,
       this.ruler.element,
-      this.tooltip.element,
+      this.hover.tooltip.element,
     )
     this.minimap = new Minimap(
       (x0, x1) => this.navigator.showX(x0, x1),
@@ -105,8 +112,8 @@ export class TimelineView {
       zoom: (x, y, factorX, factorY) => this.navigator.zoomAt(x, y, factorX, factorY),
       box: (box) => this.setBox(box),
       zoomToBox: (box) => this.boxDone(box),
-      hover: (x, y) => this.setHover({ x, y }),
-      leave: () => this.setHover(null),
+      hover: (x, y) => this.hover.set({ x, y }),
+      leave: () => this.hover.set(null),
       click: (x, y, shift) => this.click(x, y, shift),
       fit: () => this.navigator.fit(),
       origin: () => this.overlay.frame?.plot ?? { left: 0, top: 0 },
@@ -195,7 +202,7 @@ export class TimelineView {
   zoomBy(factorX: number, factorY: number): void {
     const plot = this.overlay.frame?.plot
     if (!plot) return
-    const { x, y } = this.at ?? { x: plot.width / 2, y: plot.height / 2 }
+    const { x, y } = this.hover.at ?? { x: plot.width / 2, y: plot.height / 2 }
     this.navigator.zoomAt(x, y, factorX, factorY)
   }
 
@@ -241,11 +248,6 @@ export class TimelineView {
     if (this.overlay.frame) this.ruler.setToWindow(this.overlay.frame)
   }
 
-  private setHover(at: { x: number; y: number } | null): void {
-    this.at = at
-    this.requestFrame()
-  }
-
   private click(x: number, y: number, shift: boolean): void {
     this.plotElement.focus({ preventScroll: true })
     const frame = this.overlay.frame
@@ -272,12 +274,12 @@ export class TimelineView {
   /** Sets the moment to that of the column under the pointer, or in the middle of the window; on a second call back to the peak. */
   markMoment(): void {
     const frame = this.overlay.frame
-    if (frame) this.setMoment(frame, this.at?.x ?? frame.plot.width / 2)
+    if (frame) this.setMoment(frame, this.hover.at?.x ?? frame.plot.width / 2)
   }
 
   /** Position of the column under the pointer; null where there is none. */
   get hoveredPosition(): number | null {
-    return this.hoverColumn?.s ?? null
+    return this.hover.column?.s ?? null
   }
 
   private setMoment(frame: Frame, x: number): void {
@@ -314,11 +316,8 @@ export class TimelineView {
       inks,
       moment: state.at,
     }
-    const hit = this.at && !this.box ? this.hits.allocationAt(frame, this.at.x, this.at.y) : null
-    this.hoverColumn = hit?.column ?? null
     this.overlay.draw(frame, {
       level: this.drawn.level,
-      hover: hit,
       select: state.select,
       box: this.ruler.isOn ? null : this.box,
     })
@@ -333,9 +332,9 @@ export class TimelineView {
       { left: plot.left, right: width - plot.left - plot.width },
       this.themeKey,
     )
+    this.hover.draw(frame, this.box !== null)
     this.onDrawn()
-    // Last, since placing it forces a layout, which then covers everything else that was written.
-    this.showTooltip(frame, hit)
+    this.hover.showTooltip(frame)
   }
 
   private providerFor({ scale }: Limits): TileProvider | null {
@@ -355,16 +354,6 @@ export class TimelineView {
     const panel = this.inks.panel.rgba
     this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel), panel)
     return this.inks
-  }
-
-  private showTooltip(frame: Frame, hit: Hit | null): void {
-    const { at } = this
-    const { left, top } = frame.plot
-    const mark = at && this.hits.markAt(frame, at.x, at.y)
-    this.plotElement.classList.toggle('over-mark', Boolean(mark))
-    if (at && mark) this.tooltip.show(describeMark(frame.scene, mark), at.x + left, at.y + top, null)
-    else if (at && hit) this.tooltip.show(describeHit(frame.scene, hit), at.x + left, at.y + top, this.colourOf(hit.id))
-    else this.tooltip.hide()
   }
 
   /** CSS colour of what an allocation is coloured by; null for none. */

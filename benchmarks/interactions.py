@@ -28,6 +28,7 @@ TARGETS: dict[str, tuple[str, float]] = {
     "key": ("p95", 50),
     "sort": ("p95", 100),
     "hover": ("p95", 20),
+    "pick": ("p95", 10),
     "zoom": ("p95", 33),
     **{f"first {view}": ("p50", 200) for view in VIEWS},
 }
@@ -137,6 +138,17 @@ GESTURES = {
       const times = await frames(60, () => wheel(-120))
       await rest(300)
       return [...times, ...await frames(60, () => wheel(120))]
+    }""",
+    "pick": """async () => {
+      const { events, peak_allocated_bytes } = snapreport.stats(0)
+      const times = []
+      for (let i = 1; i <= 200; i++) {
+        const place = [Math.floor(events * (i * 0.618 % 1)), peak_allocated_bytes * (i * 0.755 % 1)]
+        const began = performance.now()
+        snapreport.pick(0, ...place)
+        times.push(performance.now() - began)
+      }
+      return times
     }""",
     "hover": """async () => {
       await snapreport.setView({ view: 'timeline' })

@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import functools
 import gzip
-import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,38 +51,40 @@ class FakeTorch:
     def has(self, module: str) -> bool:
         return any((self.folder / "lib").glob(f"python3*/site-packages/{module}"))
 
-    def run(self, *arguments: object, timeout: float = 300, **environment: object) -> Done:
-        """Runs the environment's Python."""
-        return execute(self.python, *arguments, timeout=timeout, **environment)
+    def run(self, *arguments: object, timeout: float = 300, is_new: bool = False, **environment: object) -> Done:
+        """Runs a program with the environment's Python: in a fork, or in a new process, which imports torch itself."""
+        return execute(*self.start(is_new), *arguments, timeout=timeout, **environment)
 
-    def record(self, *options: object, command: list[object], timeout: float = 300, **environment: object) -> Done:
-        """Runs ``snapreport record options -- python command`` with the tests' snapreport, recording this Python."""
-        call = [sys.executable, "-m", "snapreport", "record", *options, "--", self.python, *command]
+    def record(
+        self, *options: object, command: list[object], timeout: float = 300, is_new: bool = False, **environment: object
+    ) -> Done:
+        """Runs ``snapreport record options -- python command`` with the tests' snapreport, recording that Python."""
+        call = [sys.executable, "-m", "snapreport", "record", *options, "--", *self.start(is_new), *command]
         return execute(*call, timeout=timeout, **environment)
+
+    def start(self, is_new: bool) -> list[object]:
+        """The beginning of a command, in place of ``python``."""
+        return [self.python] if is_new else [self.python, "-I", PROGRAMS / "in_fork.py", _forks(self.python)]
 
 
 @functools.cache
-def _forks(python: Path) -> subprocess.Popen[str]:
-    """A process that runs programs in forks of itself (see programs/forks.py), until these tests end."""
+def _forks(python: Path) -> Path:
+    """The socket of a process that runs programs in forks of itself (see programs/forks.py), until these tests end."""
+    folder = Path(tempfile.mkdtemp(prefix="snapreport-forks-"))
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
         variables.pop(name, None)
-    started = subprocess.Popen(
-        [str(python), str(PROGRAMS / "forks.py")],
-        env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    atexit.register(started.kill)
-    return started
+    command = [str(python), str(PROGRAMS / "forks.py"), str(folder / "socket")]
+    started = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
+    def end() -> None:
+        started.kill()
+        started.communicate()
+        shutil.rmtree(folder)
 
-def forked(python: Path, *argv: object, **environment: object) -> Done:
-    """Runs a program with an environment's Python without importing torch again."""
-    process = _forks(python)
-    assert process.stdin and process.stdout
-    call = {"argv": [str(part) for part in argv], "env": {k: str(v) for k, v in environment.items()}}
-    process.stdin.write(json.dumps(call) + "\n")
-    process.stdin.flush()
-    return Done(**json.loads(process.stdout.readline()))
+    atexit.register(end)
+    assert started.stdout and started.stdout.readline() == "listening\n"
+    return folder / "socket"
 
 
 def execute(*command: object, timeout: float, **environment: object) -> Done:

@@ -120,23 +120,6 @@ def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], borrow_repo
         assert found == want
 
 
-def test_pick_is_quick(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("large")))
-    given = points(corpus.replayed(corpus.path_of("large"))[0], 1)
-    took = opened.js(
-        """points => {
-        const times = points.map(([event, byte]) => {
-            const began = performance.now()
-            snapreport.pick(0, event, byte)
-            return performance.now() - began
-        })
-        return times.sort((a, b) => a - b)[times.length >> 1]
-    }""",
-        given,
-    )
-    assert took < 10, f"a pick takes {took} ms"
-
-
 @pytest.mark.parametrize("name", ["small", "large", "overlap", "multi-gpu", "churn", "oom"])
 def test_both_layouts_agree(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """The page's own layout of a tile and Python's: the same spans, row by row, at every level."""

@@ -8,7 +8,9 @@ import pickle
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,20 @@ DEEP = {
 }
 
 
+@pytest.fixture(scope="module")
+def other_process() -> Iterator[ProcessPoolExecutor]:
+    """A process that may end without taking these tests with it: what it was asked then raises BrokenProcessPool."""
+    with ProcessPoolExecutor(1, get_context("spawn"), bound_memory, (8 * GIGABYTE,)) as pool:
+        yield pool
+
+
+def bound_memory(limit: int) -> None:
+    """Bounds the address space of this process."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 @pytest.mark.parametrize(
     "where",
     [
@@ -156,7 +172,7 @@ DEEP = {
     ],
 )
 @pytest.mark.parametrize("kind", DEEP)
-def test_deep_nesting(tmp_path: Path, where: str, kind: str) -> None:
+def test_deep_nesting(tmp_path: Path, other_process: ProcessPoolExecutor, where: str, kind: str) -> None:
     """Values nested 200,000 deep: hashing, printing or walking them naively ends the process, not just the run."""
     marker = "\ue000deep"
     target: dict[str, Any] = {
@@ -178,7 +194,7 @@ def test_deep_nesting(tmp_path: Path, where: str, kind: str) -> None:
     spliced = pickle.dumps(target, 3).replace(b"X" + struct.pack("<I", len(text)) + text, DEEP[kind])
     path = tmp_path / "deep.pickle"
     path.write_bytes(spliced)
-    run = process(path, "-o", tmp_path / "out.html", limit=8 * GIGABYTE)
+    run = other_process.submit(in_process, path, "-o", tmp_path / "out.html").result(60)
     if run.code != 0:
         assert_refused(run, path.name)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import json
 import pickle
 import random
 import struct
+import tempfile
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -42,8 +44,36 @@ SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations
 
 
 def small_job(folder: Path, kind: str, **options: Any) -> Job:
-    samples.write_job(folder, kind, **{**SMALL, **options})
+    """A job of a sample, from digests: ranks in which nothing is planted are the same in many jobs, and made once."""
+    return job_of_digests(folder, [samples.JobOptions(kind=kind, **{**SMALL, **options})])
+
+
+def job_of_digests(folder: Path, options: list[samples.JobOptions]) -> Job:
+    """``options``: of each rank, or one for all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(options[0].ranks):
+        name, digest = digest_of(only_what_matters(options[rank % len(options)], rank), rank)
+        (folder / name).with_suffix(".digest").write_bytes(digest)
     return snapreport.job([folder], jobs=1)
+
+
+def only_what_matters(options: samples.JobOptions, rank: int) -> samples.JobOptions:
+    """The options without what is planted in other ranks. Each rank is made by itself: see samples/job.py."""
+    unplanted: dict[str, Any] = {
+        name: None for name in ("straggler", "heavy", "oom") if getattr(options, name) not in (None, rank)
+    }
+    for planted, detail in (("straggler", "leak"), ("heavy", "factor")):
+        if getattr(options, planted) != rank:
+            unplanted[detail] = getattr(samples.JobOptions(), detail)
+    return dataclasses.replace(options, **unplanted)
+
+
+@functools.cache
+def digest_of(options: samples.JobOptions, rank: int) -> tuple[str, bytes]:
+    """The name of a rank's file, and its digest."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = samples.write_rank(options, rank, folder)
+        return path.name, snapreport.digest(path)
 
 
 def live_at_peak(raw: dict[str, Any], device: int) -> tuple[int, int]:
@@ -376,16 +406,16 @@ def test_missing_and_damaged_ranks_are_rows_and_not_the_end(tmp_path: Path) -> N
 
 
 def test_the_command(tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path / "job", "pipeline", **{**SMALL, "layers": 8, "straggler": 4, "leak": 24 << 20})
+    paths = samples.write_job(tmp_path / "job", "pipeline", ranks=4, straggler=2, leak=24 << 20, **SMALL)
     done = process("job", str(tmp_path / "job"), "--jobs", "1", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert document["schema"] == "snapreport-job/1"
-    assert [entry["rank"] for entry in document["ranks"]] == list(range(8))
+    assert [entry["rank"] for entry in document["ranks"]] == list(range(4))
     assert not list(tmp_path.glob("*.html"))
     # Digests made one by one give the same result as the snapshots.
-    for path in paths:
-        assert process("digest", str(path), "-o", str(tmp_path / f"{path.stem}.digest"), cwd=tmp_path).code == 0
+    for path, run in zip(paths, [process, *[in_process] * 3], strict=True):
+        assert run("digest", str(path), "-o", str(tmp_path / f"{path.stem}.digest")).code == 0
     again = json.loads(process("job", *map(str, tmp_path.glob("*.digest")), "--json", cwd=tmp_path).out)
     for entry in [*again["ranks"], *document["ranks"]]:
         del entry["source"]
@@ -451,11 +481,8 @@ def test_redacted_reports_link_to_the_job_only_if_that_reveals_no_host(
 
 def job_of_ranks(folder: Path, ranks: int, change: dict[int, dict[str, Any]], **options: Any) -> Job:
     """A data-parallel job, of which some ranks have other options; None for a rank without a file."""
-    folder.mkdir()
     base = samples.JobOptions(**{**SMALL, "ranks": ranks, **options})
-    for rank in range(ranks):
-        samples.write_rank(dataclasses.replace(base, **change.get(rank, {})), rank, folder)
-    return snapreport.job([folder], jobs=1)
+    return job_of_digests(folder, [dataclasses.replace(base, **change.get(rank, {})) for rank in range(ranks)])
 
 
 @pytest.mark.parametrize("kind", ["data", "experts"])

@@ -18,8 +18,8 @@ FIRST_PARAMETER = 4 * 256 * 1024  # bytes of blocks.0.up.weight
 
 def test_unchanged_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """Recording starts before the first allocation, names every parameter, and changes neither output nor exit code."""
-    plain = torch_cuda.run(TRAIN, 3)
-    done = torch_cuda.record("-o", tmp_path / "run", command=[TRAIN, 3])
+    plain = torch_cuda.run(TRAIN, 3, is_new=True)
+    done = torch_cuda.record("-o", tmp_path / "run", command=[TRAIN, 3], is_new=True)
     assert (done.code, done.out) == (plain.code, plain.out) == (0, done.out)
     assert snapshots(tmp_path / "run") == ["rank_00000_step_00000003_exit.pickle.gz"]
     path = tmp_path / "run" / "rank_00000_step_00000003_exit.pickle.gz"
@@ -97,7 +97,7 @@ def test_signal(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 def test_ranks(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """Workers of torchrun are recorded, each to its own file; the launcher is not."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, TRAIN, 2]
-    done = torch_cuda.record("-o", tmp_path, command=launch, FAKE_GPU_COUNT=2)
+    done = torch_cuda.record("-o", tmp_path, command=launch, is_new=True, FAKE_GPU_COUNT=2)
     assert done.code == 0, done.err
     names = [f"rank_0000{rank}_step_00000002_exit.pickle.gz" for rank in (0, 1)]
     assert snapshots(tmp_path) == names
@@ -110,7 +110,8 @@ def test_ranks(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "first"), [("ddp", "module.0.weight"), ("fsdp", "0.weight")])
 def test_parallel_training(torch_cuda: FakeTorch, tmp_path: Path, kind: str, first: str) -> None:
     """DDP and FSDP2 over two processes: each rank has its file, its device, and its shard of a parameter by name."""
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, PROGRAMS / "parallel.py", kind]
+    worker = ["--no-python", *torch_cuda.start(is_new=False), PROGRAMS / "parallel.py", kind]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, *worker]
     done = torch_cuda.record("-o", tmp_path, command=launch, FAKE_GPU_COUNT=2, FAKE_CUDA_SHADOW=1)
     assert done.code == 0, done.err
     assert len(snapshots(tmp_path)) == 2
@@ -131,7 +132,7 @@ def test_two_programs_of_one_command(torch_cuda: FakeTorch, tmp_path: Path) -> N
         "if len(sys.argv) == 1: sys.exit(subprocess.call([sys.executable, __file__, 'child']))\n"
     )
     (tmp_path / "twice.py").write_text(program)
-    done = torch_cuda.record("-o", tmp_path / "run", command=[tmp_path / "twice.py"])
+    done = torch_cuda.record("-o", tmp_path / "run", command=[tmp_path / "twice.py"], is_new=True)
     assert done.code == 0, done.err
     names = snapshots(tmp_path / "run")
     assert names[1] == "rank_00000_step_00000000_exit.pickle.gz" and len(names) == 2
@@ -239,7 +240,7 @@ def test_viewers_of_torch_read_it(torch_cuda: FakeTorch, tmp_path: Path) -> None
 def test_exit_by_signal(torch_cuda: FakeTorch, tmp_path: Path, ending: signal.Signals) -> None:
     """As a shell reports it: 128 and the signal's number. Nothing unfinished stays behind."""
     program = f"import os, torch; x = torch.ones(9, device='cuda'); os.kill(os.getpid(), {int(ending)})"
-    done = torch_cuda.record("-o", tmp_path, command=["-c", program])
+    done = torch_cuda.record("-o", tmp_path, command=["-c", program], is_new=ending == signal.SIGTERM)
     assert done.code == 128 + ending and not snapshots(tmp_path)
 
 

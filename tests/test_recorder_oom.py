@@ -13,7 +13,7 @@ from snapreport.report.summary import summarise
 
 def test_out_of_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """The snapshot shows the moment of failure, the error stays PyTorch's, and nothing is dumped again at the end."""
-    done = torch_cuda.record("-o", tmp_path, command=[TRAIN, 4, 2])
+    done = torch_cuda.record("-o", tmp_path, command=[TRAIN, 4, 2], is_new=True)
     assert done.code == 1 and "torch.OutOfMemoryError: CUDA out of memory" in done.err
     assert snapshots(tmp_path) == ["rank_00000_step_00000002_oom.pickle.gz"]
     loaded = snapreport.load(tmp_path / "rank_00000_step_00000002_oom.pickle.gz")

@@ -11,7 +11,7 @@ from typing import Any
 import corpus
 import jsonschema
 import pytest
-from cli import in_process
+from cli import in_process, on_loaded
 
 from snapreport.samples import write_job
 
@@ -48,8 +48,8 @@ def test_a_schema_is_one(name: str) -> None:
         assert set(node.get("required", [])) <= set(node.get("properties", {})), node
 
 
-def printed(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    result = in_process(*arguments)
+def printed(*arguments: str | Path, codes: tuple[int, ...] = (0,), is_job: bool = False) -> dict[str, Any]:
+    result = (in_process if is_job else on_loaded)(*arguments)
     assert result.code in codes, result.err
     document: dict[str, Any] = result.json
     return document
@@ -85,25 +85,28 @@ def test_whatif(path: Path) -> None:
 
 def test_diff(path: Path) -> None:
     valid("diff", printed("diff", path, path, "--json"))
+
+
+@pytest.mark.parametrize("name", ["small", "multi-gpu", "no-stacks"])
+def test_diff_of_a_series(name: str) -> None:
+    path = corpus.path_of(name)
     valid("diff", printed("diff", path, path, path, "--json"))
 
 
 @pytest.mark.parametrize("oom", [None, 1])
 def test_job(oom: int | None, tmp_path: Path) -> None:
     write_job(tmp_path, ranks=3, steps=2, oom=oom)
-    valid("job", printed("job", tmp_path, "--json", "--jobs", "1"))
+    valid("job", printed("job", tmp_path, "--json", "--jobs", "1", is_job=True))
 
 
 def test_diff_of_jobs(tmp_path: Path) -> None:
     write_job(tmp_path / "a", ranks=3, steps=2, straggler=1)
     write_job(tmp_path / "b", ranks=2, steps=2, hidden=512)
-    valid("job-diff", printed("diff", tmp_path / "a", tmp_path / "b", "--json"))
+    valid("job-diff", printed("diff", tmp_path / "a", tmp_path / "b", "--json", is_job=True))
 
 
-def test_a_damaged_document_is_refused(path: Path) -> None:
-    document = printed("stats", path, "--json")
-    if not document["snapshots"][0]["devices"]:
-        pytest.skip("no device in it")
+def test_a_damaged_document_is_refused() -> None:
+    document = printed("stats", corpus.path_of("small"), "--json")
     del document["snapshots"][0]["devices"][0]["peak_event"]
     with pytest.raises(jsonschema.ValidationError, match="peak_event"):
         valid("stats", document)

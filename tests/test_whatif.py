@@ -190,7 +190,7 @@ def test_a_long_trace_starts_fresh_or_from_the_recorded_state() -> None:
     assert fresh["limits"] != recorded["limits"]
 
 
-CUDA_PYTHON = fake_torch.FOLDERS[-1] / "bin" / "python" if fake_torch.FOLDERS else None
+CUDA = fake_torch.FakeTorch(fake_torch.FOLDERS[-1]) if fake_torch.FOLDERS else None
 PROGRAM = r"""
 import sys, torch
 torch.cuda.memory._record_memory_history(max_entries=1000000)
@@ -218,9 +218,9 @@ print("RESULT", stats["reserved_bytes.all.peak"], stats["num_alloc_retries"])
 
 
 def run_on_device(conf: str, mib: int, *argv: object) -> fake_torch.Done:
-    assert CUDA_PYTHON
+    assert CUDA
     settings = {"PYTORCH_CUDA_ALLOC_CONF": conf, "FAKE_GPU_GIB": mib / 1024, "FAKE_GPU_CONTEXT_MIB": 0}
-    return fake_torch.forked(CUDA_PYTHON, *argv, **settings)
+    return CUDA.run(*argv, **settings)
 
 
 def really(
@@ -236,7 +236,7 @@ def really(
     return [int(word) for word in line.split()[1:]]
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+@pytest.mark.skipif(CUDA is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
 def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path: Path) -> None:
     """PyTorch itself runs the program on devices of the predicted size and fails with 2 MiB less."""
@@ -249,7 +249,7 @@ def test_the_least_memory_really_runs_and_two_mib_less_fails(conf: str, tmp_path
     assert really(tmp_path / "less.pickle", conf, least.memory // MIB - 2) is None
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+@pytest.mark.skipif(CUDA is None, reason=fake_torch.NONE)
 def test_real_runs_under_other_settings_and_without_a_function(tmp_path: Path) -> None:
     really(tmp_path / "snap.pickle")
     snapshot = snapreport.load(tmp_path / "snap.pickle")
@@ -396,7 +396,7 @@ def measured(out: Path, program: str, conf: str, mib: int, *options: str) -> tup
     return outcome, int(peak), int(retries), int(requested)
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+@pytest.mark.skipif(CUDA is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize("program", ["varlen", "conv", "inference", "streams"])
 def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp_path: Path) -> None:
     """Under other settings, on the minimum memory and 2 MiB less, with garbage collection, and without a function."""
@@ -427,7 +427,7 @@ def test_real_runs_of_other_programs_are_predicted_to_the_byte(program: str, tmp
     assert (without["peak_reserved_bytes"], without["retries"]) == (peak, retries)
 
 
-@pytest.mark.skipif(CUDA_PYTHON is None, reason=fake_torch.NONE)
+@pytest.mark.skipif(CUDA is None, reason=fake_torch.NONE)
 def test_real_runs_with_a_functions_buffers_scaled_are_predicted_to_the_byte(tmp_path: Path) -> None:
     """The program runs again with the buffers of scratch() scaled by a half, and by 0.37, where hardly a size stays
     whole and the smallest become 0, for which PyTorch makes no request: what --scale says of the first run equals each.

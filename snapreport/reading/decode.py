@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 
 from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.events import EventReader
 from snapreport.reading.fields import INT64, clean, integer, plain, shown, text
 from snapreport.reading.recorder_metadata import KEY, read_metadata
 from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
 from snapreport.reading.segments import SegmentReader
 from snapreport.reading.trace_collector import TraceCollector, TraceCollectors
-from snapreport.reading.trace_stream import Unusual
 
 TOP_KEYS = {
     "segments", "device_traces", "allocator_settings", "external_annotations", "host_traces", "host_segments", KEY,

@@ -22,6 +22,7 @@ import polars as pl
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
+from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.fields import (
     INT64,
     SIZE,
@@ -36,6 +37,7 @@ from snapreport.reading.fields import (
     text_codes,
 )
 from snapreport.reading.forward import ForwardFrames
+from snapreport.reading.parsed_entries import GrowingTable, ParsedEntries
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
 
@@ -50,6 +52,10 @@ _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
 _NO_CONTEXT = ("", "N/A")
 _TYPES = {np.dtype(np.int32): pl.Int32, np.dtype(np.int64): pl.Int64, np.dtype(np.uint64): pl.UInt64}
 _ALL_NULL = np.ones(1, bool)  # represents the mask of a chunk without values
+_INTEGERS = (("addr", UINT64), ("size", SIZE), ("stream", INT64), ("time_us", INT64), ("device_free", INT64))
+_TEXTS = ("compile_context", "user_metadata", "category")
+Chunk = dict[str, tuple[np.ndarray, np.ndarray | None]]
+"""Column → values and the mask of nulls, of some entries in a row."""
 
 
 class Codes:
@@ -96,47 +102,79 @@ class EventReader:
         ``release``: also empty their lists of frames, except for a mark
         (:class:`~snapreport.reading.stacks.StackMark`).
         """
-        self.read_columns(self._columns(entries, _where(place, start)), place, start, len(entries), release=release)
-
-    def read_columns(
-        self, columns: dict[str, list[Any]], place: str, start: int, n: int, *, release: bool = False
-    ) -> None:
-        """Append ``n`` entries, at least one, given as key → values; otherwise as :meth:`read_chunk`."""
         where = _where(place, start)
-        self._count_unknown({key: n for key in columns if key not in KEYS})
+        chunk = self._chunk(self._columns(entries, where), where, len(entries), release=release)
+        self._append(chunk, len(entries), where)
+
+    def read_parsed(
+        self, parsed: ParsedEntries, dicts: list[Any], stacks: GrowingTable, place: str, start: int
+    ) -> None:
+        """Append a part of a trace of which ``dicts`` were unpickled. ``stacks``: number of a stack → its code; those
+        of ``dicts`` are added. Otherwise as :meth:`read_chunk`. Raises :class:`Unusual` for an unknown stack.
+        """
+        where = _where(place, start)
+        self._count_unknown({key: count for key, count in parsed.unknown_keys.items() if count})
+        chunk = self._parsed_chunk(parsed)
+        if dicts:
+            made = self._chunk(self._columns(dicts, where), where, len(dicts), release=True)
+            codes = made["stack"][0]
+            introduces, replaces = parsed.introduced >= 0, parsed.replaced >= 0
+            stacks[parsed.introduced[introduces]] = codes[introduces]
+            codes[replaces] = stacks[parsed.replaced[replaces]]
+        codes = stacks[parsed.stacks]
+        if (codes < 0).any():
+            raise Unusual("a stack that no entry has")
+        chunk["stack"] = codes, None
+        if dicts:
+            is_dict = np.zeros(parsed.rows, bool)
+            is_dict[parsed.unpickled] = True
+            chunk = {key: _merged(chunk[key], made[key], is_dict) for key in made}
+        self._append(chunk, parsed.rows, where)
+
+    def _parsed_chunk(self, parsed: ParsedEntries) -> Chunk:
+        n = len(parsed.stacks)
+        chunk: Chunk = {"forward_stack": (np.zeros(n, np.int32), None)}
+        for key, bounds in _INTEGERS:
+            dtype = np.uint64 if bounds is UINT64 else np.int64
+            values, nulls = parsed.columns.get(key, (np.zeros(n, np.int64), _ALL_NULL))
+            chunk[key] = values.astype(dtype, copy=False), nulls if nulls is _ALL_NULL or nulls.any() else None
+        pool = "pool_id" if "pool_id" in parsed.columns else "segment_pool_id"
+        for key, column in (*((key, key) for key in ("action", *_TEXTS)), ("pool", pool)):
+            codes, nulls = parsed.columns.get(column, (np.full(n, -1, np.int32), _ALL_NULL))
+            chunk[key] = (codes if nulls is _ALL_NULL else np.where(nulls, np.int32(-1), codes)), None
+        return chunk
+
+    def _chunk(self, columns: dict[str, list[Any]], where: Where, n: int, *, release: bool) -> Chunk:
         if "action" not in columns:
             raise SnapshotError(f"{where(0)}: no 'action'")
-        values = columns["action"]
-        action = text_codes(values, where, "action", self._actions)
+        action = text_codes(columns["action"], where, "action", self._actions)
         if (action < 0).any():
-            row = int(np.argmax(action < 0))
-            raise SnapshotError(f"{where(row)}: no 'action'")
+            raise SnapshotError(f"{where(int(np.argmax(action < 0)))}: no 'action'")
+        chunk: Chunk = {"action": (action, None)}
+        for key, bounds in _INTEGERS:
+            chunk[key] = self._ints(columns, key, bounds, n, where)
+        for key in _TEXTS:
+            chunk[key] = self._text(columns, key, n, where), None
+        chunk["pool"] = self._pools(columns, n, where), None
+        for key, frames in (("stack", columns.get("frames")), ("forward_stack", columns.get("forward_frames"))):
+            codes = np.zeros(n, np.int32)
+            if frames is not None and key == "stack":
+                codes = self._stacks.add(frames, where, release=release)
+            elif frames is not None:
+                codes = self._stacks.add(self._forward.lists(frames, where), where)
+            chunk[key] = codes, None
+        return chunk
+
+    def _append(self, chunk: Chunk, n: int, where: Where) -> None:
+        action = chunk["action"][0]
         placed = _PLACED[np.minimum(action, len(_PLACED) - 1)] & (action < len(_PLACED))
-        self._put("action", action, None)
-        for key, bounds in (
-            ("addr", UINT64),
-            ("size", SIZE),
-            ("stream", INT64),
-            ("time_us", INT64),
-            ("device_free", INT64),
-        ):
-            column, nulls = self._ints(columns, key, bounds, n, where)
-            if nulls is not None and key in ("addr", "size") and (nulls & placed).any():
+        for key in ("addr", "size"):
+            nulls = chunk[key][1]
+            if nulls is not None and (nulls & placed).any():
                 row = int(np.argmax(nulls & placed))
-                raise SnapshotError(f"{where(row)}: no {key!r} in this {values[row]!r}")
+                raise SnapshotError(f"{where(row)}: no {key!r} in this {list(self._actions)[action[row]]!r}")
+        for key, (column, nulls) in chunk.items():
             self._put(key, column, nulls)
-        for key in ("compile_context", "user_metadata", "category"):
-            self._put(key, self._text(columns, key, n, where), None)
-        self._put("pool", self._pools(columns, n, where), None)
-        frames = columns.get("frames")
-        if frames is None:
-            self._put("stack", np.zeros(n, np.int32), None)
-        else:
-            self._put("stack", self._stacks.add(frames, where, release=release), None)
-        frames = columns.get("forward_frames")
-        if frames is not None:
-            frames = self._forward.lists(frames, where)
-        self._put("forward_stack", np.zeros(n, np.int32) if frames is None else self._stacks.add(frames, where), None)
         self._rows += n
 
     def _columns(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
@@ -255,6 +293,21 @@ class EventReader:
             self._nullable("device_free", np.int64),
         ]
         return pl.DataFrame(made[:1]).with_columns(made[1:])
+
+
+def _merged(
+    parsed: tuple[np.ndarray, np.ndarray | None], dicts: tuple[np.ndarray, np.ndarray | None], is_dict: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values and nulls of all rows from those of the parsed and of the unpickled ones."""
+    values = np.empty(len(is_dict), dicts[0].dtype)
+    values[is_dict], values[~is_dict] = dicts[0], parsed[0]
+    if parsed[1] is None and dicts[1] is None:
+        return values, None
+    nulls = np.zeros(len(is_dict), bool)
+    for rows, mask in ((is_dict, dicts[1]), (~is_dict, parsed[1])):
+        if mask is not None:
+            nulls[rows] = mask
+    return values, nulls
 
 
 def _numbers(key: str, column: np.ndarray) -> pl.Expr | pl.Series:

@@ -21,9 +21,9 @@ from snapreport import progress, supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
+from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.paths import file_name, is_remote, open_binary, remote_errors, shown_path
 from snapreport.reading.recording import Recording
-from snapreport.reading.trace_stream import Unusual
 
 # Maximum growth of a compressed file, in any container. Real snapshots compress to a thirtieth, generated ones with
 # millions of events, whose addresses recur, to a hundredth.
@@ -56,13 +56,14 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
             )
 
             def read() -> Recording:
-                try:
-                    with progress.stage("reading", size, "B") as bar:
-                        raw, collectors = safe_pickle.load_diverted(bar.watched(file), size)
-                    return columns(raw, collectors=collectors)
-                # The plain way also finds the error, and does not empty an entry that occurs in two traces.
-                except (Unusual, SnapshotError):
-                    file.seek(0)
+                for parse in (True, False):
+                    try:
+                        with progress.stage("reading", size, "B") as bar:
+                            raw, collectors = safe_pickle.load_diverted(bar.watched(file), size, parse=parse)
+                        return columns(raw, collectors=collectors)
+                    # The plain way also finds the error, and does not empty an entry that occurs in two traces.
+                    except (Unusual, SnapshotError):
+                        file.seek(0)
                 with progress.stage("reading", size, "B") as bar:
                     raw = safe_pickle.load(bar.watched(file), size)
                 return columns(raw)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import pickle
 import sys
 import threading
@@ -14,8 +13,10 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from snapreport import supervision
 from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.trace_collector import TraceCollectors
-from snapreport.reading.trace_stream import DivertedPickle, Unusual
+from snapreport.reading.trace_parser import FILLER_ID, PARSED_ID, TraceParser
+from snapreport.reading.trace_stream import DivertedPickle
 
 T = TypeVar("T")
 
@@ -27,7 +28,6 @@ MIN_STACK, STACK_MOST = 16 << 20, 8 << 30
 # Address space for the loaded objects: a byte of pickle makes at most one object of 64 bytes and a slot for it.
 # Anything that requests more (``LONG_BINPUT 2**32 - 1`` requests 64 GiB of memo) is hostile and refused by the system.
 MEMORY_PER_BYTE, MIN_MEMORY = 100, 1 << 30
-BUFFER = 1 << 18  # the unpickler reads a frame at a time, or 128 KiB
 # guarded() and load() temporarily change process-wide settings: two at once would restore each other's values.
 _ALONE = threading.Lock()
 
@@ -46,39 +46,56 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 
 class _DivertingUnpickler(RestrictedUnpickler):
-    """Returns a collector for each list that ``source`` has replaced."""
+    """Returns a collector for each list that ``source`` has replaced, and what ``parser`` has made."""
 
-    def __init__(self, source: DivertedPickle, collectors: TraceCollectors) -> None:
-        super().__init__(io.BufferedReader(source, BUFFER))
+    def __init__(self, source: DivertedPickle, parser: TraceParser, collectors: TraceCollectors) -> None:
+        super().__init__(source)
+        source.memo = lambda: self.memo.copy()
         self._source = source
+        self._parser = parser
         self._collectors = collectors
+        self._filler = object()
 
     def persistent_load(self, pid: Any) -> Any:
+        if type(pid) is int and pid == FILLER_ID:
+            return self._filler
+        if type(pid) is int and pid == PARSED_ID and self._parser.parsed:
+            return self._parser.parsed.popleft()
         if pid is None and len(self._collectors) < self._source.diverted:
             return self._collectors.new()
         raise Unusual("a persistent id of the file's own")
 
+    def refers_to_filler(self) -> bool:
+        """Whether the loaded object refers to an entry that was not unpickled. Empties the memo."""
+        self.memo.clear()
+        return sys.getrefcount(self._filler) > 2  # here and in this object
 
-def load_diverted(file: BinaryIO, size: int) -> tuple[Any, TraceCollectors]:
+
+def load_diverted(file: BinaryIO, size: int, *, parse: bool = True) -> tuple[Any, TraceCollectors]:
     """The object pickled in ``file`` with collectors in place of its traces, and the finished collectors.
 
-    Raises :class:`Unusual` if the file has to be read with :func:`load` instead. Same limits as there.
+    ``parse``: entries are parsed, not unpickled. Raises :class:`Unusual` if the file has to be read without that, or
+    with :func:`load`. Same limits as there.
     """
     collectors = TraceCollectors()
     try:
         with _address_space(MIN_MEMORY + size * MEMORY_PER_BYTE), _no_stray_lines():
-            source = DivertedPickle(file)
+            parser = TraceParser(collectors.codes)
+            source = DivertedPickle(file, parser if parse else None)
+            unpickler = _DivertingUnpickler(source, parser, collectors)
             with supervision.unpickling():
-                raw = _DivertingUnpickler(source, collectors).load()
+                raw = unpickler.load()
             if source.is_cut_short():
                 raise Unusual("a frame is cut short")
             collectors.finish()
+            if unpickler.refers_to_filler():
+                raise Unusual("a reference to an entry from elsewhere")
     except Exception as error:  # noqa: BLE001  load() meets any error too, and words it
         raise Unusual(str(error)) from None
     if len(collectors) != source.diverted:
         raise Unusual("a list was replaced inside a text")
-    if collectors.nones != source.nones:
-        raise Unusual("an entry was replaced that stands in no trace")
+    if collectors.parsed != parser.made:
+        raise Unusual("entries were parsed that are in no trace")
     return raw, collectors
 
 

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
-from snapreport.reading.events import Codes, EventReader
-from snapreport.reading.trace_stream import Unusual
+import numpy as np
 
-# Number of items to turn into columns at once: the 1,000 entries that the unpickler appends at a time, which are still
-# in the processor's cache. With 8,000 entries, reading took a fifth longer.
-_ENOUGH = 8_000
-_MOST_DICTS = 8  # dicts flattened to make a batch uniform
+from snapreport.reading.events import Codes, EventReader
+from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, GrowingTable, ParsedEntries
+
+# Dicts to turn into columns at once: the 1,000 entries that the unpickler appends at a time, which are still in the
+# processor's cache. With 8,000 entries, reading took a fifth longer.
+_ENOUGH = 1_000
 
 
 class TraceCollector:
     """Replaces one trace's list. The unpickler appends to it; afterwards the entries are empty.
 
-    It receives dicts, and entries without one: a None, then keys and values in turn (see ``trace_stream.py``). The
-    unpickler's memo refers to every dict and every list of frames until the end, so they are emptied, not dropped.
+    It receives dicts, and after those of a part of the trace the :class:`ParsedEntries` between them. The unpickler's
+    memo refers to every dict and every list of frames until the end, so they are emptied, not dropped.
     """
 
-    def __init__(self, codes: Codes) -> None:
+    def __init__(self, codes: Codes, stacks: GrowingTable) -> None:
         self.reader = EventReader(codes)
-        self.nones = 0  # entries without a dict
+        self.parsed = 0  # ParsedEntries received
+        self._stacks = stacks
         self._items: list[Any] = []
         self._rows = 0
 
@@ -37,81 +38,30 @@ class TraceCollector:
         self.extend([item])
 
     def extend(self, items: list[Any]) -> None:
-        """Take the next items. Raises :class:`SnapshotError` or :class:`Unusual`."""
+        """Take the next items. Raises :class:`SnapshotError`."""
+        if items and type(items[-1]) is ParsedEntries:
+            self.finish()
+            # The plain reader reports the place of an error; here the device is not known yet.
+            self.reader.read_parsed(items[-1], items[:-1], self._stacks, "trace", self._rows)
+            self._rows += items[-1].rows
+            self.parsed += 1
+            _empty(items[:-1])
+            return
         self._items += items
         if len(self._items) >= _ENOUGH:
             self.finish()
 
     def finish(self) -> None:
         """Turn the pending items into columns."""
-        items, self._items = self._items, []
-        if not items:
-            return
-        # The plain reader reports the place of an error; here the device is not known yet.
-        if columns := self._uniform(items):
-            n = len(next(iter(columns.values())))
-            self.reader.read_columns(columns, "trace", self._rows, n, release=True)
-            self._rows += n
-            return
-        entries = self._entries(items)
-        self.reader.read_chunk(entries, "trace", self._rows, release=True)
-        self._rows += len(entries)
-        deque(map(dict.clear, entries), maxlen=0)
-
-    def _uniform(self, items: list[Any]) -> dict[str, list[Any]] | None:
-        """Key → values where all entries have the same keys in the same order, and few of them are dicts."""
-        if len(items) > 1 and type(items[0]) is dict is type(items[1]):
-            return None
-        dicts = 0
-        while (place := _other_than_none(items, period := _end(items, 0))) is not None:
-            if dicts == _MOST_DICTS or type(items[place]) is not dict:
-                return None
-            entry = items[place]
-            items[place : place + 1] = [None, *chain.from_iterable(entry.items())]
-            entry.clear()
-            self.nones -= 1  # this None was not an entry without a dict
-            dicts += 1
-        n, over = divmod(len(items), period)
-        keys = items[1:period:2]
-        if over or not keys or set(map(type, keys)) != {str} or len(set(keys)) < len(keys):
-            return None
-        if any(items[1 + 2 * i :: period] != [key] * n for i, key in enumerate(keys)):
-            return None
-        self.nones += n
-        return {key: items[2 + 2 * i :: period] for i, key in enumerate(keys)}
-
-    def _entries(self, items: list[Any]) -> list[dict[Any, Any]]:
-        """The entries as dicts, with any content."""
-        made, at = [], 0
-        while at < len(items):
-            if type(items[at]) is dict:
-                made.append(items[at])
-                at += 1
-                continue
-            end = _end(items, at)
-            if items[at] is not None or end > len(items):
-                raise Unusual("an entry that is no dict")
-            made.append(dict(zip(items[at + 1 : end : 2], items[at + 2 : end : 2], strict=True)))
-            self.nones += 1
-            at = end
-        return made
+        entries, self._items = self._items, []
+        if entries:
+            self.reader.read_chunk(entries, "trace", self._rows, release=True)
+            self._rows += len(entries)
+            _empty(entries)
 
 
-def _end(items: list[Any], at: int) -> int:
-    """The end of the entry that begins at ``at``; no key is None or a dict."""
-    at += 1
-    if items[at - 1] is None:
-        while at < len(items) and items[at] is not None and type(items[at]) is not dict:
-            at += 2
-    return at
-
-
-def _other_than_none(items: list[Any], period: int) -> int | None:
-    """The first of every ``period``-th item that is not None."""
-    marks = items[::period]
-    if marks.count(None) == len(marks):
-        return None
-    return period * next(i for i, mark in enumerate(marks) if mark is not None)
+def _empty(entries: list[dict[Any, Any]]) -> None:
+    deque(map(dict.clear, entries), maxlen=0)
 
 
 class TraceCollectors:
@@ -119,20 +69,22 @@ class TraceCollectors:
 
     def __init__(self) -> None:
         self.codes = Codes()
+        self._stacks = GrowingTable()  # number of a parsed stack → code
+        self._stacks[np.array([NO_STACK, EMPTY_STACK])] = 0
         self._collectors: list[TraceCollector] = []
 
     def __len__(self) -> int:
         return len(self._collectors)
 
     @property
-    def nones(self) -> int:
-        """Number of Nones in all collectors."""
-        return sum(collector.nones for collector in self._collectors)
+    def parsed(self) -> int:
+        """Number of :class:`ParsedEntries` in all collectors."""
+        return sum(collector.parsed for collector in self._collectors)
 
     def new(self) -> TraceCollector:
         """The next trace's collector. The previous trace is complete, so stacks are numbered as by the plain reader."""
         self.finish()
-        self._collectors.append(TraceCollector(self.codes))
+        self._collectors.append(TraceCollector(self.codes, self._stacks))
         return self._collectors[-1]
 
     def finish(self) -> None:

@@ -5,26 +5,24 @@ appends to a list in batches of 1,000 (``APPENDS``), and to any object in its pl
 trace's list receives each batch as it is read, turns it into columns, and empties its dicts.
 
 Two bytes put the collector there. At the beginning of a trace's list, ``EMPTY_LIST MEMOIZE`` (protocols 4 and 5) or
-``EMPTY_LIST BINPUT n`` (2 and 3) becomes ``NONE BINPERSID MEMOIZE``: one byte more, which is added to that frame's
-length, and ``persistent_load`` returns a collector. The ``]`` that begins a trace is recognised by the bytes around it.
-That can be wrong in a malicious file, so ``decode.py`` checks that every collector is in the place of a trace; if
-anything is unusual, the file is read again, the plain way.
+``EMPTY_LIST BINPUT n`` (2 and 3) becomes ``NONE BINPERSID MEMOIZE``, and ``persistent_load`` returns a collector. The
+``]`` that begins a trace is recognised by the bytes around it. That can be wrong in a malicious file, so ``decode.py``
+checks that every collector is in the place of a trace; if anything is unusual, the file is read again, the plain way.
 
-Entries need no dict either. Between two entries of a batch, ``SETITEMS EMPTY_DICT MEMOIZE MARK`` becomes ``NONE
-MEMOIZE``: the batch is then a flat sequence of the entries' keys and values, with a None before each entry. That saves
-a fifth of the reading time, and the unpickler's memo holds that None instead of every dict until the end (80 bytes each
-when empty). Nothing refers to an entry again. An entry is recognised by its first key, which is the same reference to a
-text in all of them; if a file has those bytes elsewhere, the count of Nones is wrong.
+With protocols 4 and 5, most entries are not unpickled at all (``trace_parser.py``).
 
 Opcodes: Lib/pickletools.py. What PyTorch writes: ``pickle.dump`` in torch/cuda/memory.py, ``_dump_snapshot``.
 """
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
+
+from snapreport.reading.entry_tokens import Unusual
+from snapreport.reading.fields import is_pool
+from snapreport.reading.trace_parser import TraceParser
 
 BLOCK = 1 << 20
 _FRAME, _FRAME_HEADER = 0x95, 9
@@ -38,36 +36,35 @@ _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
 # key.
 _FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
-# An entry whose first key is a reference (``BINGET`` or ``LONG_BINGET``), with the first occurrence of one of these
-# values.
-_FRAMED_ENTRY = re.compile(
-    rb"u\}\x94\((h.|j.{4})\x8c.(?:alloc|free_requested|free_completed|segment_map|segment_alloc)\x94", re.DOTALL
-)
-_CONTEXT = 32  # bytes that these patterns may match before the list or entry, and from it on
+_EMPTY_TRACES = re.compile(rb"(?:\]\x94)*")
+_CONTEXT = 32  # bytes that these patterns may match before the list, and from it on
+_MOST_COPIED = 500_000  # places of a memo that is copied to count them: 50 MB
+_MOST_CARRIED = 64 << 20  # bytes of one entry
 
 
-class Unusual(Exception):  # noqa: N818  the file is not invalid
-    """The pickle is not written as ``pickle.dump`` writes a snapshot: read it the plain way."""
+class DivertedPickle:
+    """A file for the unpickler: a pickle with the lists of its traces replaced. ``diverted`` counts these.
 
-
-class DivertedPickle(io.RawIOBase):
-    """The bytes of a pickle with the lists of its traces replaced; ``diverted`` counts them, ``nones`` the entries
-    without a dict.
-
-    ``file``: at the pickle's start. Raises :class:`Unusual`, from the constructor or from a read.
+    ``file``: at the pickle's start. ``parser``: parses entries; without one, all are unpickled. When the unpickler asks
+    for more bytes, it has executed all before: that much is known of its memo. Raises :class:`Unusual`, from the
+    constructor or from a read.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, parser: TraceParser | None = None) -> None:
         head, first = file.read(2), file.read(1)
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
             raise Unusual("no protocol from 2 to 5")
-        self.diverted = self.nones = self._left = 0
-        # The reference to the first key of an entry, once it is known.
-        self._key = b""
+        self.diverted = self._left = 0
+        self.memo: Callable[[], dict[int, Any]] | None = None
+        """The unpickler's memo: index → object."""
+        self._parser = parser
         self._file = file
         # Frames are optional: snapreport's recorder writes protocol 4 without them.
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
-        self._piece = memoryview(head)
+        self._piece = head
+        # Bytes of the pickle that were not yielded from _at on, and some before them.
+        self._before = self._data = b""
+        self._at = 0
 
     def is_cut_short(self) -> bool:
         """Whether the last frame read claims more bytes than the file has, which Python's unpickler refuses."""
@@ -75,42 +72,101 @@ class DivertedPickle(io.RawIOBase):
             self._left -= len(block)
         return self._left > 0
 
-    def readable(self) -> bool:
-        """Tell :class:`io.BufferedReader` that this can be read."""
-        return True
+    def peek(self, size: int) -> bytes:
+        """The rest of the current piece, whatever its size; empty at the end."""
+        while not self._piece and (piece := next(self._pieces, None)) is not None:
+            self._piece = piece
+        return self._piece
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` as far as the current piece goes; the number of bytes, 0 at the end."""
-        while not self._piece:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._piece = memoryview(piece)
-        count = min(len(buffer), len(self._piece))
-        buffer[:count] = self._piece[:count]
-        self._piece = self._piece[count:]
-        return count
+    def read(self, size: int = -1) -> bytes:
+        """The next ``size`` bytes, or all that are left."""
+        made = []
+        while size and (piece := self.peek(1)):
+            part = piece[:size] if size > 0 else piece
+            made.append(part)
+            self._piece = piece[len(part) :]
+            size -= len(part) if size > 0 else 0
+        return b"".join(made)
+
+    def readline(self) -> bytes:
+        """No opcode of the known protocols, as written by ``pickle.dump``, has a line."""
+        raise Unusual("an opcode of protocol 0")
 
     def _framed(self, first: bytes) -> Iterator[bytes]:
         """Protocols 4 and 5, without the frames, which only give read sizes."""
-        before = data = b""
-        for block in self._bodies(first):
-            data += block
-            limit = max(0, len(data) - _CONTEXT)  # a later list or entry may continue in the next block
-            made, done = [], 0
-            place = data.find(_FRAMED_LIST)
-            while 0 <= place < limit:
-                context = (before + data[max(0, place - _CONTEXT) : place])[-_CONTEXT:]
-                if _FRAMED_BEFORE.search(context):
-                    made += [self._without_dicts(data[done:place]), b"NQ\x94"]
-                    done = place + 2
-                    self.diverted += 1
-                place = data.find(_FRAMED_LIST, place + 1)
-            limit = max(limit, done)
-            yield b"".join([*made, self._without_dicts(data[done:limit])])
-            before = (before + data[:limit])[-_CONTEXT:]
-            data = data[limit:]
-        yield data
+        bodies = self._bodies(first)
+        # Whether the parser knows the number of filled places in the memo at _at.
+        is_known = False
+        while self._more(bodies):
+            while (place := self._next_list()) >= 0:
+                skipped = self._data[self._at : place]
+                self._at = place + 2
+                self.diverted += 1
+                yield skipped + b"NQ\x94"
+                is_known = self._parser is not None and self._count_memo(self._parser, skipped, is_known)
+                if self._parser and is_known:
+                    yield from self._entries(self._parser, bodies)
+            end = max(self._at, len(self._data) - _CONTEXT)  # a later list may continue in the next block
+            if end > self._at:
+                yield self._data[self._at : end]
+                self._at, is_known = end, False
+        yield self._data[self._at :]
+
+    def _more(self, bodies: Iterator[bytes]) -> bool:
+        """Appends a block to the data; whether there was one."""
+        block = next(bodies, None)
+        if block is None:
+            return False
+        self._before = (self._before + self._data[max(0, self._at - _CONTEXT) : self._at])[-_CONTEXT:]
+        self._data = self._data[self._at :] + block
+        self._at = 0
+        if len(self._data) > _MOST_CARRIED + 2 * BLOCK:
+            raise Unusual("an entry longer than any")
+        return True
+
+    def _next_list(self) -> int:
+        """Where in the data the next trace's list begins; -1 if there is none."""
+        limit = len(self._data) - _CONTEXT
+        place = self._data.find(_FRAMED_LIST, self._at)
+        while 0 <= place < limit:
+            context = (self._before + self._data[max(0, place - _CONTEXT) : place])[-_CONTEXT:]
+            if _FRAMED_BEFORE.search(context):
+                return place
+            place = self._data.find(_FRAMED_LIST, place + 1)
+        return -1
+
+    def _count_memo(self, parser: TraceParser, skipped: bytes, is_known: bool) -> bool:
+        """Tells the parser how many places of the memo are filled where a trace begins; whether that can be known.
+
+        ``skipped``: the bytes since the previous trace, before which the parser has counted if ``is_known``.
+        """
+        if is_known and _EMPTY_TRACES.fullmatch(skipped):
+            parser.memo += len(skipped) // 2 + 1
+            return True
+        if self.memo is None or parser.memo > _MOST_COPIED:
+            return False
+        memo = self.memo()
+        parser.memo = len(memo)
+        parser.objects.update({i: value for i, value in memo.items() if type(value) is str or is_pool(value)})
+        return True
+
+    def _entries(self, parser: TraceParser, bodies: Iterator[bytes]) -> Iterator[bytes]:
+        """The entries of a trace whose list begins at _at."""
+        parser.begin()
+        while True:
+            stream, end, has_ended = parser.take(self._data, self._at)
+            if stream:
+                yield stream
+            has_advanced, self._at = end > self._at, end
+            if has_ended:
+                return
+            if not parser.is_worthwhile:
+                self._parser = None
+                if parser.is_in_batch:
+                    yield b"("
+                return
+            if (parser.needs_more or not has_advanced) and not self._more(bodies) and not has_advanced:
+                raise Unusual("a trace that is cut short")
 
     def _bodies(self, data: bytes) -> Iterator[bytes]:
         """The file in blocks, without the headers of frames. ``data``: the bytes already read."""
@@ -138,24 +194,6 @@ class DivertedPickle(io.RawIOBase):
             yield b"".join(bodies)
             data = data[at:]
         yield data  # cut short: the unpickler says so
-
-    def _without_dicts(self, data: bytes) -> bytes:
-        """A part of a trace, or of anything else, in which all entries that begin here except the first and the last
-        have no dict. The last may end its trace, and its end cannot be recognised.
-        """
-        if not self._key and self.diverted and (found := _FRAMED_ENTRY.search(data)):
-            self._key = found[1]
-        if not self._key:
-            return data
-        entry, without = b"u}\x94(" + self._key, b"N\x94" + self._key
-        first, last = data.find(entry), data.rfind(entry)
-        if first == last:
-            return data
-        entries = data[first:last]
-        # The first entry of a batch follows the opcode that ends the previous batch.
-        flat = entries.replace(entry, without).replace(b"ue(}\x94(" + self._key, b"e(" + without)
-        self.nones += (len(entries) - len(flat)) // 2
-        return b"".join([data[: first + 1], flat, data[last + 1 :]])
 
     def _unframed(self, data: bytes) -> Iterator[bytes]:
         """Protocols 2 and 3: one run of opcodes. ``data``: the bytes already read."""

@@ -1,0 +1,138 @@
+"""Trace entries whose columns were made from their bytes, and the tables that give these bytes a meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from snapreport.reading.entry_layouts import POOL_KEYS, TEXT_KEYS
+from snapreport.reading.entry_tokens import MEMOIZE, NONE, REFERENCES, SHORT_TEXT
+from snapreport.reading.fields import is_pool
+from snapreport.reading.recording import ACTIONS
+
+UNKNOWN = -2
+"""Code of a token that no unpickled entry has had."""
+
+NO_STACK, EMPTY_STACK = 0, 1
+"""Numbers of the stacks that need no entry: no frames, and an empty list."""
+
+Columns = dict[str, tuple[np.ndarray, np.ndarray]]
+"""Key → values and Boolean nulls: Int64 whole numbers, Int32 codes of texts and pools (-1: null too)."""
+
+
+@dataclass
+class ParsedEntries:
+    """A part of a trace: N entries, of which M were unpickled.
+
+    rows: N. unpickled: Int64 M, the rows of these, ascending. columns: N - M values of the other rows by key; keys that
+    none has are absent. stacks: Int32 N - M, numbers of stacks. introduced: Int32 M, the number of the stack that an
+    unpickled entry is the first to have, else -1. replaced: Int32 M, the number of the stack that was taken out of an
+    unpickled entry, else -1. unknown_keys: key → entries.
+    """
+
+    rows: int
+    unpickled: np.ndarray
+    columns: Columns
+    stacks: np.ndarray
+    introduced: np.ndarray
+    replaced: np.ndarray
+    unknown_keys: dict[str, int]
+
+
+class GrowingTable:
+    """An Int32 array that grows; -1 where nothing was set."""
+
+    def __init__(self) -> None:
+        self._items = np.full(1024, -1, np.int32)
+
+    def __getitem__(self, places: np.ndarray) -> np.ndarray:
+        inside = places < len(self._items)
+        items: np.ndarray = self._items[np.where(inside, places, 0)]
+        return np.where(inside, items, -1)
+
+    def __setitem__(self, places: np.ndarray, values: Any) -> None:
+        needed = int(places.max(initial=0)) + 1
+        if needed > len(self._items):
+            more = np.full(max(needed, 2 * len(self._items)) - len(self._items), -1, np.int32)
+            self._items = np.concatenate([self._items, more])
+        self._items[places] = values
+
+
+class TokenCodes:
+    """Codes of a key's texts or pools by the token that stands for them.
+
+    codes: text → code, to which new ones are added; of actions none are. memo: the memo's texts and pairs by index.
+    inline: those that unpickled entries have had, not as references: later entries may refer to the first.
+    """
+
+    def __init__(self, key: str, codes: dict[str, int], memo: dict[int, Any], inline: set[Any]) -> None:
+        self._key = key
+        self._codes = codes
+        self._memo = memo
+        self._inline = inline
+        self._known: dict[int, int] = {}
+
+    def of(self, tokens: np.ndarray) -> np.ndarray:
+        """Int32 codes of uint64 tokens; -1 for None, ``UNKNOWN`` for what no entry has had."""
+        if (tokens == tokens[0]).all():
+            return np.full(len(tokens), self._code(int(tokens[0])), np.int32)
+        made = np.full(len(tokens), UNKNOWN, np.int32)
+        left = len(tokens)
+        for token, code in self._known.items():
+            chosen = tokens == np.uint64(token)
+            made[chosen] = code
+            left -= int(np.count_nonzero(chosen))
+            if not left:
+                return made
+        for token in np.unique(tokens[made == UNKNOWN]).tolist():
+            made[tokens == np.uint64(token)] = self._code(token)
+        return made
+
+    def _code(self, token: int) -> int:
+        code = self._known.get(token)
+        if code is None:
+            value = self._value(token)
+            if value is None:
+                code = -1
+            elif is_pool(value) and self._key in POOL_KEYS and min(value) >= 0:
+                code = self._codes.setdefault(f"({value[0]}, {value[1]})", len(self._codes))
+            elif type(value) is str and self._key == "action":
+                code = self._codes.get(value, UNKNOWN) if value in ACTIONS else UNKNOWN
+            elif type(value) is str and self._key in TEXT_KEYS:
+                code = self._codes.setdefault(value, len(self._codes))
+            else:
+                return UNKNOWN
+            if self._key == "action" and code < 0:
+                return UNKNOWN
+            self._known[token] = code
+        return code
+
+    def _value(self, token: int) -> Any:
+        """The text, pair of numbers or None that a token stands for; False if that is not known."""
+        raw = token.to_bytes(8, "little")
+        if raw[0] == NONE:
+            return None
+        if raw[0] in REFERENCES:
+            return self._memo.get(token >> 8, False)
+        if raw[0] == SHORT_TEXT and self._key == "action":
+            return False  # every recorder writes one text for all entries, and references to it
+        value = _text(raw) if raw[0] == SHORT_TEXT else _pair(raw)
+        return value if value in self._inline else False
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw[2 : 2 + raw[1]].decode("utf-8", "surrogatepass") if raw[2 + raw[1]] == MEMOIZE else None
+    except (UnicodeDecodeError, IndexError):
+        return None
+
+
+def _pair(raw: bytes) -> tuple[int, ...] | None:
+    pair, at = [], 0
+    for _ in range(2):
+        width = {0x4B: 1, 0x4D: 2}.get(raw[at], 0)
+        pair.append(int.from_bytes(raw[at + 1 : at + 1 + width], "little"))
+        at += 1 + width
+    return tuple(pair) if raw[at : at + 2] == b"\x86\x94" else None

@@ -1,0 +1,251 @@
+"""Reads the entries of a pickled trace as columns, without unpickling most of them.
+
+An entry whose keys, texts and stack have occurred before adds nothing but numbers, and its columns are made from its
+bytes. Others, some thousands of a million, are unpickled as dicts: the first with a stack, a text or a layout, and
+everything unexpected. Later values refer to earlier ones by their place in the unpickler's memo, so for entries that
+it does not see the same number of places is filled with one object, the filler. If anything refers to that object, the
+file is read again, the plain way.
+
+Stacks: a recorder writes a list of references to frames for each entry. References never change their meaning, so equal
+bytes are equal stacks. A reference to the list of an earlier entry (a free's completion has that of its request) is
+resolved by its place in the memo.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.reading.entry_tokens import Entry, Incomplete, Unusual, read_entry
+from snapreport.reading.events import Codes
+from snapreport.reading.parsed_entries import GrowingTable, ParsedEntries
+from snapreport.reading.trace_candidates import ALONE, PARSED, UNPICKLED, CandidateReader, Candidates
+
+FILLER_ID, PARSED_ID = 0, 1
+"""Persistent ids in the unpickler's stream: the filler, and the next of :attr:`TraceParser.parsed`."""
+_PUSH_FILLER, _PUSH_PARSED = (bytes([0x4B, number]) + b"Q" for number in (FILLER_ID, PARSED_ID))
+# Candidates looked at first, second, ...: in the first entries most things are new.
+_FIRST_PIECES, _LATER_PIECES = (16, 128, 1024), 1 << 20
+_MOST_RESTARTS = 64
+# Reading an entry alone takes ten times as long as unpickling it.
+ALLOWED_ALONE, ALLOWED_SHARE = 10_000, 0.2
+_BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
+
+
+@dataclass(slots=True)
+class _Unpickled:
+    """An entry left to the unpickler, in place of whose ``frames`` None is put if their stack is ``replaced``."""
+
+    start: int
+    end: int
+    introduced: int = -1
+    replaced: int = -1
+    frames: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Candidates [first, last) in a row, which fill the memo from ``memo`` on."""
+
+    first: int
+    last: int
+    memo: int
+
+
+class TraceParser:
+    """Parses the traces of one pickle."""
+
+    def __init__(self, codes: Codes) -> None:
+        self.parsed: deque[ParsedEntries] = deque()
+        """For the unpickler, in the order of its stream."""
+        self.memo = 0
+        """Number of filled places in the memo."""
+        self._reader = CandidateReader(codes)
+        self.objects = self._reader.objects
+        self._stacks = self._reader.stacks
+        self._base = -1  # number of filled places when the first trace began
+        self._lists = GrowingTable()  # place of a list, less _base → its stack
+        self.is_in_batch = False
+        self.made = 0
+        """Number of :class:`ParsedEntries` so far."""
+        self.needs_more = False
+        """Whether the data ended within an entry."""
+        self.rows = self.alone = self._pieces = self._restarts = 0
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether few enough entries had to be read alone."""
+        return self.alone < ALLOWED_ALONE or self.alone < ALLOWED_SHARE * self.rows
+
+    def begin(self) -> None:
+        """A trace begins: the list of its entries has been stored in the memo, and is on top of the stack."""
+        self.is_in_batch = self._is_single = False
+        if self._base < 0:
+            self._base = self.memo
+
+    def take(self, data: bytes, at: int) -> tuple[bytes, int, bool]:
+        """Reads entries from ``data[at]`` on: the unpickler's stream in their place, the first byte not read, and
+        whether the trace ended. Nothing is read if ``data`` does not hold a whole entry.
+
+        Raises :class:`Unusual`.
+        """
+        most = _FIRST_PIECES[self._pieces] if self._pieces < len(_FIRST_PIECES) else _LATER_PIECES
+        found = self._reader.read(data, at, most, self._base)
+        runs, unpickled, end, has_ended = self._sequence(data, at, found)
+        self.needs_more = end == found.following and len(found.starts) < most
+        rows = np.concatenate([np.arange(run.first, run.last) for run in runs]) if runs else np.zeros(0, np.int64)
+        if not len(rows) and not unpickled:
+            return b"", end, has_ended
+        self._pieces += 1
+        self._resolve(found, runs, rows, unpickled)
+        for i in rows[found.kinds[rows] == UNPICKLED].tolist():
+            introduced = -1 if found.references[i] >= 0 else int(found.stacks[i])
+            unpickled.append(_Unpickled(int(found.starts[i]), int(found.stops[i]), introduced))
+        unpickled.sort(key=lambda entry: entry.start)
+        self._stacks.introduce([entry.introduced for entry in unpickled if entry.introduced >= 0])
+        rows = rows[found.kinds[rows] == PARSED]
+        before = np.searchsorted(found.starts[rows], [entry.start for entry in unpickled])
+        self._append(found, rows, unpickled, before)
+        return _stream(data, found.fills[rows], unpickled, before), end, has_ended
+
+    def _sequence(self, data: bytes, at: int, found: Candidates) -> tuple[list[_Run], list[_Unpickled], int, bool]:
+        """Follows the entries from ``at`` on: runs of candidates, entries read alone, the end, and whether the trace
+        has ended there. Updates ``memo``.
+        """
+        runs: list[_Run] = []
+        unpickled: list[_Unpickled] = []
+        alone = np.append(np.flatnonzero(found.kinds == ALONE), len(found.starts))
+        filled = np.concatenate(([0], np.cumsum(found.fills)))
+        while True:
+            at, is_entry = self._between(data, at)
+            if is_entry is None:
+                return runs, unpickled, at, False
+            if not is_entry:
+                return runs, unpickled, at, True
+            i = int(np.searchsorted(found.starts, at))
+            if self.is_in_batch and i < len(found.starts) and found.starts[i] == at and found.kinds[i] != ALONE:
+                last = int(alone[np.searchsorted(alone, i)])
+                runs.append(_Run(i, last, self.memo))
+                self.memo += int(filled[last] - filled[i])
+                at = int(found.stops[last - 1])
+                continue
+            if at == found.following and len(found.starts):
+                return runs, unpickled, at, False
+            try:
+                entry = read_entry(data, at, self.objects)
+            except Incomplete:
+                return runs, unpickled, at, False
+            unpickled.append(self._read_alone(entry, data))
+            at = entry.end
+            is_new = self._reader.learn(entry, data)
+            if is_new and self._restarts < _MOST_RESTARTS:
+                self._restarts += 1
+                return runs, unpickled, at, False
+
+    def _between(self, data: bytes, at: int) -> tuple[int, bool | None]:
+        """The place after the opcodes between two entries, and whether an entry begins there; None if that cannot be
+        seen.
+        """
+        while at + 1 < len(data):
+            code = data[at]
+            if self.is_in_batch:
+                if code == _BRACE:
+                    return at, True
+                if code != _APPENDS:
+                    raise Unusual("a batch that is not of entries")
+                self.is_in_batch = False
+            elif not self._is_single and code == _MARK and data[at + 1] == _BRACE:
+                self.is_in_batch = True
+            elif self._is_single:
+                if code != _APPEND:
+                    raise Unusual("an entry that is not appended")
+                self._is_single = False
+            elif code == _BRACE:
+                self._is_single = True
+                return at, True
+            else:
+                return at, False
+            at += 1
+        return at, None
+
+    def _read_alone(self, entry: Entry, data: bytes) -> _Unpickled:
+        """Registers what an entry puts into the memo."""
+        made = _Unpickled(entry.start, entry.end)
+        self.objects.update({self.memo + place: value for place, value in entry.objects.items()})
+        for i, key in enumerate(entry.items[::2]):
+            if key.known != "frames":
+                continue
+            value = entry.items[2 * i + 1]
+            if value.reference is not None and value.reference >= self._base:
+                made.replaced, made.frames = value.reference, (value.start, value.end)  # see _resolve
+                continue
+            number = self._stacks.find_or_add(data[value.start : value.end])
+            made.introduced = number if number >= 0 else self._stacks.new()
+            if value.reference is None:
+                self._lists[np.array([self.memo + value.memo - self._base])] = made.introduced
+        self.memo += entry.memo
+        self.alone += 1
+        return made
+
+    def _resolve(self, found: Candidates, runs: list[_Run], rows: np.ndarray, unpickled: list[_Unpickled]) -> None:
+        """Resolves references to lists of earlier entries; candidates where this fails are left to the unpickler."""
+        if len(rows):
+            fills = found.fills[rows]
+            # Where each row's places begin: those of its run, and of the rows before it there.
+            lengths = np.array([run.last - run.first for run in runs])
+            begins = np.cumsum(fills) - fills
+            first = np.cumsum(lengths) - lengths
+            places = begins + np.repeat(np.array([run.memo for run in runs]) - begins[first], lengths)
+            has_list = fills > found.memo[rows]
+            listed = rows[has_list]
+            self._lists[places[has_list] + found.memo[listed] - self._base] = found.stacks[listed]
+            referring = rows[found.references[rows] >= 0]
+            stacks = self._lists[found.references[referring] - self._base]
+            found.stacks[referring] = stacks
+            found.kinds[referring[stacks < 0]] = UNPICKLED
+        for entry in unpickled:
+            if entry.replaced >= 0:
+                entry.replaced = int(self._lists[np.array([entry.replaced - self._base])][0])
+
+    def _append(self, found: Candidates, rows: np.ndarray, unpickled: list[_Unpickled], before: np.ndarray) -> None:
+        is_whole = len(rows) == len(found.starts)  # then without a copy
+        count = len(rows) + len(unpickled)
+        self.rows += count
+        self.made += 1
+        self.parsed.append(
+            ParsedEntries(
+                count,
+                before + np.arange(len(unpickled)),
+                {
+                    key: (values, nulls) if is_whole else (values[rows], nulls[rows])
+                    for key, (values, nulls) in found.columns.items()
+                },
+                found.stacks[rows],
+                np.array([entry.introduced for entry in unpickled], np.int32),
+                np.array([entry.replaced for entry in unpickled], np.int32),
+                {key: int(np.count_nonzero(has[rows])) for key, has in found.unknown_keys.items()},
+            )
+        )
+
+
+def _stream(data: bytes, fills: np.ndarray, unpickled: list[_Unpickled], before: np.ndarray) -> bytes:
+    """A batch: the unpickled entries, then the parsed ones, with the memo filled in their place.
+
+    fills: memo places of each parsed entry. before: parsed entries before each unpickled one.
+    """
+    filled = np.concatenate(([0], np.cumsum(fills)))
+    bounds = filled[np.concatenate(([0], before, [len(fills)])).astype(np.int64)]
+    parts = [b"("]
+    for i, places in enumerate(np.diff(bounds).tolist()):
+        if places:
+            parts += [_PUSH_FILLER, b"\x94" * places, b"0"]
+        if i < len(unpickled):
+            entry = unpickled[i]
+            if entry.replaced >= 0:
+                start, end = entry.frames
+                parts += [data[entry.start : start], b"N", data[end : entry.end]]
+            else:
+                parts.append(data[entry.start : entry.end])
+    return b"".join([*parts, _PUSH_PARSED, b"e"])

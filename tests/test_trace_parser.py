@@ -1,0 +1,175 @@
+"""Entries parsed from their bytes: the same recording as by the unpickler, whatever a pickle holds."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_trace_stream import assert_equal, diverted, plain
+
+import snapreport
+from snapreport.reading import trace_parser, trace_stream
+from snapreport.reading.trace_parser import TraceParser
+
+ACTIONS = ["alloc", "free_requested", "free_completed", "segment_alloc", "segment_map", "snapshot", "renamed"]
+FRAMES = [{"filename": f"f{i}.py", "line": i, "name": f"g{i}"} for i in range(300)]
+NUMBERS = st.one_of(
+    st.integers(0, 300), st.integers(0, 2**53 - 1), st.sampled_from([255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**40])
+)
+
+
+def own(text: str) -> str:
+    """Another object with the same content, which pickle does not write as a reference."""
+    return "".join(list(text)) if len(text) > 1 else text
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
+    """Traces whose entries share keys, texts, pools, frames and lists of frames in all ways that pickle can write."""
+    lists = [draw(st.lists(st.sampled_from(FRAMES), max_size=6)) for _ in range(4)]
+    pools = [(0, 0), (0, 1), (70_000, 3)]
+    has_time, has_pool, has_unknown = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+    made = []
+    for _ in range(draw(st.integers(1, 2))):
+        trace: list[dict[str, Any]] = []
+        for _ in range(draw(st.integers(0, 60))):
+            action = draw(st.sampled_from(ACTIONS))
+            frames = draw(st.sampled_from(lists))
+            entry: dict[str, Any] = {
+                "action": action if draw(st.booleans()) else own(action),
+                "addr": draw(st.one_of(NUMBERS, st.integers(2**63, 2**64 - 1))),
+                "size": draw(NUMBERS),
+                "stream": draw(st.one_of(st.just(0), st.integers(-(2**63), 2**63 - 1))),
+            }
+            if has_time:
+                entry["time_us"] = draw(st.one_of(NUMBERS, st.none())) if draw(st.booleans()) else 5
+            if has_pool:
+                a, b = draw(st.sampled_from(pools))
+                entry["segment_pool_id"] = (a, b) if draw(st.booleans()) else pools[0]
+            if has_unknown:
+                entry["internal_metadata"] = draw(st.sampled_from(["", "x" * 300, "é", None, 7, {"a": 1}, 0.5]))
+            entry["user_metadata"] = draw(st.sampled_from(["", own("step"), "a longer text", None, "}\x94(h"]))
+            # The list itself, an equal one, or one with frames of its own.
+            entry["frames"] = draw(st.sampled_from([frames, list(frames), [dict(frame) for frame in frames]]))
+            trace.append(entry)
+            if action == "free_requested":
+                trace.append({**entry, "action": "free_completed"})
+        # No collector replaces a single entry, so its frames are numbered later.
+        made.append(trace if len(trace) != 1 else [])
+    return made
+
+
+@settings(max_examples=40, deadline=None)
+@given(traces(), st.sampled_from([4, 5]), st.sampled_from([64, 700, 1 << 20]), st.booleans())
+def test_any_entries(made: list[list[dict[str, Any]]], protocol: int, block: int, is_first: bool) -> None:
+    """Also through files that end in the middle of an entry, and with later references to lists of the trace."""
+    shared = made[0][0]["frames"] if made[0] else []
+    segment = {"device": 0, "address": 512, "total_size": 512, "blocks": [], "frames": shared}
+    parts = {"segments": [segment], "device_traces": made}
+    raw = dict(reversed(parts.items())) if is_first else parts
+    pickled = pickle.dumps(raw, protocol)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_stream, "BLOCK", block)
+        try:
+            recording = diverted(pickled)[0]
+        except trace_stream.Unusual:
+            # Another object than the first with the same content is referred to.
+            recording = diverted(pickled, parse=False)[0]
+    assert_equal(recording, plain(pickled))
+
+
+def entries(n: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"action": "alloc", "addr": i, "size": i + 2, "stream": 0, **more, "frames": FRAMES[:1]} for i in range(n)]
+
+
+def parsers(patch: pytest.MonkeyPatch) -> list[TraceParser]:
+    made: list[TraceParser] = []
+    create = TraceParser.__init__
+
+    def keep(self: TraceParser, *arguments: Any) -> None:
+        create(self, *arguments)
+        made.append(self)
+
+    patch.setattr(TraceParser, "__init__", keep)
+    return made
+
+
+@pytest.mark.parametrize("name", ["training_late_start.pickle", "expandable_oom_3gpu.pickle"])
+def test_few_entries_of_real_snapshots_are_read_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = corpus.REAL / name
+    if not path.exists():
+        pytest.skip(f"no {name}")
+    made = parsers(monkeypatch)
+    diverted(path.read_bytes())
+    assert made[0].rows > 5000 and made[0].alone < 0.03 * made[0].rows
+
+
+def test_where_parsing_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After many entries with something new each, the others are unpickled, in the middle of a batch or between two."""
+    monkeypatch.setattr(trace_parser, "ALLOWED_ALONE", 20)
+    made = parsers(monkeypatch)
+    for n in (30, 998, 1000, 1001, 2500):
+        long = [one | {"user_metadata": f"step {i}"} for i, one in enumerate(entries(n))]
+        pickled = pickle.dumps({"segments": [], "device_traces": [long, entries(3)]}, 4)
+        assert_equal(diverted(pickled)[0], plain(pickled))
+        assert not made[-1].is_worthwhile
+
+
+@pytest.mark.parametrize("value", [-1, 2**53, 2**70, "512", None, True], ids=str)
+def test_a_wrong_size_is_an_error(value: Any, tmp_path: Path) -> None:
+    made = entries(50)
+    made[40]["size"] = value
+    path = tmp_path / "wrong.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [made]}, 4))
+    with pytest.raises(snapreport.SnapshotError, match=r"device_traces\[0\]\[40\]: .*'size'"):
+        snapreport.load(path)
+
+
+def test_what_refers_to_a_parsed_entry_is_not_lost(tmp_path: Path) -> None:
+    """The settings hold texts and a pool that entries have, too."""
+    made = entries(50, user_metadata="seldom", pool_id=(0, 1))
+    made[40]["user_metadata"] = own("seldom")
+    settings = {"texts": [made[0]["user_metadata"], made[40]["user_metadata"]], "pair": made[30]["pool_id"]}
+    pickled = pickle.dumps({"segments": [], "device_traces": [made], "allocator_settings": settings}, 4)
+    path = tmp_path / "refers.pickle"
+    path.write_bytes(pickled)
+    assert snapreport.load(path).recording.settings == plain(pickled).settings
+
+
+@pytest.mark.parametrize("place", range(1, 200, 7))
+def test_a_damaged_trace_is_read_as_python_does(place: int) -> None:
+    """Every seventh byte of some entries flipped: the plain way's recording, or not the parsed one at all."""
+    whole = bytearray(pickle.dumps({"segments": [], "device_traces": [entries(30, user_metadata="N/A")]}, 4))
+    at = whole.rindex(b"}\x94(", 0, len(whole) - 300) + place
+    for bits in (0x01, 0x80, 0xFF):
+        damaged = bytes(whole[:at]) + bytes([whole[at] ^ bits]) + bytes(whole[at + 1 :])
+        try:
+            recording = diverted(damaged)[0]
+        except (trace_stream.Unusual, snapreport.SnapshotError):
+            continue
+        assert_equal(recording, plain(damaged))
+
+
+def test_a_memo_index_beyond_all_is_not_allocated() -> None:
+    """An entry whose frames are ``LONG_BINGET`` of four billion: a table of lists would take 16 GB."""
+    made = entries(40)
+    made[21]["frames"] = made[20]["frames"]
+    pickled = pickle.dumps({"segments": [], "device_traces": [made]}, 4)
+    found = re.findall(rb"(h.|j.{4})u}\x94\(", pickled, re.DOTALL)
+    assert len(found) == 1
+    wrong = pickled.replace(found[0] + b"u}\x94(", b"j\xff\xff\xff\xffu}\x94(")
+    shift = len(wrong) - len(pickled)
+    framed = wrong[:3] + (int.from_bytes(wrong[3:11], "little") + shift).to_bytes(8, "little") + wrong[11:]
+    tracemalloc.start()
+    with pytest.raises(trace_stream.Unusual, match="4294967295"):
+        diverted(framed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20

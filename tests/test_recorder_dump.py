@@ -88,7 +88,7 @@ def test_traces_are_read_while_they_are_unpickled(tmp_path: Path) -> None:
     traces = sum(1 for trace in snapshot["device_traces"] if trace)
     assert traces > 1
     reader = DivertedPickle(io.BytesIO(written(snapshot, tmp_path)))
-    io.BufferedReader(reader).read()
+    reader.read()
     assert reader.diverted == traces
 
 

@@ -8,21 +8,17 @@ chunks with different keys (an ``oom`` has others) take a slower path.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-
-# polars imports it for the first column. Among the unpickler's objects, its allocations would keep 40 otherwise unused
-# arenas of 1 MiB alive, for a pickle of 107 MB.
-import numpy.ma
 import polars as pl
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
 from snapreport.reading.entry_tokens import Unusual
+from snapreport.reading.event_columns import ALL_NULL, Chunk, EventColumns
 from snapreport.reading.fields import (
     INT64,
     SIZE,
@@ -49,13 +45,8 @@ KEYS = {
 }  # fmt: skip
 # Without address and size these mean nothing.
 _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
-_NO_CONTEXT = ("", "N/A")
-_TYPES = {np.dtype(np.int32): pl.Int32, np.dtype(np.int64): pl.Int64, np.dtype(np.uint64): pl.UInt64}
-_ALL_NULL = np.ones(1, bool)  # represents the mask of a chunk without values
 _INTEGERS = (("addr", UINT64), ("size", SIZE), ("stream", INT64), ("time_us", INT64), ("device_free", INT64))
 _TEXTS = ("compile_context", "user_metadata", "category")
-Chunk = dict[str, tuple[np.ndarray, np.ndarray | None]]
-"""Column → values and the mask of nulls, of some entries in a row."""
 
 
 class Codes:
@@ -77,8 +68,7 @@ class EventReader:
         self._unknown_keys = codes.unknown_keys
         self._texts = codes.texts
         self._forward = ForwardFrames()
-        self._parts: dict[str, list[tuple[np.ndarray, np.ndarray | None]]] = {}
-        self._rows = 0
+        self._columns = EventColumns(codes.actions, codes.texts)
 
     def read(self, trace: list[Any], place: str, *, release: bool) -> None:
         """Append a trace. ``place`` names it in errors. ``release``: drop raw entries once they are read."""
@@ -92,9 +82,7 @@ class EventReader:
 
     def append(self, other: EventReader) -> None:
         """Append what ``other`` has read. Both share their codes."""
-        for key, parts in other._parts.items():
-            self._parts.setdefault(key, []).extend(parts)
-        self._rows += other._rows
+        self._columns.extend(other._columns)
 
     def read_chunk(self, entries: list[Any], place: str, start: int, *, release: bool = False) -> None:
         """Append ``entries``, at least one, which begin at index ``start`` of the trace.
@@ -103,7 +91,7 @@ class EventReader:
         (:class:`~snapreport.reading.stacks.StackMark`).
         """
         where = _where(place, start)
-        chunk = self._chunk(self._columns(entries, where), where, len(entries), release=release)
+        chunk = self._chunk(self._by_key(entries, where), where, len(entries), release=release)
         self._append(chunk, len(entries), where)
 
     def read_parsed(
@@ -116,7 +104,7 @@ class EventReader:
         self._count_unknown({key: count for key, count in parsed.unknown_keys.items() if count})
         chunk = self._parsed_chunk(parsed)
         if dicts:
-            made = self._chunk(self._columns(dicts, where), where, len(dicts), release=True)
+            made = self._chunk(self._by_key(dicts, where), where, len(dicts), release=True)
             codes = made["stack"][0]
             introduces, replaces = parsed.introduced >= 0, parsed.replaced >= 0
             stacks[parsed.introduced[introduces]] = codes[introduces]
@@ -136,12 +124,12 @@ class EventReader:
         chunk: Chunk = {"forward_stack": (np.zeros(n, np.int32), None)}
         for key, bounds in _INTEGERS:
             dtype = np.uint64 if bounds is UINT64 else np.int64
-            values, nulls = parsed.columns.get(key, (np.zeros(n, np.int64), _ALL_NULL))
-            chunk[key] = values.astype(dtype, copy=False), nulls if nulls is _ALL_NULL or nulls.any() else None
+            values, nulls = parsed.columns.get(key, (np.zeros(n, np.int64), ALL_NULL))
+            chunk[key] = values.astype(dtype, copy=False), nulls if nulls is ALL_NULL or nulls.any() else None
         pool = "pool_id" if "pool_id" in parsed.columns else "segment_pool_id"
         for key, column in (*((key, key) for key in ("action", *_TEXTS)), ("pool", pool)):
-            codes, nulls = parsed.columns.get(column, (np.full(n, -1, np.int32), _ALL_NULL))
-            chunk[key] = (codes if nulls is _ALL_NULL else np.where(nulls, np.int32(-1), codes)), None
+            codes, nulls = parsed.columns.get(column, (np.full(n, -1, np.int32), ALL_NULL))
+            chunk[key] = (codes if nulls is ALL_NULL else np.where(nulls, np.int32(-1), codes)), None
         return chunk
 
     def _chunk(self, columns: dict[str, list[Any]], where: Where, n: int, *, release: bool) -> Chunk:
@@ -173,11 +161,16 @@ class EventReader:
             if nulls is not None and (nulls & placed).any():
                 row = int(np.argmax(nulls & placed))
                 raise SnapshotError(f"{where(row)}: no {key!r} in this {list(self._actions)[action[row]]!r}")
-        for key, (column, nulls) in chunk.items():
-            self._put(key, column, nulls)
-        self._rows += n
+        self._columns.append(chunk, n)
 
-    def _columns(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
+    def table(self, renumber: np.ndarray) -> pl.DataFrame:
+        """The columns of everything read so far. ``renumber``: provisional → final stack ids.
+
+        Columns with a single value take no memory until taken out of the table: 29 instead of 115 bytes per event.
+        """
+        return self._columns.table(renumber)
+
+    def _by_key(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
         """Known key → values (None where absent). Keys that no entry has are absent."""
         n = len(entries)
         if type(entries[0]) is dict and len(entries[0]) > 1:
@@ -204,7 +197,7 @@ class EventReader:
 
     def _ints(self, columns: dict[str, list[Any]], key: str, bounds: Any, n: int, where: Any) -> Any:
         if key not in columns:
-            return np.zeros(n, np.uint64 if bounds is UINT64 else np.int64), _ALL_NULL
+            return np.zeros(n, np.uint64 if bounds is UINT64 else np.int64), ALL_NULL
         return int_column(columns[key], where, key, bounds)
 
     def _text(self, columns: dict[str, list[Any]], key: str, n: int, where: Any) -> np.ndarray:
@@ -229,71 +222,6 @@ class EventReader:
         column = np.fromiter(map(coded.__getitem__, values), np.int32, len(values))
         return column if len(column) == n else np.full(n, column[0], np.int32)
 
-    def _put(self, key: str, column: np.ndarray, nulls: np.ndarray | None) -> None:
-        # A chunk with a single value (most chunks, in half of the columns) takes no memory per row.
-        if column[0] == column[-1] and (column == column[0]).all():
-            column = np.broadcast_to(column[:1].copy(), len(column))
-        if nulls is not None and nulls.all():
-            nulls = _ALL_NULL
-        self._parts.setdefault(key, []).append((column, nulls))
-
-    def _column(self, key: str, dtype: Any) -> np.ndarray:
-        """All parts as one array; if all values are equal, the rows share one item of memory (stride 0)."""
-        parts = [column for column, _ in self._parts.pop(key, [])]
-        if not parts:
-            return np.zeros(0, dtype)
-        first = parts[0][:1]
-        if all((len(part) == 1 or part.strides == (0,)) and part[0] == first[0] for part in parts):
-            return np.broadcast_to(first, self._rows)
-        return np.concatenate(parts)
-
-    def _nullable(self, key: str, dtype: Any) -> pl.Expr | pl.Series:
-        parts = self._parts.get(key, [])
-        if parts and all(mask is _ALL_NULL for _, mask in parts):
-            del self._parts[key]
-            return pl.lit(None, _TYPES[np.dtype(dtype)]).alias(key)
-        if all(mask is None or not (mask is _ALL_NULL or mask.any()) for _, mask in parts):
-            return _numbers(key, self._column(key, dtype))
-        nulls = [
-            np.broadcast_to(mask is _ALL_NULL, len(column)) if mask is None or mask is _ALL_NULL else mask
-            for column, mask in parts
-        ]
-        column = np.ascontiguousarray(self._column(key, dtype))
-        return pl.Series(key, column).set(pl.Series(np.concatenate(nulls)), None)
-
-    def _texts_column(self, key: str) -> pl.Expr | pl.Series:
-        codes = self._column(key, np.int32)
-        names = [clean(name) for name in self._texts.get(key, {})]
-        # The recorder writes "N/A" if there was no context.
-        table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
-        if not len(codes) or table.null_count() == len(table):
-            return pl.lit(None, pl.String).alias(key)
-        if codes.strides == (0,) or (codes == codes[0]).all():
-            return pl.lit(table[int(codes[0])], pl.String).alias(key)
-        return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
-
-    def table(self, renumber: np.ndarray) -> pl.DataFrame:
-        """The columns of everything read so far. ``renumber``: provisional → final stack ids.
-
-        Columns with a single value take no memory until taken out of the table: 29 instead of 115 bytes per event.
-        """
-        names = [clean(name) for name in self._actions]
-        made: list[pl.Expr | pl.Series] = [
-            enum_series("action", self._column("action", np.int32), distinct(names)),
-            self._nullable("addr", np.uint64),
-            _numbers("size", self._column("size", np.int64)),
-            _numbers("stream", self._column("stream", np.int64)),
-            self._texts_column("pool"),
-            self._nullable("time_us", np.int64),
-            _stacks("stack", self._column("stack", np.int32), renumber),
-            _stacks("forward_stack", self._column("forward_stack", np.int32), renumber),
-            self._texts_column("compile_context"),
-            self._texts_column("user_metadata"),
-            self._texts_column("category"),
-            self._nullable("device_free", np.int64),
-        ]
-        return pl.DataFrame(made[:1]).with_columns(made[1:])
-
 
 def _merged(
     parsed: tuple[np.ndarray, np.ndarray | None], dicts: tuple[np.ndarray, np.ndarray | None], is_dict: np.ndarray
@@ -310,37 +238,9 @@ def _merged(
     return values, nulls
 
 
-def _numbers(key: str, column: np.ndarray) -> pl.Expr | pl.Series:
-    """A column, or a literal if all rows share one item."""
-    if len(column) > 1 and column.strides == (0,):
-        return pl.lit(int(column[0]), _TYPES[column.dtype]).alias(key)
-    return pl.Series(key, np.ascontiguousarray(column))
-
-
-def _stacks(key: str, column: np.ndarray, renumber: np.ndarray) -> pl.Expr | pl.Series:
-    if len(column) > 1 and column.strides == (0,):
-        return _numbers(key, np.broadcast_to(renumber[column[:1]], len(column)))
-    return pl.Series(key, renumber[column])
-
-
-def enum_series(name: str, codes: np.ndarray, categories: Sequence[str]) -> pl.Series:
-    """An Enum column from codes."""
-    return pl.Series(name, categories, dtype=pl.Enum(categories)).gather(codes)
-
-
 def _where(place: str, start: int) -> Where:
     return lambda row: f"{place}[{start + row}]"
 
 
 def _key_name(key: Any) -> str:
     return clean(key) if type(key) is str else shown(key)
-
-
-def distinct(names: list[str]) -> list[str]:
-    """``names``, with those that became equal by escaping made distinct again."""
-    seen: Counter[str] = Counter()
-    made = []
-    for name in names:
-        seen[name] += 1
-        made.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return made

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.reading.events import enum_series
+from snapreport.reading.event_columns import enum_series
 from snapreport.reading.fields import MAX_SIZE
 from snapreport.reading.profiler_columns import Event, Instants, ProfilerColumns, columns_of, frame_table
 from snapreport.reading.profiler_stacks import CallTree, call_tree, chains, forward_of

@@ -20,7 +20,7 @@ import polars as pl
 
 from snapreport import supervision
 from snapreport.errors import SnapshotError
-from snapreport.reading.events import distinct, enum_series
+from snapreport.reading.event_columns import distinct, enum_series
 from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.reading.recording import ACTIONS, Recording
 

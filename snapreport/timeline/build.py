@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.reading.events import enum_series
+from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated, annotated_names

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from snapreport import supervision
-from snapreport.reading.events import enum_series
+from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.timeline.category_rules import (
     ACTIVATION,

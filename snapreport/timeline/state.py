@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.reading.events import enum_series
+from snapreport.reading.event_columns import enum_series
 from snapreport.scalars import max_or_zero
 from snapreport.timeline.interface import Timeline
 

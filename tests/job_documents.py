@@ -142,7 +142,7 @@ def _document(  # each part of it is a separate table
                 "rank": outlier,
                 "group": 3,
                 "bytes_above": above,
-                "sentence": f"Rank {outlier} holds more of `{names[DISPATCH]}` than the rest of its stage.",
+                "sentence": f"Rank {outlier} of {ranks + 3} holds 6.10 GiB more than its group in `{names[DISPATCH]}`.",
                 "stacks": [[DISPATCH, above, int(stack_bytes[DISPATCH, outlier]), expected[DISPATCH]]],
             }
         ],
@@ -174,7 +174,7 @@ def _document(  # each part of it is a separate table
         "metrics": ["allocated", "reserved", "unused"],
         "detail": [],
         "stack_names": [
-            {"function": function, "file": file, "line": line, "name": name, "frames": [name, "train train.py:10"]}
+            {"function": function, "file": file, "line": line, "name": name, "frames": ["train train.py:10"]}
             for (function, file, line, _), name in zip(STACKS, names, strict=True)
         ],
         "heat_scale": scale,

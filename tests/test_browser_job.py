@@ -62,7 +62,7 @@ def test_the_planted_outlier_is_named_with_its_stack(
     assert opened.view()["view"] == "job"
     name = "{} {}:{}".format(*STACKS[DISPATCH][:3])
     first = opened.page.locator(".job-outlier").first.inner_text()
-    assert f"Rank {planted.outlier} holds 6.10 GiB more" in first
+    assert f"Rank {planted.outlier} of 67 holds 6.10 GiB more than its group" in first
     assert name in first
     assert "+6.10 GiB" in first
     # Every rank and stack of the headline is a link.
@@ -119,14 +119,19 @@ def test_brushing_is_linked_to_every_part(open_report: Callable[..., Any], job_p
     assert debug(opened)["panel"] == [str(rank) for rank in range(48, 56)]
     cells = page.locator("#job-ranks-row-0 [role=gridcell]").all_inner_texts()
     within = planted.allocated[48, 10:21].max() / 2**30
-    assert cells[3] == f"{within:.1f} GiB"
+    assert cells[:2] == ["48", f"{within:.1f} GiB"]
     set_options(opened, tab="findings")
     assert "on 1 of 64 ranks" in page.locator(".job-findings").inner_text()
     set_options(opened, tab="categories")
     assert [bar["name"] for bar in debug(opened)["panel"]] == [f"Rank {rank}" for rank in range(48, 56)]
+    set_options(opened, tab="groups")
+    texts = page.locator(".job-group header").all_inner_texts()
+    assert ["none selected" in text for text in texts] == [True, True, True, False], texts
+    assert "8 of 16 ranks" in texts[3] and f"to {planted.allocated[48:56, 10:21].max() / 2**30:.1f} GiB" in texts[3]
     page.keyboard.press("Escape")
     assert "job.ranks" not in opened.view()["options"]
     assert len(debug(opened)["rows"]) == RANKS
+    assert "none selected" not in page.locator(".job-groups").inner_text()
     opened.check()
 
 

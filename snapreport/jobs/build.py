@@ -28,6 +28,7 @@ from snapreport.reading.redaction import Redaction
 from snapreport.report.build import Whole, Written, fit_document, write_document
 from snapreport.report.payload import Sections
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
+from snapreport.report.summary import Summary
 from snapreport.snapshot import Snapshot, load
 
 LARGE_DETAIL = 32 << 20
@@ -181,7 +182,10 @@ def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str)
             sections.place[name] = name
         sections.extra["job"] = content.manifest
 
-    return Whole(lambda summary: job_summary(job, summary, heat_picture(content.heat, len(job.rows)), note), add)
+    def summary(of_details: Summary) -> Summary:
+        return job_summary(job, of_details, details, heat_picture(content.heat, len(job.rows)), note)
+
+    return Whole(summary, add)
 
 
 def _not_in_full(job: Job, dropped: Sequence[Detail], options: PageOptions) -> str:

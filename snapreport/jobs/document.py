@@ -185,6 +185,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "where": on_ranks(job, merged.rows),
                 "count": len(merged.rows),
                 "rows": merged.rows,
+                "row": merged.row if len(merged.rows) > 1 else None,
                 "bytes": merged.finding.bytes,
             }
             for merged in merged_findings(job)[:MOST_FINDINGS]

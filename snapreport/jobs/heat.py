@@ -11,8 +11,12 @@ from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import Row
 
 MOST_COLUMNS, MOST_CELLS = 512, 1 << 18
-LEVELS = 1023
-"""A quantisation level is 0.1% of the job's largest value, finer than a colour can show. Peaks elsewhere are exact."""
+LEVELS, MOST_LEVEL = 1023, 65_534
+"""A quantisation level is 0.1% of where colours end, finer than a colour can show; a few ranks may be far above, up to
+what a u16 holds. Peaks elsewhere are exact."""
+CLIP_ABOVE, CLIP_AT, CLIP_SHARE = 2, 1.25, 0.9
+"""As in static/src/job/statistics.ts: colours end at 1.25 times the 90th percentile of the ranks if the highest is
+above twice that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +46,9 @@ class Heat:
 
 def heat_of(job: Job) -> Heat:
     """The matrices of a job, read from its digests one after the other."""
-    highest = max([1, *(digest.peak_reserved for digest in job.digests), *job.peaks.tolist()])
-    scale = -(-highest // (LEVELS - 1))
+    highest = np.maximum([digest.peak_reserved for digest in job.digests], job.peaks)
+    most = max(1, int(highest.max(initial=1)))
+    scale = max(-(-clipped_end(highest) // (LEVELS - 1)), -(-most // MOST_LEVEL), 1)
     columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))
     axes = [_step_axis(job, columns), *_time_axis(job, columns)]
     found = [axis for axis in axes if len(axis.first)]
@@ -55,6 +60,18 @@ def heat_of(job: Job) -> Heat:
             curve, first, last = _placed(axis, curves, job, entry)
             _fill(axis, row, curve, first, last, scale)
     return Heat(scale, job.start_us if job.clock.is_comparable else None, found)
+
+
+def clipped_end(values: np.ndarray) -> int:
+    """Where a scale over one value for each rank ends: at the greatest, or before it if otherwise a few extreme ranks
+    would make all others look alike.
+    """
+    known = np.sort(values[values > 0])
+    most = int(known[-1]) if len(known) else 0
+    if len(known) < 3:
+        return most
+    usual = int(known[int(CLIP_SHARE * (len(known) - 1))])
+    return int(CLIP_AT * usual) if most > CLIP_ABOVE * usual else most
 
 
 def _step_axis(job: Job, columns: int) -> HeatAxis:
@@ -131,4 +148,4 @@ def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray
         values = np.append(curve.values[metric], 0)
         # reduceat takes [begin, end) and the gap between two intervals; intervals may overlap.
         highest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
-        cells[row, has] = 1 + np.minimum(-(-highest // scale), LEVELS - 1)
+        cells[row, has] = 1 + np.minimum(-(-highest // scale), MOST_LEVEL)

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.jobs.heat import Heat
+from snapreport.jobs.heat import Heat, clipped_end
 from snapreport.number_format import bytes_text, count_text
 
 MOST_PICTURE_ROWS, MOST_PICTURE_COLUMNS = 256, 256
 """Cells of the picture; more ranks or columns share one, which shows their maximum. Such a PNG takes at most 64 KB,
 usually 10."""
-CLIP_ABOVE, CLIP_AT, CLIP_SHARE = 1.5, 1.25, 0.9
-"""As in static/src/job/heat-cells.ts: colours end at 1.25 times the 90th percentile of the ranks if the highest is
-above 1.5 times that."""
 COLOURS = 64
 # Dark means more, in print and on screen; lightness decreases monotonically. Grey means not recorded.
 _STOPS = ("#f7f3c6", "#b5dd8a", "#4db39b", "#2f7ca3", "#3b4a94", "#2d1253")
@@ -49,9 +46,8 @@ def heat_picture(heat: Heat, ranks: int) -> HeatPicture | None:
     known = cells > 0
     if not known.any():
         return None
-    highest = np.sort(cells.max(axis=1)[known.any(axis=1)])
-    usual, most = int(highest[int(CLIP_SHARE * (len(highest) - 1))]), int(highest[-1])
-    end = int(CLIP_AT * usual) if len(highest) >= 3 and most > CLIP_ABOVE * usual else most
+    highest = cells.max(axis=1)
+    most, end = int(highest.max()), clipped_end(highest)
     least = int(cells[known].min())
     begin = 1 if least < end / 2 or least == end else least
     share = np.clip((cells - begin) / max(end - begin, 1), 0, 1)

@@ -53,6 +53,7 @@ def job_json(job: Job) -> dict[str, Any]:
                 "detail": list(merged.finding.detail),
                 "bytes": merged.finding.bytes,
                 "ranks": job.ranks[merged.rows].tolist(),
+                "numbers_of_rank": None if merged.row is None else int(job.ranks[merged.row]),
             }
             for merged in merged_findings(job)
         ],

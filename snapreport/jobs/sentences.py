@@ -46,10 +46,13 @@ class Imbalance:
 
 @dataclass(frozen=True)
 class MergedFinding:
-    """A finding with the rows that have it; title and detail come from the row where it is largest."""
+    """A finding with the rows that have it. row: where it is largest, which title and detail are about; None if it is
+    equally large on all.
+    """
 
     finding: DigestFinding
     rows: list[int]
+    row: int | None
 
 
 def rank_ranges(ranks: Sequence[int]) -> str:
@@ -98,7 +101,7 @@ def imbalance_of(job: Job) -> Imbalance:
             text = f"{name} has the highest peak, {bytes_text(high)}; the median rank peaks at {bytes_text(median)}."
         return Imbalance(worst, high, median, share, unused, text)
     text = (
-        f"The job is as large as its worst rank: {name.lower()} peaks at {bytes_text(high)}, the median rank at "
+        f"{name} determines the memory that the job needs: it peaks at {bytes_text(high)}, the median rank at "
         f"{bytes_text(median)}. The other ranks leave {bytes_text(unused)} of headroom unused, "
         f"{bytes_text(unused // max(len(peaks) - 1, 1))} each on average."
     )
@@ -138,19 +141,15 @@ def headline(job: Job) -> list[JobSentence]:
         own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
         if own is not None and found[0].rows == [first.row]:
             described.add(own.row)
-            text = outlier_sentence(job, own).text.replace(
-                f"Rank {job.ranks[own.row]} of {_world(job)} holds", "It holds", 1
-            )
+            text = outlier_sentence(job, own).text.replace(f" of {_world(job)} holds", " holds", 1)
             found.append(JobSentence(text, [own.row], own.stacks[0][0] if own.stacks else None))
     rest = [outlier for outlier in job.outliers if outlier.row not in described]
     found += [outlier_sentence(job, outlier) for outlier in rest[:3]]
     if len(rest) > 3:
         rows = [outlier.row for outlier in rest[3:]]
-        found.append(
-            JobSentence(
-                f"{upper_first(ranks_text(sorted(job.ranks[rows].tolist())))} also hold more than their groups.", rows
-            )
-        )
+        ranks = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
+        hold = "holds more than its group" if len(rows) == 1 else "hold more than their groups"
+        found.append(JobSentence(f"{ranks} also {hold}.", rows))
     groups = [group for group in job.groups if job.peaks[group.rows].any()]
     if len(groups) > 1:
         found.append(_groups_sentence(job, groups))
@@ -168,7 +167,7 @@ def headline(job: Job) -> list[JobSentence]:
         )
     failed = {one.rank for one in job.failed}
     if missing := [rank for rank in job.missing if rank not in failed]:
-        found.append(JobSentence(f"No file of {ranks_text(missing)}.", []))
+        found.append(JobSentence(f"No file was found for {ranks_text(missing)}.", []))
     if job.failed:
         names = listed([failed.path.replace("\\", "/").rpartition("/")[2] for failed in job.failed[:3]])
         more = f" and {count_text(len(job.failed) - 3)} more" if len(job.failed) > 3 else ""
@@ -176,7 +175,8 @@ def headline(job: Job) -> list[JobSentence]:
     if job.left_out:
         older, undecided = len(job.left_out) - job.undecided, job.undecided
         if older:
-            found.append(JobSentence(f"{plural(older, 'older snapshot')} of these ranks: left out.", []))
+            are = "is" if older == 1 else "are"
+            found.append(JobSentence(f"{plural(older, 'older snapshot')} of these ranks {are} left out.", []))
         if undecided:
             verb = "has" if undecided == 1 else "have"
             text = f"{plural(undecided, 'more file')} {verb} the rank and step of another and"
@@ -190,30 +190,33 @@ def headline(job: Job) -> list[JobSentence]:
 
 def _oom_sentence(job: Job) -> JobSentence:
     first = job.ooms[0]
-    step = f", at step {count_text(first.oom.step)}" if first.oom.step is not None else ""
+    step = f" at step {count_text(first.oom.step)}" if first.oom.step is not None else ""
+    then = f"first,{step}" if step else "first"
     tried = f" A {bytes_text(first.oom.tried)} request failed." if first.oom.tried else ""
     name, others = f"Rank {job.ranks[first.row]} of {_world(job)}", len(job.ooms) - 1
     if not others:
         return JobSentence(f"{name} ran out of memory{step}.{tried}", [first.row])
     rest = plural(others, "other rank")
     if job.clock.is_comparable and first.oom.us is not None:
-        return JobSentence(f"{name} ran out of memory first{step}.{tried} {rest} followed.", [first.row])
+        return JobSentence(f"{name} ran out of memory {then}.{tried} {rest} followed.", [first.row])
     rows = [oom.row for oom in job.ooms]
     steps = [oom.oom.step for oom in job.ooms]
     if None not in steps and steps[0] != steps[1]:
-        return JobSentence(f"{name} ran out of memory first{step}.{tried} {rest} failed at later steps.", rows)
+        return JobSentence(f"{name} ran out of memory {then}.{tried} {rest} failed at later steps.", rows)
     which = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
     unknown = f"Which failed first is unknown. {job.clock.sentence}"
-    return JobSentence(f"{which} ran out of memory{step}. {unknown}", rows)
+    same = step if len(set(steps)) == 1 else ""
+    return JobSentence(f"{which} ran out of memory{same}. {unknown}", rows)
 
 
 def _groups_sentence(job: Job, groups: Sequence[Group]) -> JobSentence:
     parts = [
-        f"{rank_ranges(job.ranks[group.rows].tolist())} ({bytes_text(int(np.median(job.peaks[group.rows])))})"
+        f"{bytes_text(int(np.median(job.peaks[group.rows])))} ({ranks_text(job.ranks[group.rows].tolist())})"
         for group in groups[:6]
     ]
-    more = f" and {len(groups) - 6} more groups" if len(groups) > 6 else ""
-    return JobSentence(f"The ranks form {len(groups)} groups by what they allocate: {'; '.join(parts)}{more}.", [])
+    more = [f"{len(groups) - 6} more"] if len(groups) > 6 else []
+    text = f"The ranks form {len(groups)} groups by what they allocate, with median peaks of {listed([*parts, *more])}."
+    return JobSentence(text, [])
 
 
 def group_name(job: Job, group: Group) -> str:
@@ -242,10 +245,12 @@ def merged_findings(job: Job) -> list[MergedFinding]:
     """Findings of all ranks, each once with its ranks, worst first."""
     order = ("error", "warning", "info")
     rows_of: dict[FindingKey, set[int]] = {}
+    sizes: dict[FindingKey, set[int]] = {}
     largest: dict[FindingKey, tuple[tuple[int, int, int], int]] = {}
     for row, entry in enumerate(job.rows):
         for key, severity, size in entry.packed.findings:
             rows_of.setdefault(key, set()).add(row)
+            sizes.setdefault(key, set()).add(size)
             weight = (-order.index(severity), size, -row)
             if key not in largest or weight > largest[key][0]:
                 largest[key] = weight, row
@@ -260,12 +265,21 @@ def merged_findings(job: Job) -> list[MergedFinding]:
                 and (-order.index(finding.severity), finding.bytes, -row) == weight
             ),
             sorted(rows_of[key]),
+            row if len(sizes[key]) > 1 else None,
         )
         for key, (weight, row) in largest.items()
     ]
     return sorted(
         merged, key=lambda m: (order.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)
     )
+
+
+def where_found(job: Job, merged: MergedFinding) -> str:
+    """``on 63 of 64 ranks; the numbers are those of rank 57``."""
+    where = on_ranks(job, merged.rows)
+    if merged.row is None or len(merged.rows) == 1:
+        return where
+    return f"{where}; the numbers are those of rank {job.ranks[merged.row]}"
 
 
 def on_ranks(job: Job, rows: Sequence[int]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from snapreport.jobs.document import shown_sources
+import numpy as np
+
+from snapreport.jobs.document import Detail, shown_sources
 from snapreport.jobs.heat_picture import HeatPicture
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
@@ -13,11 +16,12 @@ from snapreport.jobs.sentences import (
     headline,
     holds,
     merged_findings,
-    on_ranks,
     outlier_sentence,
     place,
+    ranks_text,
+    where_found,
 )
-from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.number_format import bytes_text, count_text, device_name, plural, upper_first
 from snapreport.report.summary import Sentence, Summary
 
 MOST_ROWS, MOST_FINDINGS = 64, 12
@@ -27,7 +31,8 @@ MOST_ROWS, MOST_FINDINGS = 64, 12
 class JobTables:
     """Text for the template. ranks: rank, host, device, peak allocated, peak reserved, events, OOMs, trust; groups:
     name, ranks, median, range, memory by category; outliers: a sentence and rows of (bytes above, stack); findings:
-    severity, where, title; failed: file and error. picture: the heat map, None if it is empty.
+    severity, where, title; failed: file and error. picture: the heat map, None if it is empty. in_full: heading of what
+    follows, the ranks shown in full.
     """
 
     ranks: list[list[str]]
@@ -38,15 +43,19 @@ class JobTables:
     failed: list[tuple[str, str]]
     notes: list[str] = field(default_factory=list)
     picture: HeatPicture | None = None
+    in_full: str = ""
 
 
-def job_summary(job: Job, summary: Summary, picture: HeatPicture | None = None, note: str = "") -> Summary:
-    """The static summary: the job's tables, followed by ``summary`` of the ranks shown in full.
+def job_summary(
+    job: Job, summary: Summary, details: Sequence[Detail] = (), picture: HeatPicture | None = None, note: str = ""
+) -> Summary:
+    """The static summary: the job's tables, followed by ``summary`` of the ranks shown in full, ``details``.
 
     ``note``: a sentence below the tables.
     """
-    files = [f"{len(job.rows)} snapshots ({bytes_text(sum(d.file_bytes for d in job.digests))})"]
-    tables = replace(job_tables(job, note), picture=picture)
+    files = [f"{plural(len(job.rows), 'snapshot')} ({bytes_text(sum(d.file_bytes for d in job.digests))})"]
+    ranks = ranks_text(sorted(int(job.ranks[detail.row]) for detail in details)) if details else ""
+    tables = replace(job_tables(job, note), picture=picture, in_full=f"{upper_first(ranks)} in full" if ranks else "")
     shown = {row[0] for row in tables.ranks}
 
     def anchor(sentence: JobSentence) -> str:
@@ -70,7 +79,7 @@ def job_tables(job: Job, note: str = "") -> JobTables:
             [
                 group_name(job, group),
                 str(len(group.rows)),
-                bytes_text(int(sorted(job.peaks[group.rows])[len(group.rows) // 2])),
+                bytes_text(int(np.median(job.peaks[group.rows]))),
                 f"{bytes_text(int(job.peaks[group.rows].min()))} to {bytes_text(int(job.peaks[group.rows].max()))}",
                 holds(job, group),
             ]
@@ -79,12 +88,15 @@ def job_tables(job: Job, note: str = "") -> JobTables:
         outliers=[
             (
                 outlier_sentence(job, outlier).text,
-                [(f"+{bytes_text(above)}", place(job.stacks[stack])) for stack, above, _, _ in outlier.stacks],
+                # A single stack is in the sentence.
+                [(f"+{bytes_text(above)}", place(job.stacks[stack])) for stack, above, _, _ in outlier.stacks]
+                if len(outlier.stacks) > 1
+                else [],
             )
             for outlier in job.outliers
         ],
         findings=[
-            (merged.finding.severity, on_ranks(job, merged.rows), merged.finding.title)
+            (merged.finding.severity, where_found(job, merged), merged.finding.title)
             for merged in merged_findings(job)[:MOST_FINDINGS]
         ],
         failed=[

@@ -279,7 +279,7 @@ test('one extreme rank does not take the colours from the others', () => {
     beyond: 9000,
     isDiverging: false,
   })
-  assert.equal(scaleOf(matrix([10, ...most, 140]), 'allocated', false).beyond, null, 'less than half above the usual')
+  assert.equal(scaleOf(matrix([10, ...most, 190]), 'allocated', false).beyond, null, 'less than twice the usual')
   assert.equal(scaleOf(matrix([0.1, -0.2, 0.1, 0, 400]), 'allocated', true).high, 100, 'noise stays pale')
   assert.equal(scaleOf(matrix([1, 100]), 'allocated', false).high, 100, 'of two ranks none is usual')
 })
@@ -287,14 +287,14 @@ test('one extreme rank does not take the colours from the others', () => {
 test('one extreme value does not squeeze a chart, and the chart says who it is', () => {
   const usual = Array.from({ length: 20 }, (_, i) => 80 + i)
   assert.equal(clippedEnd([10, ...usual, 9000]), 1.25 * 97)
-  assert.equal(clippedEnd([10, ...usual, 140]), 140)
+  assert.equal(clippedEnd([10, ...usual, 190]), 190)
   assert.equal(clippedEnd([1, 100]), 100, 'of two none is usual')
   assert.equal(clippedEnd([]), 0)
   const GIB = 2 ** 30
   const words = (values: number[]): string | null => beyondWords('Bars', values, 10 * GIB, (index) => `Rank ${index}`)
   assert.equal(words([GIB, 2 * GIB]), null)
-  assert.equal(words([GIB, 78 * GIB]), 'Bars end at 10.0 GiB: Rank 1 goes on to 78.0 GiB.')
-  assert.equal(words([20 * GIB, 78 * GIB]), 'Bars end at 10.0 GiB: Rank 1 goes on to 78.0 GiB, 1 more lies beyond.')
+  assert.equal(words([GIB, 78 * GIB]), 'Bars end at 10.0 GiB; beyond: Rank 1 (78.0 GiB).')
+  assert.equal(words([20 * GIB, 78 * GIB]), 'Bars end at 10.0 GiB; beyond: Rank 1 (78.0 GiB) and 1 more.')
 })
 
 test('against its group a rank differs from the median of the same column', () => {
@@ -412,5 +412,10 @@ test('a sentence gives away its ranks and its code', () => {
     { kind: 'text', text: ', not ' },
     { kind: 'rank', text: 'rank 3', rank: 3 },
     { kind: 'text', text: '.' },
+  ])
+  assert.deepEqual(partsOf('Leak: stash_for_debugging job_scen.py:24 keeps 1.00 MiB every step'), [
+    { kind: 'text', text: 'Leak: ' },
+    { kind: 'code', text: 'stash_for_debugging job_scen.py:24' },
+    { kind: 'text', text: ' keeps 1.00 MiB every step' },
   ])
 })

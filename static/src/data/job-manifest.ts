@@ -71,6 +71,8 @@ export interface JobFinding {
   detail: string[]
   count: number
   rows: number[]
+  /** The row that title and detail are about; null where it is equally large on all of them. */
+  row?: number | null
   bytes: number | null
   /** "on 61 of 64 ranks" */
   where?: string

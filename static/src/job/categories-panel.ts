@@ -41,7 +41,8 @@ export class CategoriesPanel implements Panel {
       fill: (row, index) => this.fillRow(row, this.bars[index]),
       onClick: (index) => this.pick(this.bars[index]),
     })
-    this.list.setColumns('minmax(72px, max-content) minmax(160px, 1fr) 84px', 330)
+    // Each row is a grid of its own: only fixed widths and shares keep their bars under each other.
+    this.list.setColumns('minmax(72px, 22%) minmax(160px, 1fr) 84px', 330)
     const modes = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Bars' })
     for (const [mode, text] of [
       ['group', 'Per group'],
@@ -146,7 +147,7 @@ export class CategoriesPanel implements Panel {
       lines.push(title)
     })
     row.replaceChildren(
-      h('span', { role: 'gridcell', class: 'cell' }, name),
+      h('span', { role: 'gridcell', class: 'cell' }, h('span', { title: name }, name)),
       h('span', { role: 'gridcell', class: 'cell', 'aria-label': lines.join('; ') }, bar),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(total)),
     )

@@ -23,7 +23,7 @@ export class ColourScale {
     none.style.background = cssOfLevel(palette, 0)
     const [low, high] = [scale.low, scale.high].map((bytes) => textOf(bytes, scale.isDiverging))
     const beyond = scale.beyond === null ? null : textOf(scale.beyond, scale.isDiverging)
-    const clipped = `A few ranks lie beyond the colours, up to ${beyond}`
+    const clipped = `A few ranks exceed the colours, up to ${beyond}`
     fill(
       this.element,
       h('span', {}, low),

@@ -5,7 +5,7 @@ import { formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import type { JobModel } from './job-model'
 import type { JobActions } from './job-state'
-import { linkedSentence } from './links'
+import { linkedSentence, rankLink } from './links'
 import type { Panel } from './panel'
 import { rowsInWords } from './selection'
 
@@ -21,7 +21,7 @@ export class FindingsPanel implements Panel {
 
   render(model: JobModel): void {
     const { data, state } = model
-    // Findings of brushed ranks alone, where some are.
+    // Where some ranks are brushed, only their findings.
     const shown = data.manifest.findings.filter(({ rows }) => !state.rows || rows.some((row) => state.rows!.has(row)))
     const key = `${shown.map((finding) => data.manifest.findings.indexOf(finding)).join()}/${state.rows?.size}`
     if (key === this.drawn) return
@@ -35,7 +35,7 @@ export class FindingsPanel implements Panel {
   }
 
   private card({ data }: JobModel, finding: JobFinding): HTMLElement {
-    const { severity, title, detail, rows, where } = finding
+    const { severity, title, detail, rows, row, where } = finding
     const certainty = CERTAINTY[finding.confidence ?? '']
     const on = where ?? `on ${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`
     return h(
@@ -52,7 +52,9 @@ export class FindingsPanel implements Panel {
         'p',
         { class: 'job-bar' },
         h('button', { type: 'button', title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
-        h('span', { class: 'soft' }, rowsInWords(data, rows)),
+        rows.length > 1 && rows.length < data.recorded && h('span', { class: 'soft' }, rowsInWords(data, rows)),
+        row != null &&
+          h('span', { class: 'soft' }, 'The numbers are those of ', rankLink(data, this.actions, row), '.'),
       ),
       ...detail.map((line) => h('p', {}, linkedSentence(data, this.actions, line))),
     )

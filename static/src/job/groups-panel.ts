@@ -1,18 +1,18 @@
-// Ranks grouped by what they hold: the spread of each group, and the ranks that stand out of it with the stacks that make them do so.
+// Ranks grouped by what they hold: the spread of each group, and its outliers with the stacks that set them apart.
 
 import type { JobGroup, JobOutlier } from '../data/job-manifest'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { plural } from '../ui/format'
 import { css, groupColour } from '../views/shared/inks'
-import type { JobModel } from './job-model'
+import { type JobModel, rangeName } from './job-model'
 import type { JobActions } from './job-state'
-import { linkedSentence, rankLink, stackLink } from './links'
+import { linkedSentence, rankLink, stackWords } from './links'
 import type { Panel } from './panel'
 import { rowsInWords } from './selection'
 import { beyondNote } from './beyond-note'
 import { spreadChart } from './spread-chart'
-import { clippedEnd } from './statistics'
+import { clippedEnd, medianOf } from './statistics'
 
 /** Stacks named for a group and for an outlier, and outliers, before the rest is counted. */
 const STACKS_OF_GROUP = 4
@@ -26,28 +26,33 @@ export class GroupsPanel implements Panel {
   constructor(private readonly actions: JobActions) {}
 
   render(model: JobModel): void {
-    const { data, state, dark } = model
-    const key = `${dark}/${state.group}/${state.row}/${state.rows?.size}`
+    const { data, state, dark, rows, peaks } = model
+    const key = [dark, state.group, state.row, rows.join(), state.columns?.join('-'), state.axis.key].join('/')
     if (key === this.drawn) return
     this.drawn = key
-    const { groups, outliers } = data.manifest
-    const end = Math.max(1, clippedEnd(data.peakAllocated))
-    const nothing = outliers.length === 0 ? 'No rank stands out of its group.' : null
+    const { groups } = data.manifest
+    const outliers = data.manifest.outliers.filter(({ row }) => !state.rows || state.rows.has(row))
+    const where = state.rows ? 'No selected rank is an outlier of its group.' : 'No rank is an outlier of its group.'
+    const end = Math.max(1, clippedEnd(peaks.allocated))
+    const brushed = rows.map((row) => peaks.allocated[row])
     fill(
       this.element,
-      nothing && h('p', { class: 'job-calm' }, nothing),
+      outliers.length === 0 && h('p', { class: 'job-calm' }, where),
       groups.length === 0 && h('p', { class: 'job-calm' }, 'Too few ranks to compare: nothing is grouped.'),
       ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
       outliers.length > OUTLIERS &&
-        h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more stand out; sort the ranks by "Above its group".`),
-      groups.length > 0 && beyondNote('Charts', data.peakAllocated, end, (row) => data.nameOf(row)),
+        h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
+      state.columns && h('p', { class: 'soft' }, `Peaks are those of ${rangeName(state.axis, ...state.columns)}.`),
+      groups.length > 0 && beyondNote('Charts', brushed, end, (index) => data.nameOf(rows[index])),
       ...groups.map((group, index) => this.groupCard(model, group, index, end)),
     )
   }
 
+  /** A group, as far as its ranks are brushed; of one without any, its name alone. */
   private groupCard(model: JobModel, group: JobGroup, index: number, end: number): HTMLElement {
-    const { data, state, dark } = model
+    const { data, state, dark, peaks } = model
     const isBrushed = state.group === index
+    const members = group.rows.filter((row) => !state.rows || state.rows.has(row))
     const swatch = h('span', { class: 'swatch', 'aria-hidden': 'true' })
     swatch.style.background = css(groupColour(index, dark))
     const brush = h(
@@ -62,35 +67,45 @@ export class GroupsPanel implements Panel {
       swatch,
       group.name,
     )
-    const outliers = data.manifest.outliers.filter((outlier) => outlier.group === index)
-    const [min, max] = [group.min_bytes, group.max_bytes].map(formatBytes)
+    const isWhole = members.length === group.rows.length
+    if (members.length === 0) {
+      const none = h('span', { class: 'soft' }, `${plural(group.rows.length, 'rank')}, none selected`)
+      return h('section', { class: 'job-group' }, h('header', {}, brush, none))
+    }
+    const outliers = data.manifest.outliers.filter((one) => one.group === index && members.includes(one.row))
+    const bytes = members.map((row) => peaks.allocated[row])
+    const [min, max] = [Math.min(...bytes), Math.max(...bytes)].map(formatBytes)
     const many = min === max ? `each peaks at ${max}` : `peaks from ${min} to ${max}`
-    const spread = group.rows.length === 1 ? `peak ${max}` : many
-    const ranks = capital(rowsInWords(data, group.rows))
+    const spread = members.length === 1 ? `peak ${max}` : many
+    const count = isWhole ? plural(members.length, 'rank') : `${members.length} of ${plural(group.rows.length, 'rank')}`
+    const ranks = capital(rowsInWords(data, members))
+    const stacks = isWhole ? group.stacks.slice(0, STACKS_OF_GROUP) : this.largestStacks(model, members)
     return h(
       'section',
       { class: 'job-group' },
-      h(
-        'header',
-        {},
-        brush,
-        h('span', { class: 'soft' }, `${plural(group.rows.length, 'rank')}, ${spread}`),
-        spreadChart(model, group.rows, end),
-      ),
+      h('header', {}, brush, h('span', { class: 'soft' }, `${count}, ${spread}`), spreadChart(model, members, end)),
       ranks !== group.name && h('p', { class: 'job-group-ranks' }, ranks),
-      group.holds !== '' && h('p', {}, capital(group.holds)),
-      group.stacks.length > 0 &&
+      isWhole && group.holds !== '' && h('p', {}, capital(group.holds)),
+      stacks.length > 0 &&
         h(
           'ul',
-          { class: 'job-holds', 'aria-label': 'Largest stacks, median of the group' },
-          ...group.stacks
-            .slice(0, STACKS_OF_GROUP)
-            .map(([stack, bytes]) =>
-              h('li', {}, h('span', { class: 'number' }, formatBytes(bytes)), stackLink(data, this.actions, stack)),
-            ),
+          { class: 'job-holds', 'aria-label': `Largest stacks, median of ${isWhole ? 'the group' : 'these ranks'}` },
+          ...stacks.map(([stack, size]) =>
+            h('li', {}, h('span', { class: 'number' }, formatBytes(size)), ...stackWords(data, this.actions, stack)),
+          ),
         ),
-      outliers.length > 0 && h('p', {}, 'Stands out: ', ...this.outlierLinks(model, outliers)),
+      outliers.length > 0 &&
+        h('p', {}, outliers.length === 1 ? 'Outlier: ' : 'Outliers: ', ...this.outlierLinks(model, outliers)),
     )
+  }
+
+  /** The stacks with the highest medians over some rows, as numbers and bytes. */
+  private largestStacks({ data }: JobModel, rows: readonly number[]): [stack: number, bytes: number][] {
+    return Array.from(data.stackMax.keys())
+      .map((stack): [number, number] => [stack, Math.round(medianOf(rows.map((row) => data.bytesOfStack(stack, row))))])
+      .filter(([, bytes]) => bytes > 0)
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, STACKS_OF_GROUP)
   }
 
   private outlierLinks({ data }: JobModel, outliers: readonly JobOutlier[]): (Node | string)[] {
@@ -101,18 +116,11 @@ export class GroupsPanel implements Panel {
   }
 
   private outlierCard({ data, state }: JobModel, outlier: JobOutlier): HTMLElement {
-    const { row, bytes_above, sentence, stacks } = outlier
-    const groupName = data.manifest.groups[outlier.group]?.name ?? 'all ranks'
+    const { row, sentence, stacks } = outlier
     return h(
       'article',
       { class: row === state.row ? 'job-outlier picked' : 'job-outlier' },
-      h(
-        'h3',
-        {},
-        rankLink(data, this.actions, row),
-        ` holds ${formatBytes(bytes_above)} more than its group (${groupName})`,
-      ),
-      sentence && h('p', {}, linkedSentence(data, this.actions, sentence)),
+      h('h3', {}, linkedSentence(data, this.actions, sentence)),
       outlierStacks(data, this.actions, stacks.slice(0, STACKS_OF_OUTLIER)),
     )
   }
@@ -133,7 +141,7 @@ export function outlierStacks(
         'li',
         { title: `${formatBytes(bytes)}, where its group has ${formatBytes(expected)}` },
         h('span', { class: 'number above' }, `${above < 0 ? '−' : '+'}${formatBytes(Math.abs(above))}`),
-        stackLink(data, actions, stack),
+        ...stackWords(data, actions, stack),
       ),
     ),
   )

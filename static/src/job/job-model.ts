@@ -3,7 +3,7 @@
 import type { JobAxis } from '../data/job-manifest'
 import { formatCount, formatDuration } from '../layout/format'
 import type { Inks } from '../views/shared/inks'
-import type { JobData, Metric } from './job-data'
+import type { HeatMatrix, JobData, Metric } from './job-data'
 import type { JobState } from './job-state'
 import type { ColumnRange } from './selection'
 
@@ -33,18 +33,24 @@ export interface RowPeaks {
 /** Exact over the whole recording; within some columns to one level of the maps. */
 export function peaksOf(data: JobData, axis: JobAxis, range: ColumnRange | null): RowPeaks {
   if (!range) return { allocated: data.peakAllocated, reserved: data.peakReserved }
-  const within = (metric: Metric): Float64Array => {
-    const { columns, bytes } = data.matrix(axis.key, metric)
-    return Float64Array.from({ length: data.rows }, (_, row) => {
-      let most = 0
-      for (let column = range[0]; column <= range[1]; column++) {
-        const value = bytes[row * columns + column]
-        if (value > most) most = value
-      }
-      return most
-    })
-  }
+  const within = (metric: Metric): Float64Array => extremeOf(data.matrix(axis.key, metric), range, Math.max)
   return { allocated: within('allocated'), reserved: within('reserved') }
+}
+
+/** The greatest or least known value of each row, within some columns or all; 0 where none is known. */
+export function extremeOf(
+  { rows, columns, bytes }: HeatMatrix,
+  range: ColumnRange | null,
+  pick: (a: number, b: number) => number,
+): Float64Array {
+  const [first, last] = range ?? [0, columns - 1]
+  return Float64Array.from({ length: rows }, (_, row) => {
+    let found = NaN
+    for (let at = row * columns + first; at <= row * columns + last; at++) {
+      if (!Number.isNaN(bytes[at])) found = Number.isNaN(found) ? bytes[at] : pick(found, bytes[at])
+    }
+    return Number.isNaN(found) ? 0 : found
+  })
 }
 
 export const METRIC_NAMES: Record<Metric, string> = {

@@ -10,7 +10,7 @@ import { FindingsPanel } from './findings-panel'
 import { GroupsPanel } from './groups-panel'
 import type { JobPage, JobParts } from './interface'
 import { JobData, METRICS } from './job-data'
-import { type JobModel, METRIC_NAMES, METRIC_TITLES, peaksOf, rangeName, type RowPeaks } from './job-model'
+import { extremeOf, type JobModel, METRIC_NAMES, METRIC_TITLES, peaksOf, rangeName, type RowPeaks } from './job-model'
 import { JobActions, type JobState, readState, TABS, type Tab } from './job-state'
 import { linkedSentence } from './links'
 import { MapView } from './map-view'
@@ -186,9 +186,9 @@ export class JobView implements JobPage {
     const { data } = this
     const peaks = peaksOf(data, state.axis, state.columns)
     const strip = stripOf(data, state, peaks)
-    const key = [state.sort, state.columns?.join('-'), state.sort === 'shown' && strip.name].join('/')
+    const key = [state.sort, state.axis.key, state.columns?.join('-'), state.sort === 'shown' && strip.name].join('/')
     if (this.ordered?.key !== key) {
-      const order = orderRows(data, state.sort, peaks, strip.bytes)
+      const order = orderRows(data, state.sort, peaks, strip.isLeast ? strip.bytes.map((bytes) => -bytes) : strip.bytes)
       const place = new Int32Array(data.rows)
       for (const [at, row] of order.entries()) place[row] = at
       this.ordered = { key, order, place }
@@ -273,20 +273,23 @@ export class JobView implements JobPage {
   }
 }
 
-/** What the bars beside the map show: a stack, a category, or the peak. */
+/** What the bars beside the map show: a stack, a category, or the peak of what the map shows. `isLeast`: less is worse. */
 function stripOf(
   data: JobData,
-  { stack, category, metric }: JobState,
+  { stack, category, metric, axis, columns }: JobState,
   peaks: RowPeaks,
-): { bytes: Float64Array; name: string } {
+): { bytes: Float64Array; name: string; isLeast?: boolean } {
   const { stack_names, categories } = data.manifest
   const all = (of: (row: number) => number): Float64Array =>
     Float64Array.from({ length: data.rows }, (_, row) => of(row))
   if (stack !== null) return { bytes: all((row) => data.bytesOfStack(stack, row)), name: stack_names[stack].name }
   if (category !== null) return { bytes: all((row) => data.bytesOfCategory(category, row)), name: categories[category] }
-  return metric === 'reserved'
-    ? { bytes: peaks.reserved, name: 'Peak reserved' }
-    : { bytes: peaks.allocated, name: 'Peak allocated' }
+  if (metric === 'reserved') return { bytes: peaks.reserved, name: 'Peak reserved' }
+  if (metric === 'unused')
+    return { bytes: extremeOf(data.matrix(axis.key, metric), columns, Math.max), name: 'Fragmentation' }
+  if (metric === 'free')
+    return { bytes: extremeOf(data.matrix(axis.key, metric), columns, Math.min), name: 'Least free', isLeast: true }
+  return { bytes: peaks.allocated, name: 'Peak allocated' }
 }
 
 function select(label: string, onChange: (value: string) => void): HTMLSelectElement {

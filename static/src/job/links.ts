@@ -18,6 +18,13 @@ export function stackLink(data: JobData, actions: JobActions, stack: number, tex
   return link
 }
 
+/** A stack and its category: several stacks may have the same name. */
+export function stackWords(data: JobData, actions: JobActions, stack: number): Node[] {
+  const category = data.manifest.categories[data.stackCategory[stack]]
+  const link = stackLink(data, actions, stack)
+  return category ? [link, h('span', { class: 'soft' }, category)] : [link]
+}
+
 /** A link that works in this page, and as an address in another tab. */
 function linkTo(place: string, text: string, follow: () => void): HTMLElement {
   const link = h('a', { href: `#view=job&${place}` }, text)
@@ -32,14 +39,15 @@ function linkTo(place: string, text: string, follow: () => void): HTMLElement {
 /** A part of a sentence: plain, between backticks, or a rank by its number. */
 export type Part = { kind: 'text' | 'code'; text: string } | { kind: 'rank'; text: string; rank: number }
 
-/** "Rank 37 holds `f a.py:1`." in parts. Without the backticks; a rank is "Rank 37", "ranks 3", or a number after "and" is not. */
+/** "Rank 37 holds `f a.py:1`." in parts. Code is in backticks, or the name of a line; "ranks 3" or a number after "and" is no rank. */
 export function partsOf(sentence: string): Part[] {
   const parts: Part[] = []
   let end = 0
-  for (const found of sentence.matchAll(/`([^`]+)`|\b[Rr]ank (\d+)\b/g)) {
+  for (const found of sentence.matchAll(/`([^`]+)`|([\w<>.]+ [\w.+-]+\.py:\d+)|\b[Rr]ank (\d+)\b/g)) {
     if (found.index > end) parts.push({ kind: 'text', text: sentence.slice(end, found.index) })
-    if (found[1] !== undefined) parts.push({ kind: 'code', text: found[1] })
-    else parts.push({ kind: 'rank', text: found[0], rank: Number(found[2]) })
+    const code = found[1] ?? found[2]
+    if (code !== undefined) parts.push({ kind: 'code', text: code })
+    else parts.push({ kind: 'rank', text: found[0], rank: Number(found[3]) })
     end = found.index + found[0].length
   }
   if (end < sentence.length) parts.push({ kind: 'text', text: sentence.slice(end) })

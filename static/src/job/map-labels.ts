@@ -120,7 +120,7 @@ function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: Map
   ctx.textAlign = 'left'
   ctx.textBaseline = 'bottom'
   ctx.fillText(fitted(ctx, shownName, width + 4), geometry.strip, geometry.top - 18)
-  const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
+  const last = `up to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
   ctx.fillText(fitted(ctx, last, width + 4), geometry.strip, geometry.top - 4)
 }
 
@@ -169,8 +169,8 @@ function drawCurves(
   ctx.fillStyle = css(inks.soft)
   ctx.textAlign = 'left'
   ctx.textBaseline = 'top'
-  const beyond = highest > most ? ` (greatest: ${formatBytes(Math.round(highest))})` : ''
-  const text = `median and spread, to ${formatBytes(Math.round(most))}${beyond}`
+  const beyond = highest > most ? ` (highest: ${formatBytes(Math.round(highest))})` : ''
+  const text = `median and range, up to ${formatBytes(Math.round(most))}${beyond}`
   ctx.fillStyle = css(inks.panel, 0.75)
   ctx.fillRect(geometry.left, 0, ctx.measureText(text).width + 8, 15)
   ctx.fillStyle = css(inks.soft)

@@ -10,7 +10,7 @@ import { outlierStacks } from './groups-panel'
 import { fitOf } from './statistics'
 import { columnName, type JobModel } from './job-model'
 import type { JobActions } from './job-state'
-import { linkedSentence, stackLink } from './links'
+import { linkedSentence, stackWords } from './links'
 import type { Panel } from './panel'
 import { oomWords } from './ranks-panel'
 
@@ -18,6 +18,11 @@ const STACKS = 12
 const CHART_HEIGHT = 110
 /** Differences from the group below this share of the rank's peak are noise. */
 const TELLING = 0.001
+
+/** Whether a row has no other to be compared with. */
+function isAlone(data: JobModel['data'], row: number): boolean {
+  return (data.groups[data.group[row]]?.rows.length ?? 1) < 2
+}
 
 export class RankPanel implements Panel {
   readonly element = h('div', { class: 'job-rank' })
@@ -66,7 +71,7 @@ export class RankPanel implements Panel {
       this.facts(model, row),
       this.chart,
       column,
-      h('h3', {}, 'Largest stacks at its peak, against its group'),
+      h('h3', {}, isAlone(data, row) ? 'Largest stacks at its peak' : 'Largest stacks at its peak, against its group'),
       this.stacks(model, row),
     ]
   }
@@ -139,12 +144,16 @@ export class RankPanel implements Panel {
           {},
           h('span', { class: 'number' }, formatBytes(bytes)),
           h('span', { class: 'number soft' }, formatShare(bytes, peak)),
-          h(
-            'span',
-            { class: above > TELLING * peak ? 'number above' : 'number soft' },
-            Math.abs(above) > TELLING * peak ? `${above < 0 ? '−' : '+'}${formatBytes(Math.abs(above))}` : 'as others',
-          ),
-          stackLink(data, this.actions, stack),
+          isAlone(data, row)
+            ? null
+            : h(
+                'span',
+                { class: above > TELLING * peak ? 'number above' : 'number soft' },
+                Math.abs(above) > TELLING * peak
+                  ? `${above < 0 ? '−' : '+'}${formatBytes(Math.abs(above))}`
+                  : 'as others',
+              ),
+          ...stackWords(data, this.actions, stack),
         ),
       ),
     )
@@ -171,9 +180,13 @@ export class RankPanel implements Panel {
       data.matrix(state.axis.key, metric).bytes.subarray(row * columns, (row + 1) * columns)
     const allocated = of('allocated')
     const reserved = of('reserved')
+    // Where the rank recorded nothing, its group is no expectation: with clocks that differ, others were elsewhere.
     const expected =
-      data.group[row] >= 0
-        ? data.expected(state.axis.key, 'allocated').subarray(row * columns, (row + 1) * columns)
+      data.group[row] >= 0 && !isAlone(data, row)
+        ? data
+            .expected(state.axis.key, 'allocated')
+            .subarray(row * columns, (row + 1) * columns)
+            .map((bytes, column) => (Number.isNaN(allocated[column]) ? NaN : bytes))
         : null
     const most = Math.max(
       1,
@@ -213,7 +226,8 @@ export class RankPanel implements Panel {
     }
     ctx.fillStyle = css(inks.soft)
     ctx.textBaseline = 'top'
-    ctx.fillText(`to ${formatBytes(most)}: allocated (area), reserved (line), expected in its group (dashed)`, 0, 0)
+    const dashed = expected ? ', median of its group (dashed)' : ''
+    ctx.fillText(`up to ${formatBytes(most)}: allocated (area), reserved (line)${dashed}`, 0, 0)
     this.chart.setAttribute(
       'aria-label',
       `Allocated and reserved over ${formatCount(columns)} columns, up to ${formatBytes(most)}`,

@@ -25,8 +25,8 @@ export class RanksPanel implements Panel {
     this.list = new SortedList<number>({
       name: 'job-ranks',
       label: 'Ranks',
-      template: 'minmax(72px, max-content) 92px 64px 86px 86px 104px 92px minmax(90px, 150px) minmax(150px, 1fr)',
-      width: 845,
+      template: '58px 82px 82px 100px 84px 120px 84px 66px minmax(150px, 1fr)',
+      width: 826,
       columns: this.columns(),
       onPick: (row) => actions.pickRow(row),
       isPicked: (row) => this.model?.state.row === row,
@@ -81,10 +81,8 @@ export class RanksPanel implements Panel {
         title: 'Rank',
         isNumber: false,
         value: (row) => data().keyOf(row),
-        cell: (row) => rankLink(data(), this.actions, row),
+        cell: (row) => rankLink(data(), this.actions, row, data().keyOf(row)),
       },
-      text('host', 'Host', (row) => data().hostOf(row)),
-      text('device', 'Device', (row) => data().deviceOf(row)),
       bytes('peak', 'Allocated', (row) => this.model!.peaks.allocated[row]),
       bytes('reserved', 'Reserved', (row) => this.model!.peaks.reserved[row]),
       bytes('above', 'Above group', (row) => data().bytesAbove[row]),
@@ -96,6 +94,8 @@ export class RanksPanel implements Panel {
         value: (row) => data().group[row],
         cell: (row) => this.groupCell(row),
       },
+      text('host', 'Host', (row) => data().hostOf(row)),
+      text('device', 'Device', (row) => data().deviceOf(row)),
       text('file', 'File', (row) => stateOf(this.model!, row)),
     ]
   }

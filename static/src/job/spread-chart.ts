@@ -12,9 +12,9 @@ const WIDTH = 150
 const HEIGHT = 20
 
 /** All charts of a page have the same scale, 0 to `end` bytes. */
-export function spreadChart({ data, inks }: JobModel, rows: readonly number[], end: number): HTMLElement {
+export function spreadChart({ data, inks, peaks }: JobModel, rows: readonly number[], end: number): HTMLElement {
   const canvas = h('canvas', { class: 'job-spread', role: 'img' })
-  const spread = spreadOf(rows.map((row) => data.peakAllocated[row]))
+  const spread = spreadOf(rows.map((row) => peaks.allocated[row]))
   if (!spread) return canvas
   const [min, lower, median, upper, max] = spread
   const beyond = max > end ? `; the chart ends at ${formatBytes(Math.round(end))}` : ''
@@ -34,7 +34,7 @@ export function spreadChart({ data, inks }: JobModel, rows: readonly number[], e
   ctx.fillStyle = css(inks.ink)
   ctx.fillRect(x(median) - 1, middle - 7, 2, 14)
   for (const row of rows) {
-    const peak = data.peakAllocated[row]
+    const peak = peaks.allocated[row]
     if (!(data.bytesAbove[row] > 0 || peak > end)) continue
     ctx.fillStyle = css(data.bytesAbove[row] > 0 ? inks.peak : inks.soft)
     ctx.beginPath()

@@ -36,9 +36,16 @@ export class StacksPanel implements Panel {
     this.list = new SortedList<StackRow>({
       name: 'job-stacks',
       label: 'Stacks across ranks',
-      template: '86px 86px 86px 86px 66px 84px minmax(220px, 1fr)',
-      width: 715,
+      template: 'minmax(190px, 1fr) 72px 72px 72px 72px 48px 70px',
+      width: 596,
       columns: [
+        {
+          key: 'stack',
+          title: 'Stack',
+          isNumber: false,
+          value: (row) => this.nameOf(row.stack),
+          cell: (row) => this.nameCell(row.stack),
+        },
         { key: 'min', title: 'Min', ...bytes((row) => row.min) },
         { key: 'median', title: 'Median', ...bytes((row) => row.median) },
         { key: 'max', title: 'Max', ...bytes((row) => row.max) },
@@ -56,13 +63,6 @@ export class StacksPanel implements Panel {
           isNumber: false,
           value: null,
           cell: (row) => rankLink(this.model!.data, actions, row.maxRow),
-        },
-        {
-          key: 'stack',
-          title: 'Stack',
-          isNumber: false,
-          value: (row) => this.nameOf(row.stack),
-          cell: (row) => this.nameCell(row.stack),
         },
       ],
       onPick: ({ stack }) => actions.pickStack(this.model?.state.stack === stack ? null : stack),
@@ -103,21 +103,17 @@ export class StacksPanel implements Panel {
     return this.list.shown.map((row) => ({ ...row, name: this.nameOf(row.stack) }))
   }
 
-  /** The frames of the chosen stack; its bytes by rank are the strip beside the map. */
+  /** The chosen stack from the line that allocates; its bytes by rank are the strip beside the map. */
   private renderDetail({ data, state }: JobModel): void {
     this.detail.hidden = state.stack === null
     if (state.stack === null) return
-    const { frames } = data.manifest.stack_names[state.stack]
+    const { name, frames } = data.manifest.stack_names[state.stack]
     fill(
       this.detail,
       h(
         'div',
         { class: 'job-bar' },
-        h(
-          'p',
-          { class: 'soft' },
-          `The bars beside the map show this stack${frames.length ? ', innermost frame first:' : '.'}`,
-        ),
+        h('p', { class: 'soft' }, 'The bars beside the map show this stack, innermost frame first:'),
         h(
           'button',
           { type: 'button', title: 'Sort the map by this stack', onclick: () => this.actions.set({ sort: 'shown' }) },
@@ -125,7 +121,7 @@ export class StacksPanel implements Panel {
         ),
         h('button', { type: 'button', onclick: () => this.actions.pickStack(null) }, 'Clear'),
       ),
-      h('ol', { class: 'mono' }, ...frames.map((frame) => h('li', {}, frame))),
+      h('ol', { class: 'mono' }, ...[name, ...frames].map((frame) => h('li', {}, frame))),
     )
   }
 
@@ -140,7 +136,7 @@ export class StacksPanel implements Panel {
     const swatch = h('span', { class: 'swatch', title: category })
     swatch.style.background = css(categoryColour(category, index, dark))
     const { frames, name } = data.manifest.stack_names[stack]
-    return h('span', { title: frames.join('\n') }, swatch, h('span', { class: 'mono' }, name))
+    return h('span', { title: [name, category, ...frames].join('\n') }, swatch, h('span', { class: 'mono' }, name))
   }
 
   private saveCsv(): void {

@@ -69,8 +69,8 @@ export function spreadOverRows(rows: readonly number[], bytesOf: (row: number) =
   return { min, median: medianOf(values), max, minRow, maxRow, count }
 }
 
-/** A few ranks may lie beyond a scale: when the highest is above 1.5 times what nine in ten stay below. */
-const CLIP_ABOVE = 1.5
+/** A few ranks may lie beyond a scale: when the highest is above twice what nine in ten stay below. */
+const CLIP_ABOVE = 2
 const CLIP_AT = 1.25
 const CLIP_SHARE = 0.9
 

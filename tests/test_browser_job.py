@@ -165,6 +165,36 @@ def test_keys_move_a_cell_pick_it_and_brush(open_report: Callable[..., Any], job
     opened.check()
 
 
+def test_the_keyboard_keeps_its_place(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    """What a key presses is often drawn anew, or gone: the focus does not fall back to the start of the page."""
+    opened = open_report(job_path)
+    page = opened.page
+
+    def focus() -> str:
+        return str(opened.js("document.activeElement.className + ' ' + document.activeElement.textContent"))
+
+    group = page.locator(".job-group-name").nth(2)
+    group.focus()
+    page.keyboard.press("Enter")
+    opened.until("snapreport.getView().options['job.group'] === '2'")
+    assert focus() == "job-group-name Stage 2"
+    page.locator(".job-brushed button", has_text="Clear").focus()
+    page.keyboard.press("Enter")
+    opened.until("snapreport.getView().options['job.group'] === undefined")
+    assert opened.js("document.activeElement.className") == "job-map"
+    page.locator(".job-outlier a").first.focus()
+    page.keyboard.press("Enter")
+    opened.until("snapreport.debug.view().tab === 'rank'")
+    assert focus().strip() == f"Rank {planted.outlier}" and opened.js("document.activeElement.role") == "tab"
+    set_options(opened, tab="ranks")
+    page.locator(".job-ranks .list").focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    opened.until("snapreport.debug.view().tab === 'rank'")
+    assert focus().strip() == "Rank 1"
+    opened.check()
+
+
 def test_the_address_holds_it_all(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
     opened = open_report(job_path)
     set_options(opened, metric="reserved", sort="above", against="group", stack=str(DISPATCH), ranks="0..9,52")

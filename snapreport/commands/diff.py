@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,9 @@ from snapreport.commands.shared import (
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
+
+if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
 
 
 class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -80,7 +83,9 @@ def diff(
     if link and not output:
         raise click.UsageError("--link is for the report: add -o FILE")
     if any(is_job_path(snap) for snap in snaps):
-        _diff_jobs(snaps, output, title, as_json, force)
+        if devices is not None or link:
+            raise click.UsageError("--device and --link are for snapshots; jobs are compared by rank")
+        _diff_jobs(snaps, output, title, as_json, force, redaction_of(redact, redact_pattern, strip_prefix))
         return
     if output:
         check_inputs(snaps)
@@ -124,7 +129,14 @@ def diff(
         pipe_safe(lambda: echo(text))
 
 
-def _diff_jobs(snaps: tuple[str, ...], output: str | None, title: str | None, as_json: bool, force: bool) -> None:
+def _diff_jobs(
+    snaps: tuple[str, ...],
+    output: str | None,
+    title: str | None,
+    as_json: bool,
+    force: bool,
+    redaction: Redaction | None,
+) -> None:
     if len(snaps) != 2:
         raise click.UsageError("two jobs are needed: a folder, or a list of paths, for each")
     if output:
@@ -133,13 +145,16 @@ def _diff_jobs(snaps: tuple[str, ...], output: str | None, title: str | None, as
         from snapreport import job
         from snapreport.jobs.job_diff import diff_jobs, job_diff_json, job_diff_text
 
-        result = diff_jobs(job(snaps[0]), job(snaps[1]))
+        before, after = (job(snap, redaction=redaction) for snap in snaps)
+        result = diff_jobs(before, after)
         if output:
             from snapreport.jobs.job_diff_page import job_diff_page
             from snapreport.report.build import write_document
 
-            names = " → ".join(Path(snap.removeprefix("@")).name or snap for snap in snaps)
-            page = job_diff_page(result, title or f"Two jobs: {names}")
+            names = [Path(snap.removeprefix("@")).name or snap for snap in snaps]
+            if redaction:
+                names = list(redaction.of_paths(names).values())
+            page = job_diff_page(result, title or f"Two jobs: {' → '.join(names)}")
             pipe_safe(lambda: write_document(output, page))
     if as_json:
         pipe_safe(lambda: echo(json.dumps(job_diff_json(result), indent=1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -102,10 +104,10 @@ def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
     row, before_row = int(np.argmax(job.peaks)), int(np.argmax(baseline.peaks))
     after, before = int(job.peaks[row]), int(baseline.peaks[before_row])
     limit = growth.limit(before)
-    change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
+    change = f"{bytes_text(abs(after - before))} {'more' if after > before else 'less'} than"
     text = (
-        f"rank {job.ranks[row]}: peak allocated {bytes_text(after)}, {change} than the baseline's worst rank, "
-        f"{baseline.ranks[before_row]} ({bytes_text(before)}); {growth} more is allowed"
+        f"rank {job.ranks[row]}: peak allocated {bytes_text(after)}, {change if after != before else 'the same as'} "
+        f"the baseline's highest, rank {baseline.ranks[before_row]}; {growth} more is allowed"
     )
     evidence: list[str] = []
     if after > limit:
@@ -124,8 +126,22 @@ def _imbalance(job: Job, share: float) -> Check:
     allowed = f"above the median of {len(job.rows)} ranks; {100 * share:g}% is allowed"
     text = f"rank {job.ranks[row]}: peak allocated {bytes_text(value)}, {above} {allowed}"
     passed = value <= limit
-    evidence = [] if passed else [outlier_sentence(job, outlier).text for outlier in job.outliers[:EVIDENCE_ROWS]]
-    return _result(job, row, "max-imbalance", passed, text, value, limit, evidence)
+    return _result(job, row, "max-imbalance", passed, text, value, limit, [] if passed else _excess(job, row))
+
+
+def _excess(job: Job, row: int) -> list[str]:
+    """Why a row has the highest peak: the stacks that make it an outlier, else how it differs from a rank with the
+    median peak.
+    """
+    own = next((outlier for outlier in job.outliers if outlier.row == row), None)
+    if own is not None:
+        return [outlier_sentence(job, own).text.replace("`", "")]
+    median = int(np.argsort(job.peaks, kind="stable")[(len(job.peaks) - 1) // 2])
+    return [
+        f"{bytes_text(size)} more in {name} than on rank {job.ranks[median]}"
+        for name, size in row_changes(job, median, job, row)
+        if size > 0
+    ][:EVIDENCE_ROWS]
 
 
 def _findings(job: Job, kind: str) -> Check:
@@ -144,7 +160,8 @@ def _findings(job: Job, kind: str) -> Check:
         for finding in job.rows[row].packed.read().findings
         if finding.kind == kind and finding.severity != "info"
     ][:EVIDENCE_ROWS]
-    return _result(job, rows[0] if rows else 0, f"fail-on {kind}", not rows, text, len(rows), 0, evidence)
+    result = _result(job, rows[0] if rows else 0, f"fail-on {kind}", not rows, text, len(rows), 0, evidence)
+    return result if rows else replace(result, file=_folder(job) or result.file)
 
 
 def _result(
@@ -155,6 +172,13 @@ def _result(
     unknown = _unknown(job) if passed else ""
     file = job.rows[row].path
     return Check(rule, file, device, passed and not unknown, message, value, limit, evidence, unknown)
+
+
+def _folder(job: Job) -> str:
+    """The folder that all files of a job share; "" if there is none."""
+    names = [row.path.replace("\\", "/") for row in job.rows]
+    shared = posixpath.commonprefix([posixpath.dirname(name).split("/") for name in names])
+    return "/".join(shared)
 
 
 def _unknown(job: Job) -> str:
@@ -168,6 +192,11 @@ def _unknown(job: Job) -> str:
 
 
 def _largest(job: Job, row: int) -> list[str]:
-    stacks = sorted(job.rows[row].packed.read().stacks, key=lambda stack: -stack.bytes)[:EVIDENCE_ROWS]
+    sizes: Counter[str] = Counter()
+    for stack in job.rows[row].packed.read().stacks:
+        sizes[place(stack).strip("`")] += stack.bytes
     whole = int(job.peaks[row])
-    return [f"{bytes_text(s.bytes)} ({share_text(s.bytes, whole)}) in {place(s).strip('`')}" for s in stacks]
+    return [
+        f"{bytes_text(size)} ({share_text(size, whole)} of the allocated peak) in {name}"
+        for name, size in sizes.most_common(EVIDENCE_ROWS)
+    ]

@@ -9,31 +9,52 @@ from typing import Any
 import numpy as np
 
 from snapreport.errors import SnapshotError
+from snapreport.jobs import outliers
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import rank_ranges, ranks_text
+from snapreport.jobs.sentences import outlier_sentence, rank_ranges, ranks_text
 from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
 
 SCHEMA = "snapreport-job-diff/1"
-MOST_PLACES = 6
+MOST_PLACES, MOST_APART, MOST_SENTENCES = 6, 3, 3
 MIN_SHARE = 0.005
 """Share of the earlier peak; a smaller change counts as none."""
 
 
 @dataclass(frozen=True)
-class GroupChange:
-    """A group of the later job. ranks: its ranks that both jobs have. before, after: median peak bytes. places:
-    (function and file, median change in bytes), largest first; without lines, since edits move them.
-    """
+class RankChange:
+    """before, after: peak bytes. places: as in ``GroupChange``, of this rank."""
 
-    ranks: list[int]
+    rank: int
     before: int
     after: int
     places: list[tuple[str, int]]
 
 
 @dataclass(frozen=True)
+class GroupChange:
+    """A group of the later job. ranks: its ranks that both jobs have. before, after: median peak bytes; change: the
+    median of their changes. places: (function and file, median change in bytes), largest first; without lines, since
+    edits move them. apart: ranks that changed otherwise than the group, most first.
+    """
+
+    ranks: list[int]
+    before: int
+    after: int
+    change: int
+    places: list[tuple[str, int]]
+    apart: list[RankChange]
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether most of its ranks hold what they held."""
+        return abs(self.change) < MIN_SHARE * max(self.before, 1) and not self.places
+
+
+@dataclass(frozen=True)
 class JobDiff:
-    """worst: (rank, bytes) of each job. changes: (rank, bytes before, bytes after) of each rank in both jobs."""
+    """worst: (rank, bytes) of each job. changes: (rank, bytes before, bytes after) of each rank in both jobs.
+    outlier_sentences: what the new outliers hold more than their groups.
+    """
 
     worst_before: tuple[int, int]
     worst_after: tuple[int, int]
@@ -43,6 +64,7 @@ class JobDiff:
     only_after: list[int]
     new_outliers: list[int]
     gone_outliers: list[int]
+    outlier_sentences: list[str]
 
 
 def diff_jobs(before: Job, after: Job) -> JobDiff:
@@ -52,15 +74,23 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
     if not common:
         raise SnapshotError("the two jobs have no rank in common")
     new = {row.rank: number for number, row in enumerate(after.rows)}
-    outliers = [{int(job.ranks[outlier.row]) for outlier in job.outliers} for job in (before, after)]
+    were, are = ({int(job.ranks[outlier.row]) for outlier in job.outliers} for job in (before, after))
     groups = []
     for group in after.groups:
         ranks = [int(rank) for rank in after.ranks[group.rows] if int(rank) in old]
         if ranks:
-            was, now = [before.peaks[old[r]] for r in ranks], [after.peaks[new[r]] for r in ranks]
-            groups.append(
-                GroupChange(ranks, int(np.median(was)), int(np.median(now)), _places(before, after, ranks, old, new))
-            )
+            pairs = [(old[rank], new[rank]) for rank in ranks]
+            was, now = before.peaks[[a for a, _ in pairs]], after.peaks[[b for _, b in pairs]]
+            change = int(np.median(now - was))
+            apart = np.abs(now - was - change)
+            is_apart = apart > np.maximum(outliers.MIN_SHARE * was, outliers.MIN_BYTES)
+            found = [
+                RankChange(ranks[i], int(was[i]), int(now[i]), row_changes(before, pairs[i][0], after, pairs[i][1]))
+                for i in np.argsort(-apart, kind="stable")[:MOST_APART]
+                if is_apart[i] and len(ranks) > 1
+            ]
+            places = _places(before, after, ranks, old, new)
+            groups.append(GroupChange(ranks, int(np.median(was)), int(np.median(now)), change, places, found))
     return JobDiff(
         _worst(before),
         _worst(after),
@@ -68,8 +98,9 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
         groups,
         sorted(set(old) - set(new)),
         sorted(set(new) - set(old)),
-        sorted(outliers[1] - outliers[0]),
-        sorted(outliers[0] - outliers[1]),
+        sorted(are - were),
+        sorted(were - are),
+        [outlier_sentence(after, one).text for one in after.outliers if int(after.ranks[one.row]) not in were],
     )
 
 
@@ -85,7 +116,17 @@ def job_diff_json(diff: JobDiff) -> dict[str, Any]:
                 "ranks": group.ranks,
                 "before_bytes": group.before,
                 "after_bytes": group.after,
-                "places": [{"name": name, "change_bytes": change} for name, change in group.places],
+                "change_bytes": group.change,
+                "places": _places_json(group.places),
+                "apart": [
+                    {
+                        "rank": one.rank,
+                        "before_bytes": one.before,
+                        "after_bytes": one.after,
+                        "places": _places_json(one.places),
+                    }
+                    for one in group.apart
+                ],
             }
             for group in diff.groups
         ],
@@ -93,39 +134,55 @@ def job_diff_json(diff: JobDiff) -> dict[str, Any]:
         "only_after": diff.only_after,
         "new_outliers": diff.new_outliers,
         "gone_outliers": diff.gone_outliers,
+        "outlier_sentences": diff.outlier_sentences,
     }
 
 
+def _places_json(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"name": name, "change_bytes": change} for name, change in places]
+
+
 def job_diff_headline(diff: JobDiff) -> list[str]:
-    """The answer: the worst rank, new and former outliers, ranks of only one job, and what was compared."""
+    """The answer: the highest peak, new and former outliers, ranks of only one job, and what was compared."""
     (rank_was, was), (rank_now, now) = diff.worst_before, diff.worst_after
-    who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was}, now rank {rank_now}"
-    lines = [f"Worst rank: {arrow_text(was, now)} allocated at the peak ({who})."]
+    who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was} before, rank {rank_now} after"
+    same = bytes_text(was) == bytes_text(now)
+    lines = [f"Highest peak: {f'{bytes_text(now)}, as before' if same else arrow_text(was, now)} ({who})."]
+    lines += [f"New outlier: {sentence}" for sentence in diff.outlier_sentences[:MOST_SENTENCES]]
+    if len(diff.outlier_sentences) > MOST_SENTENCES:
+        lines.append(f"New outliers in all: {ranks_text(diff.new_outliers)}.")
     for ranks, words in (
-        (diff.new_outliers, "now above {}"),
-        (diff.gone_outliers, "no longer above {}"),
-        (diff.only_before, "in the first job only"),
-        (diff.only_after, "in the second job only"),
+        (diff.gone_outliers, "No longer an outlier" if len(diff.gone_outliers) == 1 else "No longer outliers"),
+        (diff.only_before, "Only in the first job"),
+        (diff.only_after, "Only in the second job"),
     ):
         if ranks:
-            whose = "its group" if len(ranks) == 1 else "their groups"
-            lines.append(f"{upper_first(ranks_text(ranks))}: {words.format(whose)}.")
+            lines.append(f"{words}: {ranks_text(ranks)}.")
     lines.append(f"{plural(len(diff.changes), 'rank')} compared: {rank_ranges([rank for rank, *_ in diff.changes])}.")
     return lines
 
 
 def job_diff_text(diff: JobDiff) -> str:
-    """What changed, one line each, the worst rank first."""
-    worst, *rest = job_diff_headline(diff)
+    """What changed, one line each, the highest peak first."""
+    worst, *rest = (line.replace("`", "") for line in job_diff_headline(diff))
     lines = [worst]
     for group in diff.groups:
         name = upper_first(ranks_text(group.ranks))
-        if abs(group.after - group.before) < MIN_SHARE * max(group.before, 1) and not group.places:
-            lines.append(f"{name}: no change, {bytes_text(group.after)}.")
-            continue
-        lines.append(f"{name}: {arrow_text(group.before, group.after)}.")
-        lines += [f"  {'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in group.places]
+        if group.is_unchanged:
+            most = " on most ranks" if group.apart else ""
+            lines.append(f"{name}: no change{most}, {bytes_text(group.before)}.")
+        else:
+            median = ", median" if len(group.ranks) > 1 else ""
+            lines.append(f"{name}{median}: {arrow_text(group.before, group.after)}.")
+            lines += _place_lines(group.places, "  ")
+        for one in group.apart:
+            lines.append(f"  Rank {one.rank}: {arrow_text(one.before, one.after)}.")
+            lines += _place_lines(one.places, "    ")
     return "\n".join([*lines, *rest])
+
+
+def _place_lines(places: list[tuple[str, int]], indent: str) -> list[str]:
+    return [f"{indent}{'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in places]
 
 
 def _worst(job: Job) -> tuple[int, int]:

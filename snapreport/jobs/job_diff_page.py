@@ -14,7 +14,7 @@ MOST_ROWS = 256
 
 @dataclass(frozen=True)
 class DiffGroup:
-    """A row of the table of groups, as text; places: (change, function and file)."""
+    """A row of the table of groups, as text; places: (change, function and file), of single ranks with their number."""
 
     name: str
     before: str
@@ -66,8 +66,11 @@ def _group(group: GroupChange) -> DiffGroup:
         upper_first(ranks_text(group.ranks)),
         bytes_text(group.before),
         bytes_text(group.after),
-        _signed(group.after - group.before),
-        [(_signed(change), place) for place, change in group.places],
+        _signed(group.change),
+        [
+            *((_signed(change), place) for place, change in group.places),
+            *((f"rank {one.rank}: {_signed(change)}", place) for one in group.apart for place, change in one.places),
+        ],
     )
 
 

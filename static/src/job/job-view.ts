@@ -12,6 +12,7 @@ import type { JobPage, JobParts } from './interface'
 import { JobData, METRICS } from './job-data'
 import { extremeOf, type JobModel, METRIC_NAMES, METRIC_TITLES, peaksOf, rangeName, type RowPeaks } from './job-model'
 import { JobActions, type JobState, readState, TABS, type Tab } from './job-state'
+import { keepFocus } from './keep-focus'
 import { linkedSentence } from './links'
 import { MapView } from './map-view'
 import type { Panel } from './panel'
@@ -136,13 +137,26 @@ export class JobView implements JobPage {
     this.note.textContent = job.axis.note
     this.note.hidden = job.axis.note === ''
     this.renderTabs(model)
-    this.renderBrush(model)
+    keepFocus(
+      this.tools,
+      () => this.map.element,
+      () => this.renderBrush(model),
+    )
     this.map.show(model)
     const { scale, colours } = this.map
     if (scale && colours) this.scale.render(scale, colours, METRIC_NAMES[job.metric])
     const panel = this.panels[job.tab]
-    if (this.place.firstChild !== panel.element) fill(this.place, panel.element)
-    panel.render(model)
+    const tab = this.tabs.get(job.tab)!
+    if (this.place.firstChild !== panel.element) {
+      const hadFocus = this.place.contains(document.activeElement)
+      fill(this.place, panel.element)
+      if (hadFocus) tab.focus({ preventScroll: true })
+    }
+    keepFocus(
+      this.place,
+      () => tab,
+      () => panel.render(model),
+    )
   }
 
   async settled(): Promise<void> {

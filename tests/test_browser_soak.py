@@ -22,13 +22,13 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_reports_in_turn(soak: ModuleType, chromium: Any, tmp_path: Path) -> None:
-    course = soak.open_in_turn(chromium, 10, tmp_path)
-    assert course.steps == 10 and not course.errors, course.errors
-    assert len(course.heap) == 10 and not course.grows(course.heap), course.line()
+    course = soak.open_in_turn(chromium, soak.FEWEST, tmp_path)
+    assert course.steps == soak.FEWEST and not course.errors, course.errors
+    assert len(course.heap) == soak.FEWEST and not course.grows(course.heap), course.line()
 
 
 def test_one_report_driven(soak: ModuleType, chromium: Any, report_of: Callable[..., Path]) -> None:
-    course = soak.drive(chromium, report_of(corpus.path_of("small")), 8)
+    course = soak.drive(chromium, report_of(corpus.path_of("small")), 4)
     assert course.steps > 20 and not course.errors, course.errors
     assert len(course.heap) >= 8 and not course.grows(course.heap), course.line()
 

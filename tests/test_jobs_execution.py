@@ -73,7 +73,7 @@ def test_a_dask_worker_killed_in_the_middle_loses_nothing(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker is killed once the first digest is there, while others are being made."""
-    paths = samples.write_job(tmp_path, "data", ranks=24, **SMALL)
+    paths = samples.write_job(tmp_path, "data", ranks=12, **SMALL)
     alone = build_job(snapreport.job(paths, jobs=1))
     before = {nanny.pid for nanny in cluster.workers.values()}
     killed: list[int] = []
@@ -89,7 +89,7 @@ def test_a_dask_worker_killed_in_the_middle_loses_nothing(
     job = snapreport.job(paths, dask=cluster.scheduler_address)
     monkeypatch.undo()
     assert killed and killed[0] in before
-    assert not job.failed and len(job.rows) == 24
+    assert not job.failed and len(job.rows) == 12
     assert build_job(job) == alone
 
 

@@ -12,7 +12,7 @@ import corpus
 import oracle
 import pytest
 import strategies
-from cli import in_process, process
+from cli import in_process, on_loaded, process
 from hypothesis import example, given
 
 import snapreport
@@ -23,7 +23,7 @@ def test_whole_pipeline(snapshot_path: Path) -> None:
 
 
 def test_stats(snapshot_path: Path) -> None:
-    run = in_process("stats", snapshot_path, "--json")
+    run = on_loaded("stats", snapshot_path, "--json")
     assert run.code == 0 and not run.err
     document = run.json
     assert document["schema"] == "snapreport-stats/1"
@@ -146,6 +146,11 @@ def test_real_snapshots_reconcile(real_path: Path) -> None:
     stats = corpus.loaded(real_path).stats()
     differences = {d["device"]: d["reconciliation_bytes"] for d in stats["devices"] if d["reconciliation_bytes"]}
     assert differences == ({0: 402719744} if real_path.name == "trimmed_inconsistent.pickle" else {})
+
+
+def test_stats_of_a_file_that_is_read() -> None:
+    path = corpus.path_of("small")
+    assert in_process("stats", path, "--json") == on_loaded("stats", path, "--json")
 
 
 def test_stats_table_for_people() -> None:

@@ -27,7 +27,7 @@ from snapreport.vocabulary import CATEGORIES, QUERY_FIELDS
 SNAPSHOTS = [
     "small", "training", "oom", "pools", "compiled", "multi-gpu", "expandable", "truncated", "no-times", "no-stacks",
     "layout-2.8",
-    *(name for name in corpus.real_names() if name != "train_22k_events.pickle"),
+    *(name for name in corpus.varied_names() if name != "train_22k_events.pickle"),
 ]  # fmt: skip
 # A bad query, and its wrong part (the first occurrence).
 BAD = [
@@ -55,14 +55,14 @@ def ids(snapshot: Snapshot, query: str, device: int) -> list[int]:
     return np.flatnonzero(snapshot.searcher(device).find(query).mask).tolist()
 
 
-def test_queries_equal_predicates_on_every_snapshot() -> None:
-    for name in SNAPSHOTS:
-        path = corpus.path_of(name)
-        snapshot = snapreport.load(path)
-        for place in query_oracle.places(corpus.replayed(path), snapshot):
-            for query, predicate in [*query_oracle.QUERIES, *query_oracle.queries_of(place)]:
-                found = ids(snapshot, query, place.number)
-                assert found == query_oracle.expected(place, predicate), f"{query!r} on device {place.number} of {name}"
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_queries_equal_predicates(name: str) -> None:
+    path = corpus.path_of(name)
+    snapshot = corpus.loaded(path)
+    for place in query_oracle.places(corpus.replayed(path), snapshot):
+        for query, predicate in [*query_oracle.QUERIES, *query_oracle.queries_of(place)]:
+            found = ids(snapshot, query, place.number)
+            assert found == query_oracle.expected(place, predicate), f"{query!r} on device {place.number} of {name}"
 
 
 @settings(max_examples=25)

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+import corpus
 import pytest
 
 import snapreport
@@ -26,13 +27,13 @@ def test_the_page_itself(empty_size: int) -> None:
     assert 50_000 < empty_size < PAGE
 
 
+@pytest.mark.parametrize("name", ["small", "training", "multi-gpu", "compiled", *corpus.varied_names()])
 def test_a_report_is_the_page_and_a_compressed_pickle(
-    snapshot_path: Path, report_of: Callable[..., Path], empty_size: int
+    name: str, report_of: Callable[..., Path], empty_size: int
 ) -> None:
     """The whole file, not a difference: what the page gains or loses shows here too."""
+    snapshot_path = corpus.path_of(name)
     pickled = snapshot_path.read_bytes()
-    if snapshot_path.suffix != ".pickle":
-        pytest.skip("compressed already")
     compressed = len(lzma.compress(pickled, preset=9))
     # Summary, findings and categories, which the pickle does not contain, outweigh the events of a small one.
     allowance = 0 if len(pickled) >= 1_000_000 else 8_000

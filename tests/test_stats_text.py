@@ -40,7 +40,7 @@ def test_cpp_frames_never_name_a_stack_that_has_python() -> None:
     for name in ("adamw_foreach_step.pickle", "lightning_oom.pickle", "inference_churn.pickle"):
         if name in corpus.real_names():
             for arguments in (("stats",), ("stats", "--markdown"), ("stats", "--query", "live:peak")):
-                assert not NOISE.search(run(*arguments, str(corpus.path_of(name))).out)
+                assert not NOISE.search(on_loaded(*arguments, corpus.path_of(name)).out)
 
 
 def test_help_of_the_bare_command_has_the_options_of_a_report() -> None:

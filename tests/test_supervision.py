@@ -177,7 +177,7 @@ def test_matches_of_other_patterns_are_watched(
 
 def test_memory_has_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "large.pickle"
-    path.write_bytes(pickle.dumps(shared_text(400, MIB)))
+    path.write_bytes(pickle.dumps(shared_text(300, MIB)))
     for arguments in (["stats", path], [path, "-o", tmp_path / "out.html"], ["whatif", path]):
         run = process(*arguments, "--max-memory", "300MiB", seconds=120)
         assert_refused(run, path, "300 MiB", "--max-memory")

@@ -33,6 +33,9 @@ def _work() -> NoReturn:
     Exits without the interpreter's shutdown, which looks for cycles and frees every object one by
     one: 0.07 s after a million events, for memory that the system takes back anyway.
     """
+    from snapreport.process_memory import keep_little
+
+    keep_little()
     from snapreport.cli import main
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:

@@ -188,10 +188,6 @@ def load_all(
     """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
-    # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # polars keeps freed memory for half a second, and some of it permanently: 15 MB for 920,183 events.
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
     # A command ends soon, and makes no cycles worth collecting: looking for them costs 0.1 s on a million events.
     gc.disable()
     check_inputs(snaps)

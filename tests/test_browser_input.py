@@ -233,6 +233,43 @@ def test_hover_tells_and_click_pins(opened: Any, device: Any) -> None:
     assert opened.view()["select"] is None and not details.is_visible()
 
 
+def test_a_move_of_the_pointer_draws_what_follows_it_alone(opened: Any, device: Any) -> None:
+    """A large allocation is outlined, with a line through its column; the picture is not drawn again."""
+    peak = device.peak_event
+    chosen = max(device.live_at(peak), key=lambda i: device.allocations[i].size)
+    size, base = device.allocations[chosen].size, device.offset(chosen, peak)
+    opened.set_view(x=[peak - 3, peak + 3], y=[max(0, base - size), base + 2 * size], select=None)
+    place = opened.pixel_of(peak + 0.5, base + size / 2)
+    opened.page.mouse.move(5, 5)
+    opened.settle()
+    opened.js("""(() => {
+      const kinds = [[WebGL2RenderingContext, 'drawElements'], [CanvasRenderingContext2D, 'clearRect']]
+      const before = kinds.map(([{ prototype }, name]) => prototype[name])
+      window.drawn = []
+      kinds.forEach(([{ prototype }, name], i) => { prototype[name] = function (...given) {
+        drawn.push(this.canvas.className); return before[i].apply(this, given) } })
+      window.drawAsBefore = () => kinds.forEach(([{ prototype }, name], i) => { prototype[name] = before[i] })
+    })()""")
+    for _ in range(20):  # tiles that arrive meanwhile are drawn, too
+        opened.page.mouse.move(5, 5)
+        opened.until("document.querySelector('.plot .tooltip').hidden")
+        opened.js("drawn.length = 0")
+        opened.page.mouse.move(*place)
+        opened.until("!document.querySelector('.plot .tooltip').hidden")
+        drawn = opened.js("drawn")
+        if set(drawn) <= {"hovered"}:
+            break
+    opened.js("drawAsBefore()")
+    assert set(drawn) <= {"hovered"}
+    outline = opened.page.locator(".plot canvas.hovered").bounding_box()
+    assert outline["y"] <= opened.pixel_of(peak, base + size)[1] + 2
+    assert outline["y"] + outline["height"] >= opened.pixel_of(peak, base)[1] - 2
+    line = opened.page.locator(".plot .column-line:not([hidden])").first.bounding_box()
+    assert line["height"] > 100 and line["x"] <= place[0]
+    opened.page.mouse.move(5, 5)
+    opened.until("document.querySelector('.plot canvas.hovered').hidden")
+
+
 def test_noise_frames_behind_a_switch(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("compiled")
     opened = borrow_report(report_of(path))

@@ -5,16 +5,17 @@ import type { Controller, ViewPatch } from '../controller'
 import { asksForTimes } from '../search/grammar'
 import type { DataClient } from '../worker/data-client'
 import { TimelineView } from '../views/timeline/timeline-view'
+import { pageActions } from './actions'
 import { Announcer } from './announcer'
-import { nextColour } from './colour-select'
+import { currentView } from './current-view'
 import { DetailsPanel } from './details'
-import { deviceName, hasData, viewsOf } from '../ui/devices'
+import { hasData } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { isSandboxed } from '../ui/download'
 import { bindHash, readHash, writeHash } from './hash'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
-import { Legend } from './legend'
+import { LegendHost } from './legend-host'
 import { Notice } from './notice'
 import { PageTools } from './page-tools'
 import { statePatch } from './patch'
@@ -27,13 +28,9 @@ import { dataOf, Stage } from './stage'
 import { startState } from './start-state'
 import { type State, Store } from '../ui/state'
 import { bindTheme } from '../ui/theme'
-import { Throttle } from '../ui/throttle'
 import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
 import { JobHost } from './job-host'
-
-/** So often the legend follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
-const HOVER_LEGEND_MS = 100
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -49,14 +46,13 @@ class App implements Controller {
   private readonly toolbar: Toolbar
   private readonly search: SearchBox
   private readonly details: DetailsPanel
-  private readonly legend: Legend
+  private readonly legend: LegendHost
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
   private readonly notice = new Notice()
   private readonly announcer = new Announcer()
   private readonly workspace: HTMLElement
   private readonly split: Split
-  private readonly hoverLegend = new Throttle(() => this.showLegend(), HOVER_LEGEND_MS)
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
   private hasPicture = false
@@ -67,7 +63,7 @@ class App implements Controller {
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
     this.timeline.onDrawn = () => this.afterDraw()
-    this.timeline.onHover = () => this.hoverLegend.request()
+    this.timeline.onHover = () => this.legend.showSoon()
     this.timeline.onPictureState = () => this.showLimits()
     this.timeline.onError = (error) => this.notice.showError('Part of the picture is missing', error)
     client.onTimes = (index, error) => this.timesCame(index, error)
@@ -91,52 +87,36 @@ class App implements Controller {
       onLoaded: () => this.render(),
       onError: (error) => this.notice.showError('This view cannot be shown', error),
     })
-    this.legend = new Legend(this.store)
+    const page = {
+      client,
+      store: this.store,
+      timeline: this.timeline,
+      stage: this.stage,
+      job: this.job,
+      // Made last, around the others.
+      split: () => this.split,
+    }
+    this.legend = new LegendHost(page)
     this.details = new DetailsPanel(
       this.store,
       centreOn,
       () => location.href.split('#')[0] + writeHash(this.store.state, start),
       () => client.source(),
     )
-    this.pageTools = new PageTools({
-      client,
-      store: this.store,
-      start,
-      timeline: this.timeline,
-      stage: this.stage,
-      job: this.job,
-      split: () => this.split,
-      saved,
-      tell: (text) => this.notice.show(text),
-    })
-    const actions = {
-      store: this.store,
-      timeline: this.timeline,
-      fit: () => timelineActions.fit(),
-      goToPeak: () => timelineActions.goToPeak(),
-      goToOom: () => timelineActions.goToOom(),
-      toggleBox: () => timelineActions.toggleBox(),
-      toggleRuler: () => timelineActions.toggleRuler(),
-      clearRuler: () => timelineActions.clearRuler(),
-      toggleMarks: () => this.pageTools.bookmarks.toggle(),
-      focusSearch: () => this.search.focus(),
-      toggleHelp: () => this.help.toggle(),
-      closeHelp: () => this.help.close(),
-      toggleAxis: () => timelineActions.toggleAxis(),
-      setAxis: (axis: 'event' | 'time') => timelineActions.setAxis(axis),
-      nextColour: () => this.info && this.store.set({ colour: nextColour(this.info, this.store.state.colour) }),
-      step: (by: number) => timelineActions.step(by),
-      toggleSecond: () => this.split.toggle(),
-      second: () => (this.split.pane?.element.contains(document.activeElement) ? this.split.pane : null),
-      views: viewsOf(client),
-      viewKey: (event: KeyboardEvent) =>
-        this.store.state.view === 'job' ? this.job.key(event) : this.stage.key(event),
-    }
+    this.pageTools = new PageTools({ ...page, start, saved, tell: (text) => this.notice.show(text) })
     this.search = new SearchBox({
       store: this.store,
       scene: () => this.timeline.currentScene,
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene),
       reveal: (event) => timelineActions.reveal(event),
+    })
+    const actions = pageActions({
+      ...page,
+      timelineActions,
+      search: this.search,
+      pageTools: this.pageTools,
+      help: this.help,
+      info: () => this.info,
     })
     this.toolbar = new Toolbar(
       client,
@@ -200,29 +180,7 @@ class App implements Controller {
   }
 
   getView(): ReturnType<Controller['getView']> {
-    const { device, view, select, oom, stack, query, axis, at, colour, options } = this.store.state
-    const window = this.timeline.navigator.window()
-    const scale = this.timeline.currentScene?.scale(axis)
-    const { x, y } = this.store.state
-    return {
-      device,
-      view,
-      select,
-      oom,
-      stack,
-      query,
-      at,
-      colour,
-      options: { ...options },
-      axis: scale?.axis ?? axis,
-      // As it was set, where the timeline has no window yet; after clamping otherwise.
-      x:
-        window && scale
-          ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
-          : [x?.[0] ?? -1, x?.[1] ?? this.info?.events ?? 0],
-      y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? this.info?.peakBytes ?? 0],
-      second: this.split.pane?.view() ?? null,
-    }
+    return currentView(this.store, this.timeline, this.info, this.split.pane)
   }
 
   drawn(): ReturnType<Controller['drawn']> {
@@ -296,18 +254,7 @@ class App implements Controller {
     const { state } = this.store
     const scene = this.timeline.currentScene
     this.timeline.setColouring(this.stage.colouringOf(state, scene), this.stage.matchesOf(state, scene))
-    this.showLegend()
-  }
-
-  private showLegend(): void {
-    const { state } = this.store
-    const { view } = state
-    const scene = this.timeline.currentScene
-    const colouring = scene?.info.index === state.device ? this.stage.colouringOf(state, scene) : null
-    const isUsed = view === 'timeline' || view === 'segments' || (view === 'flame' && state.colour !== 'stack')
-    const shown = isUsed && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
-    const name = this.split.pane && this.info ? `First pane, ${deviceName(this.client.manifest, this.info)}` : null
-    this.legend.render(state, shown, view === 'timeline' ? this.timeline.hoveredPosition : null, name)
+    this.legend.show()
   }
 
   private async prepareViews(): Promise<void> {
@@ -361,7 +308,7 @@ class App implements Controller {
       this.hasPicture = true
       performance.mark('snapreport:first-picture')
     }
-    this.hoverLegend.request()
+    this.legend.showSoon()
     if (timeline.isComplete) this.release()
   }
 
@@ -391,7 +338,7 @@ class App implements Controller {
 
   private release(): void {
     const { waiting } = this
-    if (waiting.length > 0) this.hoverLegend.flush()
+    if (waiting.length > 0) this.legend.flush()
     this.waiting = []
     for (const resolve of waiting) resolve()
   }

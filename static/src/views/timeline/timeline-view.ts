@@ -12,6 +12,7 @@ import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
 import { BandColours } from './band-colours'
 import { type Frame, type Inks, layOut, readInks } from './frame'
+import { Clicks } from './clicks'
 import { Hits } from './hits'
 import { Hover } from './hover'
 import { Minimap } from './minimap'
@@ -46,6 +47,7 @@ export class TimelineView {
     (error) => this.onError(error),
   )
   private readonly hits = new Hits(this.picture, this.overlay)
+  private readonly clicks: Clicks
   private readonly hover: Hover
   private readonly bands: BandColours
   private readonly minimap: Minimap
@@ -67,6 +69,7 @@ export class TimelineView {
       () => this.limits(),
       () => this.overlay.frame?.plot ?? null,
     )
+    this.clicks = new Clicks(store, this.navigator, this.hits)
     this.ruler = new Ruler(store)
     this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
     this.picture.onState = () => this.onPictureState()
@@ -249,44 +252,19 @@ export class TimelineView {
   }
 
   private click(x: number, y: number, shift: boolean): void {
-    this.plotElement.focus({ preventScroll: true })
-    const frame = this.overlay.frame
-    if (!frame) return
-    if (shift && y >= 0) {
-      this.setMoment(frame, x)
-      return
-    }
-    const mark = this.hits.markAt(frame, x, y)
-    if (mark?.kind === 'oom') {
-      this.store.set({ oom: mark.event, at: mark.event })
-      return
-    }
-    if (mark) {
-      this.navigator.centreOn(mark.event)
-      return
-    }
-    const hit = this.hits.allocationAt(frame, x, y)
-    if (!hit) return
-    if (hit.id >= 0) this.store.set({ select: hit.id })
-    else this.store.close()
+    this.focus()
+    if (this.overlay.frame) this.clicks.click(this.overlay.frame, x, y, shift)
   }
 
   /** Sets the moment to that of the column under the pointer, or in the middle of the window; on a second call back to the peak. */
   markMoment(): void {
     const frame = this.overlay.frame
-    if (frame) this.setMoment(frame, this.hover.at?.x ?? frame.plot.width / 2)
+    if (frame) this.clicks.setMoment(frame, this.hover.at?.x ?? frame.plot.width / 2)
   }
 
   /** Position of the column under the pointer; null where there is none. */
   get hoveredPosition(): number | null {
     return this.hover.column?.s ?? null
-  }
-
-  private setMoment(frame: Frame, x: number): void {
-    const column = this.hits.columnAt(frame, Math.max(0, Math.min(frame.plot.width, x)))
-    if (!column || frame.scene.info.events === 0) return
-    const event = column.s - 1
-    this.store.set({ at: event === this.store.state.at ? null : event })
   }
 
   // Drawing

@@ -16,10 +16,32 @@ MEDIUM = {"hidden": 512, "layers": 6, "steps": 10, "micro_batches": 4}
 """1.5 MB a rank."""
 LARGE = {"hidden": 512, "layers": 12, "steps": 300, "micro_batches": 4}
 """About 100 MB a rank."""
-# A separate process: its peak is the reducer's, and that of its children the largest worker's.
+# A separate process: its peak is the reducer's, and that of its children the largest worker's. Not getrusage: its maximum
+# includes what the parent had when it started the process (712 MiB here, after it had made the large ranks).
 PROGRAM = """
-import json, resource, sys, time
+import json, sys, threading, time
+from pathlib import Path
+
+def peak(process):
+    try:
+        lines = Path("/proc", str(process), "status").read_text().splitlines()
+        return next((int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0
+
+def watch(peaks):
+    while True:
+        for task in Path("/proc/self/task").iterdir():
+            try:
+                children = (task / "children").read_text().split()
+            except OSError:
+                children = []
+            peaks.append(max([peaks.pop(), *map(peak, children)]))
+        time.sleep(0.05)
+
 if __name__ == "__main__":
+    workers_peak = [0]
+    threading.Thread(target=watch, args=(workers_peak,), daemon=True).start()
     from snapreport.jobs.build import PageOptions, build_job, job
     folder, workers, out = sys.argv[1:]
     began = time.perf_counter()
@@ -30,10 +52,9 @@ if __name__ == "__main__":
     # As the command does: large ranks in full are laid out by a process of their own.
     full = build_job(reduced, PageOptions(is_apart=int(workers) > 1))
     open(out, "wb").write(full)
-    peaks = [resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(json.dumps({
         "digests_s": digested - began, "report_s": written - digested, "detail_s": time.perf_counter() - written,
-        "reducer_mib": peaks[0], "worker_mib": peaks[1] if int(workers) > 1 else 0, "report_bytes": len(full),
+        "reducer_mib": peak("self"), "worker_mib": workers_peak[0], "report_bytes": len(full),
         "digest_bytes": max(len(row.packed.data) for row in reduced.rows),
     }))
 """

@@ -16,8 +16,8 @@ MEDIUM = {"hidden": 512, "layers": 6, "steps": 10, "micro_batches": 4}
 """1.5 MB a rank."""
 LARGE = {"hidden": 512, "layers": 12, "steps": 300, "micro_batches": 4}
 """About 100 MB a rank."""
-# A separate process: its peak is the reducer's, and that of its children the largest worker's. Not getrusage: its maximum
-# includes what the parent had when it started the process (712 MiB here, after it had made the large ranks).
+# A separate process: its peak is the reducer's, and that of its children the largest worker's. The maximum of getrusage
+# includes what the parent had when it started the process: 712 MiB here, after it had made the large ranks.
 PROGRAM = """
 import json, sys, threading, time
 from pathlib import Path

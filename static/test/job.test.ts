@@ -5,7 +5,7 @@ import type { JobAxis, JobManifest } from '../src/data/job-manifest'
 import { cellsOfPixel, paintHeat } from '../src/gl/heat-raster'
 import { axisMarks, columnOf } from '../src/job/axis-marks'
 import { beyondWords } from '../src/job/beyond-note'
-import { againstGroups, heatCells, levelOf, MIDDLE_LEVEL, scaleOf } from '../src/job/heat-cells'
+import { MIDDLE_LEVEL, againstGroups, expectedCells, heatCells, levelOf, scaleOf } from '../src/job/heat-cells'
 import { divergingColour, heatColour } from '../src/job/heat-colours'
 import { JobData, keysOf } from '../src/job/job-data'
 import { columnName, peaksOf } from '../src/job/job-model'
@@ -303,6 +303,14 @@ test('against its group a rank differs from the median of the same column', () =
   const at = (row: number, column: number): number => Math.round(bytes[row * COLUMNS + column] / SCALE)
   assert.deepEqual([at(0, 2), at(2, 2), at(4, 2), at(3, 0)], [0, 100, 20, 0])
   assert.ok(Number.isNaN(bytes[4 * COLUMNS + 3]))
+})
+
+test('a rank that goes on after its group has ended is compared with what the group had last', () => {
+  const [ranks, ended] = [Int32Array.of(0, 1, 2, 3), NaN]
+  const bytes = Float64Array.from([5, 7, ended, 5, 8, ended, 6, 7, ended, 5, 9, 90])
+  const matrix = { rows: 4, columns: 3, bytes }
+  const expected = expectedCells(matrix, [{ rows: [0, 1, 2, 3], isSlope: false }], ranks)
+  assert.deepEqual([...expected.subarray(9)], [5, 7.5, 7.5])
 })
 
 test('cells follow the order, and what is not brushed is dimmed', () => {

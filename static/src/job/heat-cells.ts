@@ -94,7 +94,11 @@ export function againstGroups({ rows, columns, bytes }: HeatMatrix, expected: Fl
   return { rows, columns, bytes: bytes.map((value, at) => value - expected[at]) }
 }
 
-/** The expected value of every cell from the other rows of its group in the same column; NaN for rows without a group. */
+/**
+ * The expected value of every cell from the other rows of its group in the same column; NaN for rows without a group. Where
+ * fewer than half of the group recorded the column, as when one rank goes on after the others have ended, it is what the
+ * group had last: a rank is not compared with itself alone.
+ */
 export function expectedCells(
   { rows, columns, bytes }: HeatMatrix,
   groups: readonly { rows: readonly number[]; isSlope: boolean }[],
@@ -103,9 +107,12 @@ export function expectedCells(
   const out = new Float64Array(rows * columns).fill(NaN)
   for (const group of groups) {
     const ranks = group.rows.map((row) => rank[row])
+    let last: ((rank: number) => number) | null = null
     for (let column = 0; column < columns; column++) {
       const values = group.rows.map((row) => bytes[row * columns + column])
-      const fit = fitOf(ranks, values, group.isSlope)
+      const isCommon = 2 * values.filter((value) => !Number.isNaN(value)).length >= values.length
+      const fit: (rank: number) => number = isCommon || !last ? fitOf(ranks, values, group.isSlope) : last
+      if (isCommon) last = fit
       group.rows.forEach((row, i) => {
         out[row * columns + column] = fit(ranks[i])
       })

@@ -1,6 +1,6 @@
 // What is under the pointer of the map, in words.
 
-import { formatBytes } from '../layout/format'
+import { formatBytes, formatCount } from '../layout/format'
 import type { Line } from '../views/shared/describe'
 import { type HeatMatrix, METRICS } from './job-data'
 import { columnName, type JobModel, METRIC_NAMES } from './job-model'
@@ -44,6 +44,9 @@ export function describeColumn(model: JobModel, { columns, bytes }: HeatMatrix, 
   const spread = spreadOf(values)
   if (!spread) return [...lines, { kind: 'plain', text: 'Nothing was recorded here.' }]
   const most = rows[values.indexOf(spread[4])]
+  const known = values.filter((value) => !Number.isNaN(value)).length
+  if (known < rows.length)
+    lines.push({ kind: 'soft', text: `Recorded by ${formatCount(known)} of ${formatCount(rows.length)} ranks` })
   lines.push({ kind: 'plain', text: `Median: ${formatBytes(Math.round(spread[2]))}` })
   lines.push({ kind: 'plain', text: `Lowest: ${formatBytes(spread[0])}` })
   lines.push({ kind: 'plain', text: `Highest: ${formatBytes(spread[4])}, ${model.data.nameOf(most)}` })

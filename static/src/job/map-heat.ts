@@ -14,6 +14,8 @@ export interface Heat {
   cells: HeatCells
   /** Of the brushed rows, by column. */
   spreads: (Spread | null)[]
+  /** Whether at least half of the brushed rows recorded a column: the median of fewer says nothing of the job. */
+  isCommon: boolean[]
   /** RGBA by level. */
   palette: Uint8Array
 }
@@ -31,10 +33,11 @@ export class MapHeat {
     })
     const shown = this.cells.get([matrix, order.join(), rows && [...rows].join(), columns?.join('-')], () => {
       const scale = scaleOf(matrix, metric, isAgainst)
-      const spreads = Array.from({ length: matrix.columns }, (_, column) =>
-        spreadOf(counted.map((row) => matrix.bytes[row * matrix.columns + column])),
+      const values = Array.from({ length: matrix.columns }, (_, column) =>
+        counted.map((row) => matrix.bytes[row * matrix.columns + column]).filter((value) => !Number.isNaN(value)),
       )
-      return { scale, cells: heatCells(matrix, order, scale, rows, columns), spreads }
+      const isCommon = values.map(({ length }) => 2 * length >= counted.length)
+      return { scale, cells: heatCells(matrix, order, scale, rows, columns), spreads: values.map(spreadOf), isCommon }
     })
     const palette = this.palettes.get([isAgainst, dark, inks.panel.join()], () =>
       heatPalette(isAgainst, dark, inks.panel, inks.ink),

@@ -5,6 +5,7 @@ import { formatBytes } from '../layout/format'
 import { css, groupColour, mix } from '../views/shared/inks'
 import { axisMarks, columnOf } from './axis-marks'
 import type { JobModel } from './job-model'
+import type { Heat } from './map-heat'
 import { columnToX, groupStrip, labelStep, type MapGeometry, placeToY } from './map-geometry'
 import { clippedEnd, type Spread } from './statistics'
 
@@ -16,12 +17,12 @@ export function drawAround(
   model: JobModel,
   geometry: MapGeometry,
   window: HeatWindow,
-  spreads: readonly (Spread | null)[],
+  heat: Pick<Heat, 'spreads' | 'isCommon'>,
 ): void {
   ctx.clearRect(0, 0, geometry.width, geometry.height)
   drawRows(ctx, model, geometry, window)
   if (geometry.strip < geometry.width) drawStrip(ctx, model, geometry, window)
-  if (geometry.top > 20) drawCurves(ctx, model, geometry, window, spreads)
+  if (geometry.top > 20) drawCurves(ctx, model, geometry, window, heat)
   drawAxis(ctx, model, geometry, window)
   drawFailures(ctx, model, geometry, window)
 }
@@ -120,13 +121,14 @@ function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: Map
   ctx.textAlign = 'left'
   ctx.textBaseline = 'bottom'
   ctx.fillText(fitted(ctx, shownName, width + 4), geometry.strip, geometry.top - 18)
-  const last = `up to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
+  const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
   ctx.fillText(fitted(ctx, last, width + 4), geometry.strip, geometry.top - 4)
 }
 
 /** Where the curves end, so that one extreme rank does not press the median to the bottom: well above three in four ranks. */
-function curveEnd(spreads: readonly (Spread | null)[]): number {
-  const [usual, most] = [3, 4].map((at) => Math.max(0, ...spreads.map((spread) => spread?.[at] ?? 0)))
+function curveEnd(spreads: readonly (Spread | null)[], isCommon: readonly boolean[]): number {
+  const usual = Math.max(0, ...spreads.map((spread, i) => (isCommon[i] ? (spread?.[3] ?? 0) : 0)))
+  const most = Math.max(0, ...spreads.map((spread) => spread?.[4] ?? 0))
   return usual > 0 && most > 2 * usual ? 1.25 * usual : most
 }
 
@@ -136,14 +138,15 @@ function drawCurves(
   model: JobModel,
   geometry: MapGeometry,
   window: HeatWindow,
-  all: readonly (Spread | null)[],
+  heat: Pick<Heat, 'spreads' | 'isCommon'>,
 ): void {
   const { inks } = model
   const [top, bottom] = [16, geometry.top - 5]
   const first = Math.floor(window.x0)
-  const spreads = all.slice(first, Math.ceil(window.x1))
+  const past = Math.ceil(window.x1)
+  const [spreads, isCommon] = [heat.spreads.slice(first, past), heat.isCommon.slice(first, past)]
   const highest = Math.max(1, ...spreads.map((spread) => spread?.[4] ?? 0))
-  const most = Math.max(1, curveEnd(spreads))
+  const most = Math.max(1, curveEnd(spreads, isCommon))
   const lowest = Math.min(0, ...spreads.map((spread) => spread?.[0] ?? 0))
   const y = (bytes: number): number => bottom - ((Math.min(bytes, most) - lowest) / (most - lowest)) * (bottom - top)
   ctx.save()
@@ -158,7 +161,8 @@ function drawCurves(
     const [from, to] = [columnToX(geometry, window, first + i), columnToX(geometry, window, first + i + 1)]
     ctx.fillStyle = css(inks.allocated, 0.32)
     ctx.fillRect(from, y(spread[4]), to - from, Math.max(1, y(spread[0]) - y(spread[4])))
-    if (i === 0 || !spreads[i - 1]) ctx.moveTo(from, y(spread[2]))
+    if (!isCommon[i]) return
+    if (!(spreads[i - 1] && isCommon[i - 1])) ctx.moveTo(from, y(spread[2]))
     ctx.lineTo(from, y(spread[2]))
     ctx.lineTo(to, y(spread[2]))
   })

@@ -200,7 +200,7 @@ export class MapView extends CanvasView {
     }
     this.stage.draw(heat.cells, window, style, right - left, bottom - top)
     this.stage.canvas.style.transform = `translate(${left}px, ${top}px)`
-    drawAround(ctx, model, this.geometry, window, heat.spreads)
+    drawAround(ctx, model, this.geometry, window, heat)
     this.boxes.placeBrush(this.geometry, window, model)
     this.boxes.placeCursor(this.geometry, window, this.cursor)
   }

@@ -87,7 +87,7 @@ def test_cells_say_what_was_planted(open_report: Callable[..., Any], job_path: P
     opened.page.mouse.move(*cell(opened, place, planted.oom_step))
     text = tip(opened)
     assert f"Rank {planted.outlier} · node006 · cuda:4, step {planted.oom_step + 1}" in text
-    assert f"Allocated: {planted.allocated[planted.outlier, planted.oom_step] / 2**30:.1f} GiB" in text
+    assert f"Allocated: up to {planted.allocated[planted.outlier, planted.oom_step] / 2**30:.1f} GiB" in text
     assert "above its group's median" in text
     opened.page.mouse.move(*cell(opened, place, planted.oom_step + 1))
     assert "Nothing was recorded here." in tip(opened)

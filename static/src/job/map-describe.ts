@@ -19,7 +19,9 @@ export function describeCell(model: JobModel, row: number, column: number): Line
     if (Number.isNaN(value)) continue
     isKnown = true
     const above = metric === state.metric ? aboveGroup(model, row, column, value) : ''
-    lines.push({ kind: 'plain', text: `${METRIC_NAMES[metric]}: ${formatBytes(value)}${above}` })
+    // Each is the extreme of its cell, at moments of its own: they need not add up.
+    const limit = metric === 'free' ? 'at least' : 'up to'
+    lines.push({ kind: 'plain', text: `${METRIC_NAMES[metric]}: ${limit} ${formatBytes(value)}${above}` })
   }
   if (!isKnown) lines.push({ kind: 'plain', text: 'Nothing was recorded here.' })
   return [...lines, ...rowLines(model, row)]

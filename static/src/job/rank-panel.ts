@@ -163,7 +163,7 @@ export class RankPanel implements Panel {
     const parts = (['allocated', 'reserved'] as const).map((metric) => {
       const { columns, bytes } = data.matrix(state.axis.key, metric)
       const value = bytes[row * columns + column]
-      return Number.isNaN(value) ? null : `${formatBytes(value)} ${metric}`
+      return Number.isNaN(value) ? null : `up to ${formatBytes(value)} ${metric}`
     })
     const known = parts.filter((word) => word !== null)
     return `${columnName(state.axis, column)}: ${known.length ? known.join(', ') : 'nothing recorded'}.`

@@ -57,8 +57,11 @@ def keep_freed_memory() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``snapshot_path``: every generated, committed and real snapshot in turn; ``real_path``: the real ones alone."""
-    for fixture, names in (("snapshot_path", corpus.names()), ("real_path", corpus.real_names())):
+    """``snapshot_path``: every generated, committed and real snapshot in turn; ``real_path``: the real ones alone;
+    ``shown_path``: those that differ in what a page can show.
+    """
+    every = {"snapshot_path": corpus.names(), "real_path": corpus.real_names(), "shown_path": corpus.shown_names()}
+    for fixture, names in every.items():
         if fixture in metafunc.fixturenames:
             given = names or [pytest.param("none", marks=pytest.mark.skip(reason=corpus.NO_REAL))]
             metafunc.parametrize(fixture, given, indirect=True, scope="session")
@@ -72,6 +75,11 @@ def torch_cuda(request: pytest.FixtureRequest) -> fake_torch.FakeTorch:
 
 @pytest.fixture(scope="session")
 def snapshot_path(request: pytest.FixtureRequest) -> Path:
+    return corpus.path_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def shown_path(request: pytest.FixtureRequest) -> Path:
     return corpus.path_of(request.param)
 
 

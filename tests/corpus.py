@@ -85,6 +85,11 @@ def varied_names() -> list[str]:
     return [name for name in real_names() if name not in ALIKE]
 
 
+def shown_names() -> list[str]:
+    """All of :func:`names` but the real ones that show nothing new."""
+    return [name for name in names() if name not in ALIKE]
+
+
 @functools.cache
 def path_of(name: str) -> Path:
     """The file of a snapshot by its name; generated ones are made on first use."""

@@ -85,9 +85,9 @@ def assert_page(opened: Any, devices: dict[int, oracle.Device], count: int = POI
 
 
 def test_page_equals_the_oracle(
-    snapshot_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+    shown_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    assert_page(borrow_report(report_of(snapshot_path)), corpus.replayed(snapshot_path))
+    assert_page(borrow_report(report_of(shown_path)), corpus.replayed(shown_path))
 
 
 @settings(max_examples=7, phases=[Phase.generate])  # shrinking through a browser takes minutes

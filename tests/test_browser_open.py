@@ -22,12 +22,12 @@ from snapreport.mesh import levels
 
 
 def test_opens_offline_without_a_request_or_an_error(
-    snapshot_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+    shown_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
     """Watched by ``borrow_report``; the device of the worst failure or highest peak is shown first, and its picture."""
-    opened = borrow_report(report_of(snapshot_path), is_new=True)
+    opened = borrow_report(report_of(shown_path), is_new=True)
     assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
-    devices = corpus.replayed(snapshot_path)
+    devices = corpus.replayed(shown_path)
     assert opened.js("snapreport.devices()") == sorted(devices)
     with_data = [d for d in sorted(devices) if devices[d].events or devices[d].allocations]
     view = opened.view()
@@ -72,13 +72,13 @@ def test_opens_however_little_there_is(snapshot: Any, tmp_path: Path, open_repor
 
 
 def test_useful_with_scripts_off(
-    snapshot_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    shown_path: Path, report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
     """Numbers, the largest stacks at the peak, and a drawing with the peak marked, all without a script."""
-    opened = open_report(report_of(snapshot_path), java_script_enabled=False)
+    opened = open_report(report_of(shown_path), java_script_enabled=False)
     text = opened.page.locator("body").inner_text()
-    assert snapshot_path.name in text
-    devices = [d for d in corpus.replayed(snapshot_path).values() if d.events or d.allocations]
+    assert shown_path.name in text
+    devices = [d for d in corpus.replayed(shown_path).values() if d.events or d.allocations]
     for device in devices:
         if device.events:
             assert f"{len(device.events):,}" in text

@@ -95,7 +95,7 @@ def agree(opened: Any, path: Path) -> None:
                 assert one["fits"] == fits[found.settings.text()]
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *corpus.real_names()])
+@pytest.mark.parametrize("name", [*GENERATED, *corpus.varied_names()])
 def test_page_and_library_agree(report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str) -> None:
     path = corpus.path_of(name)
     agree(borrow_report(report_of(path)), path)

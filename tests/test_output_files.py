@@ -269,7 +269,7 @@ def test_absurd_samples(arguments: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who hears signals")
-@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
 def test_interrupted_while_it_starts(delay: float, snap: Path) -> None:
     """Ctrl-C at any moment of the imports ended in a traceback."""
     running = subprocess.Popen([*command(), "stats", str(snap)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -281,6 +281,7 @@ def test_interrupted_while_it_starts(delay: float, snap: Path) -> None:
         if was_heard and not hears:
             break
         was_heard = was_heard or bool(hears)
+        time.sleep(0.0005)  # without, this takes the processor from what it waits for
     time.sleep(delay)
     running.send_signal(signal.SIGINT)
     out, errors = running.communicate(timeout=30)

@@ -24,6 +24,7 @@ new MutationObserver((changes) => {
     for (const view of addedNodes) rehearsed.push({
       view: view.className, isUnseen: css.visibility === 'hidden',
       isInert: target.inert && target.ariaHidden === 'true', isRoomy,
+      size: [target.clientWidth, target.clientHeight],
     })
   }
 }).observe(document, { childList: true, subtree: true })
@@ -39,6 +40,20 @@ def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: 
     assert opened.view()["view"] == "timeline"
     assert opened.js("location.hash") == ""
     assert opened.js("document.querySelector('[aria-live=polite]').textContent") == ""
+
+
+def test_each_view_at_the_size_at_which_it_is_shown(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    """Nothing has to be laid out or painted again: also where no legend lies below a view."""
+    opened = open_report(report_of(corpus.path_of("training")), before=WATCH)
+    rehearsed = [seen["size"] for seen in opened.js("rehearsed")]
+    shown = []
+    for view in ("reserved", "table", "segments", "events", "flame"):
+        opened.set_view(view=view)
+        shown.append(opened.js("(stage => [stage.clientWidth, stage.clientHeight])(document.querySelector('.stage'))"))
+    assert rehearsed == shown
+    assert len({height for _, height in shown}) == 2, "some have a legend"
 
 
 @pytest.mark.parametrize("name", ["training", "no-stacks"])

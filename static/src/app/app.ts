@@ -97,6 +97,7 @@ class App implements Controller {
       split: () => this.split,
     }
     this.legend = new LegendHost(page)
+    this.stage.roomBelow = (view) => this.legend.roomWithout(view)
     this.details = new DetailsPanel(
       this.store,
       centreOn,

@@ -1,7 +1,7 @@
 // Gives the legend its colours and the moment under the pointer.
 
 import { deviceName } from '../ui/devices'
-import type { Store } from '../ui/state'
+import type { State, Store, ViewName } from '../ui/state'
 import { Throttle } from '../ui/throttle'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import type { DataClient } from '../worker/data-client'
@@ -36,8 +36,8 @@ export class LegendHost {
     const { view } = state
     const scene = timeline.currentScene
     const colouring = scene?.info.index === state.device ? stage.colouringOf(state, scene) : null
-    const isUsed = view === 'timeline' || view === 'segments' || (view === 'flame' && state.colour !== 'stack')
-    const shown = isUsed && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
+    const shown =
+      hasLegend(state, view) && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
     const info = client.devices[state.device]
     const name = split().pane && info ? `First pane, ${deviceName(client.manifest, info)}` : null
     this.legend.render(state, shown, view === 'timeline' ? timeline.hoveredPosition : null, name)
@@ -48,6 +48,11 @@ export class LegendHost {
     this.hover.request()
   }
 
+  /** Pixels that a view has more than the one on screen, since it has no legend below it. */
+  roomWithout(view: ViewName): number {
+    return hasLegend(this.page.store.state, view) ? 0 : this.element.offsetHeight
+  }
+
   debug(): unknown {
     return this.legend.debug()
   }
@@ -56,4 +61,8 @@ export class LegendHost {
   flush(): void {
     this.hover.flush()
   }
+}
+
+function hasLegend({ colour }: State, view: ViewName): boolean {
+  return view === 'timeline' || view === 'segments' || (view === 'flame' && colour !== 'stack')
 }

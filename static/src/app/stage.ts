@@ -43,6 +43,8 @@ export class Stage {
   private registry: Registry | null = null
   /** The view on screen has been shown again. */
   onShown: () => void = () => {}
+  /** Pixels that a view has below the room that is there now: it is rehearsed at the size at which it will be shown. */
+  roomBelow: (view: ViewName) => number = () => 0
   /** Of both panes, where there are two. */
   extent: readonly number[] | null = null
 
@@ -215,6 +217,7 @@ export class Stage {
         const view = this.viewOf(name)
         const context = view && contextNow(view, name)
         if (!context) return
+        place.style.bottom = `${-this.roomBelow(name)}px`
         fill(place, view.element)
         view.show(context)
         view.forget?.()

@@ -64,10 +64,10 @@ class Damaged:
         return self.data[:at] + changed + self.data[at + length :]
 
 
-@pytest.fixture
-def damaged(chromium: Any, report_of: Callable[..., Path], tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def damaged(chromium: Any, report_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
     context = chromium.new_context(offline=True)
-    yield Damaged(context.new_page(), report_of(corpus.path_of("small")), tmp_path)
+    yield Damaged(context.new_page(), report_of(corpus.path_of("small")), tmp_path_factory.mktemp("damaged"))
     context.close()
 
 

@@ -120,10 +120,16 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
         unknown = missing_history(snapshot, timeline, earlier=True)
         return Check(rule, file, name, not unknown, message, done.peak_reserved, memory, unknown=unknown)
     least = minimum_memory(whatif, whatif.own)
-    needs = "" if least.memory is None else f"; it needs {least.memory >> 20:,} MiB"
+    needs = "" if least.memory is None else f"; it needs {_whole_mib(least.memory)}"
     where = "at its start" if failed < 0 else f"at event {count_text(failed)}"
     message = f"{name}: runs out of memory {where} with {bytes_text(memory)} for the allocator, replayed{needs}"
     return Check(rule, file, name, False, message, least.memory or least.unlimited, memory)
+
+
+def _whole_mib(value: int) -> str:
+    """Also in whole MiB, for ``--fits``: rounded to GiB, the figure could be too small."""
+    text, mib = bytes_text(value), f"{value >> 20:,} MiB"
+    return f"{text} ({mib})" if text.endswith("GiB") else mib
 
 
 def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:

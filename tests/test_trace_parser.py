@@ -173,3 +173,89 @@ def test_a_memo_index_beyond_all_is_not_allocated() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 64 << 20
+
+
+def ref(place: int) -> bytes:
+    return b"h" + bytes([place])
+
+
+def inline(text: str) -> bytes:
+    return b"\x8c" + bytes([len(text)]) + text.encode() + b"\x94"
+
+
+NAMES = ["action", "alloc", "addr", "size", "stream", "frames", "filename", "line", "name", "f", "g", "pool_id", "key"]
+PLACE = {name: i + 2 for i, name in enumerate(NAMES)}  # of these texts in the memo
+F, G, TOO_LARGE, FIRST = 15, 16, 17, 21  # of two frames, a pool that is none, the first entry
+
+
+def hand_made(entries: list[bytes], before: bytes = b"", after: bytes = b"") -> bytes:
+    """A snapshot in protocol 4 as ``pickle.dump`` does not write it, with opcodes before and after its only trace."""
+    frames = [
+        b"}\x94(" + ref(PLACE["filename"]) + ref(PLACE[name]) + ref(PLACE["line"]) + b"K\1" + ref(PLACE["name"])
+        + ref(PLACE[name]) + b"u" for name in "fg"
+    ]  # fmt: skip
+    pool = b"\x8a\x09" + b"\xff" * 8 + b"\x01K\0\x86\x94"
+    values = b"".join([*map(inline, NAMES), *frames, pool])
+    body = b"}\x94(X\1\0\0\0x]\x94(" + values + b"eX\x08\0\0\0segments]" + before
+    body += inline("device_traces") + b"]\x94]\x94(" + b"".join(entries) + b"ea" + after + b"u."
+    return b"\x80\x04\x95" + len(body).to_bytes(8, "little") + body
+
+
+def an_entry(frames: bytes, more: bytes = b"", addr: int = 0) -> bytes:
+    keys = {"action": ref(PLACE["alloc"]), "addr": b"K" + bytes([addr]), "size": b"K\1", "stream": b"K\0"}
+    items = b"".join(ref(PLACE[key]) + value for key, value in keys.items())
+    return b"}\x94(" + items + more + ref(PLACE["frames"]) + frames + b"u"
+
+
+OF_F, OF_G = (b"]\x94(" + ref(place) + b"e" for place in (F, G))
+ORDINARY = [an_entry(OF_F, addr=i) for i in range(10)]
+FIRST_LIST = ref(FIRST + 1)  # its frames
+KEY = ref(PLACE["key"])
+POOL = ref(PLACE["pool_id"])
+SWAPPED = ref(PLACE["addr"]) + ref(PLACE["size"]) + b"q\4" + b"0q\5" + b"0"
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        hand_made(ORDINARY),
+        hand_made(ORDINARY, before=b"X\1\0\0\0yNq\x30"),
+        hand_made([*ORDINARY, an_entry(FIRST_LIST, ref(PLACE["frames"]) + OF_G), *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(OF_G, ref(PLACE["frames"]) + FIRST_LIST), *ORDINARY]),
+        hand_made([an_entry(OF_F, POOL + b"K\0K\1\x86\x94"), *[an_entry(OF_F, POOL + ref(TOO_LARGE))] * 9, *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(b"](" + ref(F) + b"e"), an_entry(ref(FIRST + 21)), *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(FIRST_LIST + ref(G) + b"a"), *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(FIRST_LIST + b"\x94"), *ORDINARY, *[an_entry(ref(FIRST + 23))] * 5, *ORDINARY]),
+        hand_made([*[an_entry(OF_F, KEY + inline("xyz"))] * 9, an_entry(OF_F, ref(FIRST + 7) + b"K\1"), *ORDINARY]),
+        hand_made(ORDINARY, after=SWAPPED + inline("host_traces") + b"]\x94]\x94(" + b"".join(ORDINARY) + b"ea"),
+    ],
+    ids=[
+        "ordinary", "a gap in the memo", "two stacks", "two stacks, the first new", "no pool", "a list not in the memo",
+        "a changed list", "a list twice in the memo", "a parsed text as key", "keys that change",
+    ],
+)  # fmt: skip
+def test_what_no_recorder_writes(pickled: bytes) -> None:
+    try:
+        recording = diverted(pickled)[0]
+    except (trace_stream.Unusual, snapreport.SnapshotError):
+        return
+    assert_equal(recording, plain(pickled))
+
+
+def test_two_keys_of_pools() -> None:
+    """Wherever the entries are divided into chunks."""
+    made = [one | {("segment_pool_id" if i % 7 else "pool_id"): (0, i % 3)} for i, one in enumerate(entries(1500))]
+    pickled = pickle.dumps({"segments": [], "device_traces": [made]}, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    pools = plain(pickled).devices[0].events["pool"].to_list()
+    assert pools == [f"(0, {i % 3})" for i in range(1500)]
+
+
+def test_an_entry_of_many_blocks_is_read_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_stream, "BLOCK", 256)
+    read, whole = [], trace_parser.read_entry
+    monkeypatch.setattr(trace_parser, "read_entry", lambda *given: read.append(1) or whole(*given))
+    huge = entries(1)[0] | {"frames": [{"filename": "a.py", "line": i, "name": "f"} for i in range(3000)]}
+    pickled = pickle.dumps({"segments": [], "device_traces": [[*entries(3), huge, *entries(3)]]}, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    assert len(read) < 30 < len(pickled) // 256

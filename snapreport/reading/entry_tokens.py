@@ -94,6 +94,8 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
             elif code == MEMOIZE:
                 end = at + 1
                 value = stack[-1]
+                if value.reference is not None:
+                    raise Unusual("a value that is in the memo twice")
                 value.end = end
                 if type(value.known) is str or is_pool(value.known):
                     made[memo] = value.known
@@ -118,7 +120,7 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
                 mark = marks.pop()
                 items = stack[mark:]
                 del stack[mark:]
-                stack[-1].end = end
+                _extend(stack[-1], end)
                 if not marks:
                     if end > len(data):
                         raise Incomplete
@@ -126,7 +128,7 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
             elif code in (_APPEND, _SETITEM):
                 end = at + 1
                 del stack[-1 if code == _APPEND else -2 :]
-                stack[-1].end = end
+                _extend(stack[-1], end)
             elif code in _TUPLES or code == _TUPLE:
                 end = at + 1
                 mark = marks.pop() if code == _TUPLE else len(stack) - _TUPLES[code]
@@ -142,3 +144,10 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
         raise Unusual("an entry out of order") from None
     except UnicodeDecodeError:
         raise Unusual("a text that is not UTF-8") from None
+
+
+def _extend(container: Value, end: int) -> None:
+    """Items were added to ``container``. An earlier value must not change: other entries may have it."""
+    if container.reference is not None:
+        raise Unusual("an entry that changes an earlier value")
+    container.end = end

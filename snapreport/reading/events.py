@@ -17,6 +17,7 @@ import polars as pl
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
+from snapreport.reading.entry_layouts import POOL_KEYS
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.event_columns import ALL_NULL, Chunk, EventColumns
 from snapreport.reading.fields import (
@@ -126,10 +127,11 @@ class EventReader:
             dtype = np.uint64 if bounds is UINT64 else np.int64
             values, nulls = parsed.columns.get(key, (np.zeros(n, np.int64), ALL_NULL))
             chunk[key] = values.astype(dtype, copy=False), nulls if nulls is ALL_NULL or nulls.any() else None
-        pool = "pool_id" if "pool_id" in parsed.columns else "segment_pool_id"
-        for key, column in (*((key, key) for key in ("action", *_TEXTS)), ("pool", pool)):
-            codes, nulls = parsed.columns.get(column, (np.full(n, -1, np.int32), ALL_NULL))
+        for key in ("action", *_TEXTS, *POOL_KEYS):
+            codes, nulls = parsed.columns.get(key, (np.full(n, -1, np.int32), ALL_NULL))
             chunk[key] = (codes if nulls is ALL_NULL else np.where(nulls, np.int32(-1), codes)), None
+        pools = [chunk.pop(key)[0] for key in POOL_KEYS]
+        chunk["pool"] = np.where(pools[0] < 0, pools[1], pools[0]), None
         return chunk
 
     def _chunk(self, columns: dict[str, list[Any]], where: Where, n: int, *, release: bool) -> Chunk:
@@ -206,10 +208,14 @@ class EventReader:
         return text_codes(columns[key], where, key, self._texts.setdefault(key, {}))
 
     def _pools(self, columns: dict[str, list[Any]], n: int, where: Any) -> np.ndarray:
-        key = "pool_id" if "pool_id" in columns else "segment_pool_id"
-        if key not in columns:
-            return np.full(n, -1, np.int32)
-        values = columns[key]
+        """Int32 codes of each entry's ``pool_id``, or of its ``segment_pool_id`` if it has none."""
+        codes = [self._pool_codes(columns[key], key, where) for key in POOL_KEYS if key in columns]
+        if len(codes) == 2:
+            return np.where(codes[0] < 0, codes[1], codes[0])
+        return codes[0] if codes else np.full(n, -1, np.int32)
+
+    def _pool_codes(self, values: list[Any], key: str, where: Where) -> np.ndarray:
+        n = len(values)
         if is_pool(values[0]) and all_same(values):  # there is usually only one pool
             values = values[:1]
         elif not all(map(is_pool, values)):

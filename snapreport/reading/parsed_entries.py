@@ -18,6 +18,8 @@ UNKNOWN = -2
 NO_STACK, EMPTY_STACK = 0, 1
 """Numbers of the stacks that need no entry: no frames, and an empty list."""
 
+_FEW = 16  # known tokens; with more, sorting is faster than a comparison with each
+
 Columns = dict[str, tuple[np.ndarray, np.ndarray]]
 """Key → values and Boolean nulls: Int64 whole numbers, Int32 codes of texts and pools (-1: null too)."""
 
@@ -80,14 +82,16 @@ class TokenCodes:
             return np.full(len(tokens), self._code(int(tokens[0])), np.int32)
         made = np.full(len(tokens), UNKNOWN, np.int32)
         left = len(tokens)
-        for token, code in self._known.items():
-            chosen = tokens == np.uint64(token)
-            made[chosen] = code
-            left -= int(np.count_nonzero(chosen))
-            if not left:
-                return made
-        for token in np.unique(tokens[made == UNKNOWN]).tolist():
-            made[tokens == np.uint64(token)] = self._code(token)
+        if len(self._known) <= _FEW:
+            for token, code in self._known.items():
+                chosen = tokens == np.uint64(token)
+                made[chosen] = code
+                left -= int(np.count_nonzero(chosen))
+                if not left:
+                    return made
+        rows = np.flatnonzero(made == UNKNOWN)
+        distinct, of_row = np.unique(tokens[rows], return_inverse=True)
+        made[rows] = np.array([self._code(token) for token in distinct.tolist()], np.int32)[of_row]
         return made
 
     def _code(self, token: int) -> int:
@@ -96,7 +100,7 @@ class TokenCodes:
             value = self._value(token)
             if value is None:
                 code = -1
-            elif is_pool(value) and self._key in POOL_KEYS and min(value) >= 0:
+            elif is_pool(value) and self._key in POOL_KEYS and min(value) >= 0 and max(value) < 1 << 64:
                 code = self._codes.setdefault(f"({value[0]}, {value[1]})", len(self._codes))
             elif type(value) is str and self._key == "action":
                 code = self._codes.get(value, UNKNOWN) if value in ACTIONS else UNKNOWN

@@ -45,6 +45,15 @@ class RestrictedUnpickler(pickle.Unpickler):
         raise SnapshotError("refers to storages outside the pickle (persistent ids): tensors, not a memory snapshot")
 
 
+class _Filler:
+    """Stands in the memo for what was not unpickled. Unhashable, so that it cannot become a key: an entry is emptied
+    before :meth:`_DivertingUnpickler.refers_to_filler` looks.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+
 class _DivertingUnpickler(RestrictedUnpickler):
     """Returns a collector for each list that ``source`` has replaced, and what ``parser`` has made."""
 
@@ -54,7 +63,7 @@ class _DivertingUnpickler(RestrictedUnpickler):
         self._source = source
         self._parser = parser
         self._collectors = collectors
-        self._filler = object()
+        self._filler = _Filler()
 
     def persistent_load(self, pid: Any) -> Any:
         if type(pid) is int and pid == FILLER_ID:

@@ -32,6 +32,7 @@ _MOST_RESTARTS = 64
 # Reading an entry alone takes ten times as long as unpickling it.
 ALLOWED_ALONE, ALLOWED_SHARE = 10_000, 0.2
 _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
+_NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
 
 @dataclass(slots=True)
@@ -177,13 +178,15 @@ class TraceParser:
         for i, key in enumerate(entry.items[::2]):
             if key.known != "frames":
                 continue
+            if made.introduced >= 0 or made.replaced >= 0:
+                raise Unusual("an entry with two stacks")
             value = entry.items[2 * i + 1]
             if value.reference is not None and value.reference >= self._base:
                 made.replaced, made.frames = value.reference, (value.start, value.end)  # see _resolve
                 continue
             number = self._stacks.find_or_add(data[value.start : value.end])
             made.introduced = number if number >= 0 else self._stacks.new()
-            if value.reference is None:
+            if data[value.start : value.start + 2] == _NEW_LIST:
                 self._lists[np.array([self.memo + value.memo - self._base])] = made.introduced
         self.memo += entry.memo
         self.alone += 1

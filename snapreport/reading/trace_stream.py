@@ -143,9 +143,13 @@ class DivertedPickle:
         if is_known and _EMPTY_TRACES.fullmatch(skipped):
             parser.memo += len(skipped) // 2 + 1
             return True
-        if self.memo is None or parser.memo > _MOST_COPIED:
+        # After the first trace, opcodes that the parser has not seen may have put other objects into the places that it
+        # knows (BINPUT).
+        if self.memo is None or parser.made or parser.memo > _MOST_COPIED:
             return False
         memo = self.memo()
+        if max(memo, default=-1) >= len(memo):
+            raise Unusual("a memo with gaps")  # MEMOIZE would fill a place twice
         parser.memo = len(memo)
         parser.objects.update({i: value for i, value in memo.items() if type(value) is str or is_pool(value)})
         return True
@@ -165,8 +169,12 @@ class DivertedPickle:
                 if parser.is_in_batch:
                     yield b"("
                 return
+            # An entry of many blocks is read from its start each time: with twice the bytes, not with one more block.
+            wanted = 2 * (len(self._data) - self._at) if not has_advanced else 0
             if (parser.needs_more or not has_advanced) and not self._more(bodies) and not has_advanced:
                 raise Unusual("a trace that is cut short")
+            while len(self._data) < wanted and self._more(bodies):
+                pass
 
     def _bodies(self, data: bytes) -> Iterator[bytes]:
         """The file in blocks, without the headers of frames. ``data``: the bytes already read."""

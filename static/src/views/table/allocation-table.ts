@@ -224,7 +224,7 @@ function addressColumn({ addrHi, addrLo }: DeviceData): Column {
     title: 'Address',
     hint: 'Where it began',
     level: 3,
-    width: 128,
+    width: 146,
     grow: 0,
     isNumber: true,
     tip: null,

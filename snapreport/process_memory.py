@@ -32,8 +32,8 @@ def keep_little() -> None:
     """Tells numpy and polars to keep little memory and few threads. Must be called before they are imported."""
     # numpy's linear algebra starts a thread for each core when it is imported; nothing here needs it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # polars keeps freed memory for seconds, and some of it permanently: 30 MB for 920,183 events. Giving it back at once
-    # would save 10 MB more, but takes a tenth of the time.
+    # polars keeps freed memory for seconds, and some of it permanently: 30 MB for 920,183 events. Giving it back at
+    # once would save 10 MB more, but takes a tenth of the time.
     os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:25,muzzy_decay_ms:0")
 
 

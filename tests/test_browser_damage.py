@@ -179,7 +179,7 @@ def test_random_changes_never_show_other_numbers_silently(damaged: Damaged) -> N
     """Changes that alter nothing visible may go unnoticed."""
     chance = random.Random(7)
     silent = 0
-    for number in range(16):
+    for number in range(10):
         at = chance.randrange(len(damaged.data)) if number % 2 else chance.choice([*range(900, 60_000, 7)])
         bit = 1 << chance.randrange(8)
         changed = damaged.data[:at] + bytes([damaged.data[at] ^ bit]) + damaged.data[at + 1 :]
@@ -187,7 +187,7 @@ def test_random_changes_never_show_other_numbers_silently(damaged: Damaged) -> N
         is_same = all(seen[key] == damaged.whole[key] for key in ("opened", "summary"))
         assert seen["notes"] or is_same, (at, bit, damaged.data[at - 20 : at + 20])
         silent += not seen["notes"]
-    assert silent <= 3
+    assert silent <= 2
 
 
 @pytest.mark.parametrize("change", ["CRLF", "UTF-16", "Latin-1", "mark"])

@@ -90,7 +90,7 @@ def test_page_equals_the_oracle(
     assert_page(borrow_report(report_of(shown_path)), corpus.replayed(shown_path))
 
 
-@settings(max_examples=7, phases=[Phase.generate])  # shrinking through a browser takes minutes
+@settings(max_examples=4, phases=[Phase.generate])  # shrinking through a browser takes minutes
 @given(snapshot=strategies.snapshots)
 def test_random_traces(snapshot: Any, chromium: Any) -> None:
     import pages

@@ -141,7 +141,7 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
 
 
 def _fits(whatif: WhatIf, least: Minimum, usable: int, change: Change) -> bool:
-    """Whether the trace runs on ``usable`` bytes; replayed only where larger sizes than the minimum may fail."""
+    """Whether the trace runs on ``usable`` bytes. Replayed only where sizes above the minimum may fail, too."""
     if least.memory is None or usable < least.memory:
         return False
     return usable >= least.unlimited or fits(whatif, least.settings, usable, change) is not None

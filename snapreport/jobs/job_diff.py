@@ -46,7 +46,7 @@ class GroupChange:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether most of its ranks hold what they held."""
+        """Whether too little changed in most of its ranks to be reported."""
         return abs(self.change) < MIN_SHARE * max(self.before, 1) and not self.places
 
 

@@ -20,7 +20,6 @@ INT_KEYS = ("addr", "size", "stream", "time_us", "device_free")
 TEXT_KEYS = ("action", "compile_context", "user_metadata", "category")
 POOL_KEYS = ("pool_id", "segment_pool_id")
 _UNSUPPORTED = ("forward_frames",)
-_END = ord("u")  # SETITEMS
 
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 _REFERENCE_LENGTHS = {code: 1 + n for code, n in REFERENCES.items()}
@@ -67,9 +66,9 @@ class Bytes:
 class Tokens:
     """What a layout reads of n candidates.
 
-    ok: Boolean n, whether the candidate has this layout. values: key → uint64 n, the first eight bytes of each value.
-    places: key → Int64 n, where each value begins. memo: Int64 n, memo places filled before the frames. frames: Int64
-    n, where the value of ``frames`` begins, or where the entry ends if it has none.
+    ok: Boolean n, whether the candidate has this layout. values: key → uint64 n, the first eight bytes of each value;
+    of texts and pairs only their own. places: key → Int64 n, where each value begins. memo: Int64 n, memo places filled
+    before the frames. frames: Int64 n, where the value of ``frames`` begins, or where the entry ends if it has none.
     """
 
     ok: np.ndarray
@@ -105,9 +104,11 @@ class Layout:
             if name == "frames":
                 break
             token = source.words[at]
-            made.values[name] = token
-            made.places[name] = at
             length = _kind(name)(token, source, at, made)
+            # Texts and pairs are compared as they are, so without the bytes that follow them.
+            is_compared = name in TEXT_KEYS or name in POOL_KEYS
+            made.values[name] = token & _MASKS[np.minimum(length, 8)] if is_compared else token
+            made.places[name] = at
             at = np.minimum(at + length, source.last)
         made.frames = at
         return made
@@ -174,7 +175,7 @@ def _with_text(token: np.ndarray, code: np.ndarray, length: np.ndarray, made: To
 
 
 def _pair_length(token: np.ndarray, source: Bytes, at: np.ndarray, made: Tokens) -> np.ndarray:
-    """A reference, or a pair of small numbers as ``TUPLE2 MEMOIZE``."""
+    """Lengths of references, and of pairs of small numbers (``TUPLE2 MEMOIZE``)."""
     code = token.astype(np.uint8)
     first = _PAIR_LENGTHS[code]
     pair = first > 0
@@ -186,21 +187,6 @@ def _pair_length(token: np.ndarray, source: Bytes, at: np.ndarray, made: Tokens)
         length = np.where(pair, first + second + 2, length)
     made.ok &= length > 0
     return length
-
-
-def tokens_of(values: np.ndarray, key: str) -> np.ndarray:
-    """Uint64: the tokens of texts or pairs, without the bytes that follow them."""
-    code = values.astype(np.uint8)
-    if key in POOL_KEYS:
-        first = _PAIR_LENGTHS[code]
-        second = _PAIR_LENGTHS[(values >> (np.uint64(8) * first.astype(np.uint64))).astype(np.uint8)]
-        length = np.where(first > 0, first + second + 2, _TEXT_LENGTHS[code])
-    else:
-        length = _TEXT_LENGTHS[code]
-        text = code == SHORT_TEXT
-        if text.any():
-            length = length + np.where(text, (values >> np.uint64(8)).astype(np.uint8), 0)
-    return values & _MASKS[np.minimum(length, 8)]
 
 
 def integers(values: np.ndarray, places: np.ndarray, source: Bytes) -> np.ndarray:

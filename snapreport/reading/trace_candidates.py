@@ -16,7 +16,6 @@ from snapreport.reading.entry_layouts import (
     Layout,
     integers,
     layout_of,
-    tokens_of,
 )
 from snapreport.reading.entry_tokens import REFERENCES, Entry
 from snapreport.reading.events import KEYS, Codes
@@ -178,7 +177,7 @@ class CandidateReader:
                 if key == "size":
                     fit &= columns[key] <= MAX_SIZE
             elif key in self._codes:
-                columns[key] = self._codes[key].of(tokens_of(tokens.values[key], key))
+                columns[key] = self._codes[key].of(tokens.values[key])
                 fit &= columns[key] != UNKNOWN
         chosen = slice(None) if len(rows) == n and fit.all() else rows[fit]
         keep = slice(None) if len(rows) == n and fit.all() else fit

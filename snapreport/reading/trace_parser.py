@@ -37,11 +37,16 @@ _NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
 @dataclass(slots=True)
 class _Unpickled:
-    """An entry left to the unpickler, in place of whose ``frames`` None is put if their stack is ``replaced``."""
+    """An entry left to the unpickler.
+
+    introduced: the stack that it is the first to have. reference: the memo index that its frames refer to, if a trace
+    has filled that. replaced: the stack found there; then None is put in the place of ``frames``. -1: none.
+    """
 
     start: int
     end: int
     introduced: int = -1
+    reference: int = -1
     replaced: int = -1
     frames: tuple[int, int] = (0, 0)
 
@@ -68,7 +73,7 @@ class TraceParser:
         self._stacks = self._reader.stacks
         self._base = -1  # number of filled places when the first trace began
         self._lists = GrowingTable()  # place of a list, less _base → its stack
-        self.is_in_batch = False
+        self.is_in_batch = self._is_single = False
         self.made = 0
         """Number of :class:`ParsedEntries` so far."""
         self.needs_more = False
@@ -178,11 +183,11 @@ class TraceParser:
         for i, key in enumerate(entry.items[::2]):
             if key.known != "frames":
                 continue
-            if made.introduced >= 0 or made.replaced >= 0:
+            if made.introduced >= 0 or made.reference >= 0:
                 raise Unusual("an entry with two stacks")
             value = entry.items[2 * i + 1]
             if value.reference is not None and value.reference >= self._base:
-                made.replaced, made.frames = value.reference, (value.start, value.end)  # see _resolve
+                made.reference, made.frames = value.reference, (value.start, value.end)
                 continue
             number = self._stacks.find_or_add(data[value.start : value.end])
             made.introduced = number if number >= 0 else self._stacks.new()
@@ -209,8 +214,8 @@ class TraceParser:
             found.stacks[referring] = stacks
             found.kinds[referring[stacks < 0]] = UNPICKLED
         for entry in unpickled:
-            if entry.replaced >= 0:
-                entry.replaced = int(self._lists[np.array([entry.replaced - self._base])][0])
+            if entry.reference >= 0:
+                entry.replaced = int(self._lists[np.array([entry.reference - self._base])][0])
 
     def _append(self, found: Candidates, rows: np.ndarray, unpickled: list[_Unpickled], before: np.ndarray) -> None:
         is_whole = len(rows) == len(found.starts)  # then without a copy

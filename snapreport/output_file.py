@@ -61,13 +61,11 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(shown))
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), shown)
-    import tempfile
-
+    # Its name is known before the file is there: whoever ends this process in between can remove it.
+    temporary = target.parent / f".snapreport-{os.urandom(8).hex()}.part"
     with _ended_by_signals():
-        handle, name = tempfile.mkstemp(prefix=".snapreport-", suffix=".part", dir=target.parent)
-        temporary = Path(name)
         try:
-            with supervision.temporary_file(name), os.fdopen(handle, "wb") as file:
+            with supervision.temporary_file(str(temporary)), open(temporary, "xb", opener=_private) as file:
                 yield file
                 file.flush()
                 _keep_mode(file.fileno(), target)
@@ -77,6 +75,11 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 temporary.unlink()
         sync_folder(target.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only its owner may read."""
+    return os.open(path, flags, 0o600)
 
 
 def _move(temporary: Path, target: Path) -> None:

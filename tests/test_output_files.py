@@ -4,6 +4,7 @@ link.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -13,12 +14,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli import assert_refused, command, in_process, process
 from test_bad_input import ALLOC, GOOD
 
+from snapreport import supervision
 from snapreport.output_file import is_ours, output_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
@@ -205,6 +208,22 @@ def test_a_signal_while_writing_leaves_no_part(number: signal.Signals, tmp_path:
     _, errors = running.communicate(timeout=30)
     assert running.returncode == 128 + number and b"Traceback" not in errors
     assert [p.name for p in tmp_path.iterdir()] == ["big.pickle.xz"] and not out.stat().st_size
+
+
+def test_whoever_ends_the_program_knows_the_part_before_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[bool] = []
+
+    @contextlib.contextmanager
+    def noted(path: str) -> Iterator[None]:
+        known.append(Path(path).exists())
+        yield
+
+    monkeypatch.setattr(supervision, "temporary_file", noted)
+    with output_file(tmp_path / "out") as file:
+        file.write(b"x")
+    assert known == [False] and [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 def test_marks(tmp_path: Path) -> None:

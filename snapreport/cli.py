@@ -204,7 +204,13 @@ def report(
     # A bad template is reported before the files are read. Redaction has made the names relative already.
     links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
+        snapshots = load_all(
+            snaps,
+            rules,
+            inference=not no_inference,
+            redaction=redaction,
+            imported_meanwhile="snapreport.report.build",
+        )
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 

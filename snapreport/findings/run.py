@@ -13,7 +13,6 @@ from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import oom_findings
 from snapreport.findings.peak import peak_findings
-from snapreport.process_memory import trim
 from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -52,9 +51,7 @@ def findings(snapshot: Snapshot, devices: Sequence[int] | None = None) -> list[F
 def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
     found = [finding for find in finders for finding in find(snapshot, timeline)]
-    trim()
     found += advice_findings(snapshot, timeline, found)
-    trim()
     return [_doubted(finding) for finding in found] if timeline.recording_gaps else found
 
 

@@ -66,6 +66,10 @@ def device_tables(
     timeline = snapshot.timeline(device)
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
     columns = _Columns(prefix, add)
+    # First what takes most memory (blocks, annotations), while no columns wait to be encoded.
+    stats = dict(timeline.stats)
+    _ = timeline.steps
+    trim()
     _add_allocations(columns, timeline, names, stack_base)
     trim()
     actions = _add_other_events(columns, timeline, names, stack_base)
@@ -86,8 +90,6 @@ def device_tables(
     if stored:
         add(f"{prefix}.tiles", _tile_columns(prefix, stored[0], timeline, stack_base))
     origin = timeline.allocations["origin"].cast(pl.String)
-    stats = dict(timeline.stats)
-    trim()
     stats["top_stacks_at_peak"] = [
         {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base}
         for row in timeline.top_stacks

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from snapreport import progress
 from snapreport.findings.opening import opening
-from snapreport.packing.blob import pack_encoded
+from snapreport.packing.blob import GOOD_UP_TO, pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
 from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
@@ -27,6 +27,9 @@ from snapreport.snapshot import Snapshot
 FORMAT = 2
 # Below this total of events and allocations, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
+# Of data of more bytes than this, only blobs of up to SLOW_OF_LARGE are compressed slowly (blob.py): 1% of a large
+# report's size would take a tenth of its time.
+LARGE, SLOW_OF_LARGE = 2 << 20, 64 << 10
 MAIN = "main"
 
 
@@ -72,17 +75,20 @@ class Sections:
                 todo[name] = key
             else:
                 texts[name] = self._packed[key]
-        total = sum(len(part.data) for name in todo for part in blobs[name])
-        # One core is for the summary, which is built meanwhile; a brotli encoder takes 33 MB at quality 9.
+        sizes = {name: sum(len(part.data) for part in parts) for name, parts in blobs.items()}
+        slow_up_to = SLOW_OF_LARGE if sum(sizes.values()) > LARGE else GOOD_UP_TO
+        total = sum(sizes[name] for name in todo)
+        # One core is for the summary, which is built meanwhile; a brotli encoder takes 16 MB at quality 8.
         with progress.stage("packing", total, "B") as bar, _workers(spare=1) as pool:
 
             def pack(name: str) -> str:
-                text = pack_encoded(blobs[name], {"manifest": manifest} if name == MAIN else None)
-                bar.advance(sum(len(part.data) for part in blobs[name]))
+                meta = {"manifest": manifest} if name == MAIN else None
+                text = pack_encoded(blobs[name], meta, slow_up_to)
+                bar.advance(sizes[name])
                 return text
 
             # The largest first, so that all cores end together; the order of the blobs does not depend on it.
-            largest_first = sorted(todo, key=lambda name: -sum(len(part.data) for part in blobs[name]))
+            largest_first = sorted(todo, key=lambda name: -sizes[name])
             for name, text in zip(largest_first, pool.map(pack, largest_first), strict=True):
                 texts[name] = self._packed[todo[name]] = text
         return Payload({name: texts[name] for name in blobs})

@@ -5,13 +5,9 @@ import { ScrollMap } from '../src/ui/scroll-map'
 import { allocationOf, ALLOC, indexEvents, listed, OTHER, REQUEST, UNKNOWN } from '../src/views/events/event-index'
 import { readPlace } from '../src/views/events/go-to'
 import { quoted } from '../src/views/table/grouping'
-import { countEmpty, inOrder, keysOf, rankingOf, ranksOf, type SortKeys } from '../src/views/table/order'
+import { countEmpty, inOrder, keysOf, keysOfWords, NONE, ranksOf } from '../src/views/table/order'
 import { RowPlan } from '../src/views/table/row-plan'
 import { info, random, randomDevice } from './trace'
-
-function ordered(rows: Int32Array, keys: SortKeys, descending: boolean): Int32Array {
-  return inOrder(rows, keys, rankingOf(keys), descending)
-}
 
 test('sorting is that of numbers, keeps ties in order, and puts missing values last either way', () => {
   const r = random(7)
@@ -25,6 +21,8 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
       () => [0, -0, Infinity, -Infinity, 2 ** 53][Math.floor(r() * 5)],
       () => Math.floor(r() * 2 ** 32) * 2 ** 20,
       () => round,
+      () => [0xfffffffe, 0xffffffff, 2 ** 32, 2 ** 31, NaN][Math.floor(r() * 5)],
+      () => 0xfffffffe - Math.floor(r() * 2 ** 31),
     ]
     const make = kinds[round % kinds.length]
     const values = Float64Array.from({ length: n }, make)
@@ -36,7 +34,7 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
         return x === y ? a - b : (x < y ? -1 : 1) * (descending ? -1 : 1)
       })
       assert.deepEqual(
-        Array.from(ordered(rows, keysOf(values), descending)),
+        Array.from(inOrder(rows, keysOf(values), descending)),
         expected.map((i) => 3 * i),
       )
     }
@@ -47,8 +45,36 @@ test('sorting is that of numbers, keeps ties in order, and puts missing values l
 test('addresses sort by all their 64 bits', () => {
   const hi = Uint32Array.from([0x7f12, 0xffffffff, 0x7f12, 0])
   const lo = Uint32Array.from([0x80000001, 0xfffff000, 0x80000000, 512])
-  assert.deepEqual([...ordered(Int32Array.from([0, 1, 2, 3]), { hi, lo }, false)], [3, 2, 0, 1])
-  assert.deepEqual([...ordered(Int32Array.from([0, 1, 2, 3]), { hi, lo }, true)], [1, 0, 2, 3])
+  assert.deepEqual([...inOrder(Int32Array.from([0, 1, 2, 3]), { hi, lo }, false)], [3, 2, 0, 1])
+  assert.deepEqual([...inOrder(Int32Array.from([0, 1, 2, 3]), { hi, lo }, true)], [1, 0, 2, 3])
+  const r = random(11)
+  for (let round = 0; round < 40; round++) {
+    // Aligned to 2 to the power of `low`, and with `high` bits that differ; one in ten is missing.
+    const [low, high] = [Math.floor(r() * 32), Math.floor(r() * 20)]
+    const base = round % 2 ? 0xfff00000 : 0x7f000000
+    const words = Array.from({ length: 300 }, (): [number, number] =>
+      r() < 0.1
+        ? [NONE, NONE]
+        : [(base | Math.floor(r() * 2 ** high)) >>> 0, (Math.floor(r() * 2 ** (32 - low)) + 1) * 2 ** low - 1],
+    )
+    const keys = keysOfWords(
+      Uint32Array.from(words, ([high]) => high),
+      Uint32Array.from(words, ([, low]) => low),
+    )
+    if (high < low) assert.equal(keys.hi, null, 'one word')
+    const value = ([high, low]: [number, number]): bigint => (BigInt(high) << 32n) | BigInt(low)
+    const none = value([NONE, NONE])
+    for (const descending of [false, true]) {
+      const expected = words
+        .map((pair, i) => ({ i, key: value(pair) }))
+        .sort((a, b) => {
+          if (a.key === none || b.key === none) return Number(a.key === none) - Number(b.key === none) || a.i - b.i
+          return a.key === b.key ? a.i - b.i : (a.key < b.key ? -1 : 1) * (descending ? -1 : 1)
+        })
+        .map(({ i }) => i)
+      assert.deepEqual([...inOrder(Int32Array.from(words.keys()), keys, descending)], expected)
+    }
+  }
 })
 
 test('every row can be reached with a bar that is shorter than the rows', () => {

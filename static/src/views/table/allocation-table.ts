@@ -5,7 +5,7 @@ import { formatAddress, formatBytes, formatCount } from '../../layout/format'
 import { describeFrame } from '../shared/describe'
 import { type Column, bytes, type Field, field, numbers, plain, shares, spans, type Table } from './columns'
 import { frameFields } from './group-table'
-import { NONE, ranksOf } from './order'
+import { keysOfWords, NONE, ranksOf } from './order'
 import { eventsLived, usLived } from './sums'
 
 export interface AllocationParts {
@@ -206,13 +206,9 @@ function text(
       ranksOf(numbers.map(nameOf)).forEach((rank, i) => {
         rankOf[numbers[i]] = nameOf(numbers[i]) === '' ? NONE : rank
       })
-      const hi = new Uint32Array(rows.length)
       const lo = new Uint32Array(rows.length)
-      for (let i = 0; i < rows.length; i++) {
-        lo[i] = rankOf[numberOf[rows[i]]]
-        if (lo[i] === NONE) hi[i] = NONE
-      }
-      return { hi, lo }
+      for (let i = 0; i < rows.length; i++) lo[i] = rankOf[numberOf[rows[i]]]
+      return { hi: null, lo }
     },
     ...shape,
   }
@@ -237,7 +233,7 @@ function addressColumn({ addrHi, addrLo }: DeviceData): Column {
         hi[i] = addrHi[rows[i]]
         lo[i] = addrLo[rows[i]]
       }
-      return { hi, lo }
+      return keysOfWords(hi, lo)
     },
   }
 }

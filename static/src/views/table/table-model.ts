@@ -6,7 +6,7 @@ import { allocationRows, allocationTable } from './allocation-table'
 import type { Table } from './columns'
 import { groupRows, groupTable } from './group-table'
 import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
-import { countEmpty, inOrder, type Ranking, rankingOf, type SortKeys } from './order'
+import { countEmpty, inOrder, type SortKeys } from './order'
 import { type Opened, RowPlan } from './row-plan'
 import { largestOf, liveSumsOf, type Sums, sumsOf } from './sums'
 
@@ -37,7 +37,7 @@ export class TableModel {
   private readonly sums = new Memo<Sums>()
   private readonly rows = new Memo<Int32Array>()
   private readonly table = new Memo<Table>()
-  private readonly ranking = new Memo<{ keys: SortKeys; ranking: Ranking; isNumber: boolean }>()
+  private readonly keys = new Memo<{ keys: SortKeys; isNumber: boolean }>()
   private readonly order = new Memo<{ order: Int32Array; zeros: number }>()
   private readonly opened = new Memo<Opened[]>()
   private readonly plan = new Memo<RowPlan>()
@@ -80,17 +80,15 @@ export class TableModel {
     // Most columns are the same at every moment: a slider moves without sorting a million rows again.
     const moment = sorting.column.startsWith('live') ? position : null
     const seen = [table.rows, timeUs, stacks, sorting.column, moment]
-    // Ranked once for both directions: the second is the first one backwards.
-    const ranked = this.ranking.get(seen, () => {
+    const keyed = this.keys.get(seen, () => {
       const column = table.columns.find(({ name }) => name === sorting.column)!
-      const keys = column.keys(table.rows)
-      return { keys, ranking: rankingOf(keys), isNumber: column.isNumber }
+      return { keys: column.keys(table.rows), isNumber: column.isNumber }
     })
-    const { order, zeros } = this.order.get([ranked, sorting.descending], () => {
-      const { keys, ranking, isNumber } = ranked
+    const { order, zeros } = this.order.get([keyed, sorting.descending], () => {
+      const { keys, isNumber } = keyed
       // Groups with zeros in the sorted column come last, and are only counted.
       const zeros = groups && isNumber && sorting.descending ? countEmpty(keys) : 0
-      const order = inOrder(table.rows, keys, ranking, sorting.descending)
+      const order = inOrder(table.rows, keys, sorting.descending)
       return { order, zeros: zeros < table.rows.length ? zeros : 0 }
     })
     const open = groups ? openOf(state.options['table.open'], groups.count) : []

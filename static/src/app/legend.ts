@@ -8,7 +8,8 @@ import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colours/held'
 import { colourTitle, isColoured } from './colour-select'
 import { h } from '../ui/dom'
-import { formatShare, plural, shortName } from '../ui/format'
+import { formatShare, plural } from '../ui/format'
+import { frameLabel } from '../ui/frame-label'
 import type { State, Store } from '../ui/state'
 
 /** So many entries at most; the rest are counted. */
@@ -159,7 +160,7 @@ export class Legend {
         'button',
         { type: 'button', disabled: keyQuery === null },
         h('span', { class: 'swatch', 'aria-hidden': 'true' }),
-        nameElement(shortName(name)),
+        frameLabel(name),
         numbers,
       )
       button.addEventListener('click', () => {
@@ -185,17 +186,6 @@ export class Legend {
     swatch.classList.toggle('inferred', isInferred)
     return entry.item
   }
-}
-
-/** "function  file:line": where there is little room the function is cut, and the place keeps its end. */
-function nameElement(name: string): HTMLElement {
-  const [words, place] = name.split('  ')
-  return h(
-    'span',
-    { class: 'legend-name' },
-    h('span', { class: 'legend-words' }, words),
-    place !== undefined && h('span', { class: 'legend-place' }, h('bdi', { dir: 'ltr' }, place)),
-  )
 }
 
 function wordsOf(info: DeviceInfo, position: number): string {

@@ -26,6 +26,11 @@ export function append(parent: Node, ...children: Child[]): void {
   }
 }
 
+/** Changes the text of an element. The same text again would be laid out again. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text
+}
+
 /** Replaces everything inside an element. */
 export function fill(parent: Element, ...children: Child[]): void {
   parent.replaceChildren()

@@ -92,8 +92,7 @@ export class VirtualList {
     if (middle >= 0) this.toMiddle(middle)
     this.body.style.height = `${this.map.height}px`
     this.putBar()
-    this.recycle()
-    this.place()
+    this.place(true)
     this.settle()
   }
 
@@ -185,13 +184,8 @@ export class VirtualList {
     for (const resolve of this.waiting.splice(0)) resolve()
   }
 
-  private recycle(): void {
-    this.spare.push(...this.rows.values())
-    this.rows = new Map()
-  }
-
-  /** Creates, fills and places the rows on screen, and removes the others. */
-  private place(): void {
+  /** Creates, fills and places the rows on screen, and removes the others. `again`: fills those that are there already, too. */
+  private place(again = false): void {
     const [first, past] = this.visible
     const from = Math.max(0, first - SPARE)
     const to = Math.min(this.count, past + SPARE)
@@ -202,13 +196,16 @@ export class VirtualList {
     }
     for (let index = from; index < to; index++) {
       let row = this.rows.get(index)
+      const isFresh = !row
       if (!row) {
-        row = this.spare.pop() ?? h('div', { role: 'row', class: 'list-row' })
-        row.className = 'list-row'
+        row = this.spare.pop() ?? h('div', { role: 'row' })
         row.id = `${this.owner.name}-row-${index}`
         row.dataset.index = String(index)
         row.setAttribute('aria-rowindex', String(index + 2))
         this.rows.set(index, row)
+      }
+      if (isFresh || again) {
+        if (row.className !== 'list-row') row.className = 'list-row'
         this.owner.fill(row, index)
         row.classList.toggle('cursor', index === this.at)
         if (!row.isConnected) this.body.append(row)

@@ -4,7 +4,7 @@ import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
 import { describeOom } from './shared/oom-sentence'
 import type { ViewContext } from './view'
-import { h } from '../ui/dom'
+import { h, setText } from '../ui/dom'
 import type { Store } from '../ui/state'
 
 export class MomentBar {
@@ -64,8 +64,9 @@ export class MomentBar {
     this.oom.title = here
       ? `${describeOom(here)} (O: the next one)`
       : 'The next out-of-memory error, with its details (O)'
-    this.place.textContent = `${event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`}, `
-    this.bytes.textContent = `${formatBytes(data.allocated[position])} allocated`
+    const place = event < 0 ? 'before the first event' : `event ${formatCount(event)} of ${formatCount(info.events)}`
+    setText(this.place, `${place}, `)
+    setText(this.bytes, `${formatBytes(data.allocated[position])} allocated`)
   }
 
   /** Arrow keys, P, O and E; true when used. */

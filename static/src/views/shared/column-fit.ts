@@ -3,6 +3,8 @@
 /** The room that a column needs. */
 interface Wide {
   width: number
+  /** The room it should have before a column of level 3 has any. */
+  wanted?: number
   grow: number
   level: number
 }
@@ -10,10 +12,11 @@ interface Wide {
 /** Columns that fit: the least important are dropped first, of these the last. Those of level 1 stay. */
 export function fitting<C extends Wide>(columns: readonly C[], width: number): C[] {
   const shown = [...columns]
-  for (let room = width - widthOf(shown), level = 3; level > 1 && room < 0; ) {
+  const extra = columns.reduce((sum, { width, wanted = width }) => sum + wanted - width, 0)
+  for (let room = width - widthOf(shown) - extra, level = 3; level > 1 && room < 0; ) {
     const last = shown.map((column) => column.level === level).lastIndexOf(true)
-    if (last < 0) level--
-    else room += shown.splice(last, 1)[0].width
+    if (last >= 0) room += shown.splice(last, 1)[0].width
+    else if (level-- === 3) room += extra
   }
   return shown
 }

@@ -14,11 +14,15 @@ export interface Column {
   hint: string
   /** Least width in pixels. */
   width: number
+  /** Width that it should have before a column of level 3 has any. */
+  wanted?: number
   /** Share of the remaining room. */
   grow: number
   /** 1: always shown; 2, 3: dropped where the window is narrow. */
   level: 1 | 2 | 3
   isNumber: boolean
+  /** Texts are names of frames ("function  file:line"), which lose their middle where there is little room. */
+  isFrame?: boolean
   text(row: number): string
   /** The tooltip of a cell; null: its text. */
   tip: ((row: number) => string) | null

@@ -7,6 +7,9 @@ import { keysOf, ranksOf } from './order'
 import { stepColumns, stepFields, stepNumbers } from './step-columns'
 import { type LiveSums, type Sums, total } from './sums'
 
+/** Groupings that are named after frames, or parts of them. */
+const FRAMES: readonly Grouping[] = ['stack', 'func', 'file', 'line']
+
 export interface GroupParts {
   info: DeviceInfo
   data: DeviceData
@@ -43,7 +46,7 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
   const anyOpen = total(sums.open) > 0
   const us = sums.us
   return [
-    nameColumn(word, groups),
+    nameColumn(word, groups, FRAMES.includes(grouping)),
     ...(steps ? stepColumns(steps) : []),
     bytes(
       { name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 },
@@ -107,7 +110,7 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
   ]
 }
 
-function nameColumn(word: string, groups: Groups): Column {
+function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {
   const { numberOf, fullNameOf } = groups
   return {
     name: 'name',
@@ -117,6 +120,7 @@ function nameColumn(word: string, groups: Groups): Column {
     grow: 1,
     level: 1,
     isNumber: false,
+    isFrame,
     text: groups.nameOf,
     tip: fullNameOf,
     keys: (rows) => keysOf(numberOf ? Float64Array.from(rows, numberOf) : ranksOf(Array.from(rows, fullNameOf))),

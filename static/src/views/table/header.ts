@@ -1,36 +1,36 @@
 // The head of a table whose columns sort it.
 
-import { h } from '../../ui/dom'
+import { append, h } from '../../ui/dom'
 import type { Column } from './columns'
 import type { Sorting } from './table-model'
 
-export function headRow(
-  columns: readonly Column[],
-  sorting: Sorting,
-  onSort: (column: string, descending: boolean) => void,
-): HTMLElement {
+/** `onSort`: a click on a column. */
+export function headRow(columns: readonly Column[], onSort: (column: Column) => void): HTMLElement {
   return h(
     'div',
     { role: 'row', class: 'list-row', 'aria-rowindex': 1 },
     ...columns.map((column) => {
-      const isSorted = column.name === sorting.column
       const button = h(
         'button',
         { type: 'button', title: `${column.hint}. Sort by it.`, 'data-column': column.name },
         column.title,
-        isSorted && h('span', { class: 'sort-mark', 'aria-hidden': true }, sorting.descending ? '▾' : '▴'),
       )
-      // Numbers begin with the largest, names with the first.
-      button.addEventListener('click', () => onSort(column.name, isSorted ? !sorting.descending : column.isNumber))
-      return h(
-        'div',
-        {
-          role: 'columnheader',
-          class: column.isNumber ? 'cell number' : 'cell',
-          'aria-sort': isSorted ? (sorting.descending ? 'descending' : 'ascending') : 'none',
-        },
-        button,
-      )
+      button.addEventListener('click', () => onSort(column))
+      return h('div', { role: 'columnheader', class: column.isNumber ? 'cell number' : 'cell' }, button)
     }),
   )
+}
+
+/** Says by which column and in which direction the table is sorted. */
+export function markSorted(head: Element, columns: readonly Column[], { column, descending }: Sorting): void {
+  const cells = head.firstElementChild!.children
+  columns.forEach(({ name }, i) => {
+    const isSorted = name === column
+    const order = isSorted ? (descending ? 'descending' : 'ascending') : 'none'
+    if (cells[i].getAttribute('aria-sort') === order) return
+    cells[i].setAttribute('aria-sort', order)
+    const button = cells[i].firstElementChild!
+    button.querySelector('.sort-mark')?.remove()
+    if (isSorted) append(button, h('span', { class: 'sort-mark', 'aria-hidden': true }, descending ? '▾' : '▴'))
+  })
 }

@@ -1,7 +1,8 @@
 // The rows of the table: allocations, groups, and under an opened group its largest allocations.
 
 import { formatCount } from '../../layout/format'
-import { fill, h } from '../../ui/dom'
+import { fill, h, setText } from '../../ui/dom'
+import { frameLabel, writeFrameLabel } from '../../ui/frame-label'
 import { cssOf } from '../colouring'
 import type { ViewContext } from '../view'
 import { childText } from './allocation-table'
@@ -59,44 +60,58 @@ function fillMain(element: HTMLElement, { context, model, columns }: TableRow, r
   element.setAttribute('aria-selected', String(isSelected))
   if (isAllocation) element.removeAttribute('aria-expanded')
   else element.setAttribute('aria-expanded', String(plan.isOpen(row)))
-  const cells = cellsOf(element, columns.length)
+  const cells = cellsOf(element, columns)
   columns.forEach((column, i) => {
+    const made = cells[i]
     const text = column.text(row)
-    const colour = (isAllocation ? column.name === 'stack' : i === 0) ? colourOf(context, model, row) : null
-    const marks: HTMLElement[] = []
-    if (i === 0 && !isAllocation) {
-      const title = 'Largest allocations (Space)'
-      marks.push(h('span', { class: 'expander', 'aria-hidden': true, title }, plan.isOpen(row) ? '▾' : '▸'))
-    }
-    if (colour) marks.push(swatch(colour))
-    writeCell(cells[i], text, column.isNumber, column.tip?.(row) ?? text, marks)
+    writeCell(made, column, text, column.tip?.(row) ?? text)
+    if (i === 0 && !isAllocation) writeExpander(made, plan.isOpen(row))
+    const isColoured = isAllocation ? column.name === 'stack' : i === 0
+    if (isColoured) writeSwatch(made, colourOf(context, model, row))
   })
 }
 
 /** The cells of a row; those of the row that the element showed before, where there are as many. */
-function cellsOf(element: HTMLElement, count: number): HTMLElement[] {
+function cellsOf(element: HTMLElement, columns: readonly Column[]): HTMLElement[] {
   const cells = [...element.children] as HTMLElement[]
-  if (cells.length === count && !cells[0]?.classList.contains('wide')) return cells
-  const made = Array.from({ length: count }, () => cell('', false))
+  // Lines of one cell are those under a group.
+  const isSame = cells.length === columns.length && cells.every((one, i) => one.className === classOf(columns[i]))
+  if (isSame) return cells
+  const made = columns.map((column) => {
+    const words = column.isFrame ? frameLabel('') : h('span')
+    return h('div', { role: 'gridcell', class: classOf(column) }, words)
+  })
   fill(element, ...made)
   return made
 }
 
+function classOf({ isNumber, isFrame }: Column): string {
+  return isFrame ? 'cell named' : isNumber ? 'cell number' : 'cell'
+}
+
 /** Writes what changes: a new cell would be styled and laid out whatever it says. */
-function writeCell(
-  made: HTMLElement,
-  text: string,
-  isNumber: boolean,
-  tip: string,
-  marks: readonly HTMLElement[],
-): void {
-  const name = isNumber ? 'cell number' : 'cell'
-  if (made.className !== name) made.className = name
+function writeCell(made: HTMLElement, { isFrame }: Column, text: string, tip: string): void {
   if (made.title !== tip) made.title = tip
-  const words = made.lastElementChild!
-  if (words.textContent !== text) words.textContent = text
-  while (made.firstElementChild !== words) made.firstElementChild!.remove()
-  for (const mark of marks) made.insertBefore(mark, words)
+  const words = made.lastElementChild as HTMLElement
+  if (isFrame) writeFrameLabel(words, text)
+  else setText(words, text)
+}
+
+function writeExpander(made: HTMLElement, isOpen: boolean): void {
+  let mark = made.querySelector('.expander')
+  if (!mark) {
+    mark = h('span', { class: 'expander', 'aria-hidden': true, title: 'Largest allocations (Space)' })
+    made.prepend(mark)
+  }
+  setText(mark, isOpen ? '▾' : '▸')
+}
+
+/** null: none. */
+function writeSwatch(made: HTMLElement, colour: string | null): void {
+  const mark = made.querySelector<HTMLElement>('.swatch')
+  if (!colour) mark?.remove()
+  else if (mark) mark.style.background = colour
+  else made.insertBefore(swatch(colour), made.lastElementChild)
 }
 
 /** The common value of the folded rows: "0 B live". */

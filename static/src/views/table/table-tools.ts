@@ -15,6 +15,8 @@ export class TableTools {
   readonly element: HTMLElement
   private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
   private readonly only: MatchesOnly
+  /** What the menu's entries are for. */
+  private data: DeviceData | null = null
 
   constructor(
     private readonly store: Store,
@@ -37,13 +39,16 @@ export class TableTools {
 
   /** `matchesOnly`: null where there is no query. */
   render(info: DeviceInfo, data: DeviceData, grouping: Grouping, matchesOnly: boolean | null): void {
-    fill(
-      this.menu,
-      ...GROUPINGS.map(([name, label]) => {
-        const reason = whyNot(name, info, data)
-        return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
-      }),
-    )
+    if (data !== this.data) {
+      fill(
+        this.menu,
+        ...GROUPINGS.map(([name, label]) => {
+          const reason = whyNot(name, info, data)
+          return h('option', { value: name, disabled: reason !== null }, reason ? `${label} (${reason})` : label)
+        }),
+      )
+      this.data = data
+    }
     this.menu.value = grouping
     this.only.render(matchesOnly)
   }

@@ -10,7 +10,7 @@ import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Column } from './columns'
 import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from './exports'
-import { headRow } from './header'
+import { headRow, markSorted } from './header'
 import { type Model, openOf, TableModel } from './table-model'
 import { cell, fillTableRow } from './table-rows'
 import { TableTools } from './table-tools'
@@ -83,12 +83,8 @@ export class TableView implements View {
     this.list.element.hidden = isEmpty
     if (isEmpty) this.empty.textContent = whyEmpty(context)
     const columns = fitting(model.table.columns, this.element.clientWidth - 16)
-    const isOther =
-      model.table !== before?.table ||
-      model.sorting.column !== before.sorting.column ||
-      model.sorting.descending !== before.sorting.descending ||
-      columns.length !== this.columns.length
-    if (isOther) this.showHead(model, columns)
+    if (model.table !== before?.table || columns.length !== this.columns.length) this.showHead(columns)
+    markSorted(this.list.head, columns, model.sorting)
     // The cursor stays on its row, wherever that has moved to.
     const cursor =
       model.plan === before?.plan
@@ -150,20 +146,24 @@ export class TableView implements View {
     )
   }
 
-  private showHead(model: Model, columns: Column[]): void {
+  private showHead(columns: Column[]): void {
     this.columns = columns
     const active = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.column : undefined
     fill(
       this.list.head,
-      headRow(columns, model.sorting, (column, descending) =>
-        this.parts.store.setOption('table.sort', (descending ? '-' : '') + column),
-      ),
+      headRow(columns, (column) => this.sort(column)),
     )
     if (active) this.list.head.querySelector<HTMLElement>(`[data-column="${active}"]`)?.focus()
     const cells = columns.map(({ total, isNumber }, i) => cell(i === 0 ? 'Total' : (total ?? ''), isNumber))
     fill(this.list.foot, h('div', { role: 'row', class: 'list-row' }, ...cells))
     this.list.setColumns(templateOf(columns, MOST_NAME), widthOf(columns))
     this.list.element.setAttribute('aria-colcount', String(columns.length))
+  }
+
+  /** Numbers begin with the largest, names with the first; a second time it is the other direction. */
+  private sort({ name, isNumber }: Column): void {
+    const { column, descending } = this.now!.sorting
+    this.parts.store.setOption('table.sort', ((column === name ? !descending : isNumber) ? '-' : '') + name)
   }
 
   // Rows

@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount } from '../../layout/format'
 import { explain } from '../../ui/devices'
-import { copyText, fill, h } from '../../ui/dom'
+import { copyText, fill, h, setText } from '../../ui/dom'
 import { plural } from '../../ui/format'
 import { Memo } from '../memo'
 import { WithoutButton } from '../shared/without-button'
@@ -37,11 +37,13 @@ export class TableWords {
         ? total(model.sums.bytes)
         : this.sizes.get([data.size], () => total(data.size))
     const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
-    this.note.textContent =
+    setText(
+      this.note,
       (matches
         ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
         : `${plural(info.allocations, 'allocation')}, `) +
-      `${formatBytes(bytes)}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`
+        `${formatBytes(bytes)}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`,
+    )
     this.showQuery(context)
   }
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO, TypeVar
 
+from snapreport.available_memory import available_memory
 from snapreport.terminal import echo, visible
 
 _T = TypeVar("_T")
@@ -208,7 +209,8 @@ def supervised(work: Callable[[], NoReturn]) -> NoReturn:
     global _board, _default_limit
     if sys.platform != "linux":
         work()
-    _board, _default_limit = _Board(), available_memory()
+    _board = _Board()
+    _default_limit = max(MIN_LIMIT, int((available_memory(with_swap=True) or 1 << 62) * AVAILABLE_SHARE))
     ended, ends = os.pipe()
     alive, living = os.pipe()
     parent = os.getpid()
@@ -347,44 +349,6 @@ def _processor_seconds(process: int) -> float:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def available_memory() -> int:
-    """Bytes that a process may take: most of what the machine, and each control group around this process, has left."""
-    rooms = [room for room in (_machine_room(), *_group_rooms()) if room is not None]
-    return max(MIN_LIMIT, int(min(rooms, default=1 << 62) * AVAILABLE_SHARE))
-
-
-def _machine_room() -> int | None:
-    try:
-        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return 1024 * sum(int(facts[key].split()[0]) for key in ("MemAvailable", "SwapFree"))
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _group_rooms(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Iterator[int]:
-    """What the control groups of this process have left, of either version of the interface."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in own.read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0":
-                yield from _rooms_upwards(root, path, "memory.max", "memory.current", "inactive_file")
-            elif "memory" in controllers.split(","):
-                names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-                yield from _rooms_upwards(root / "memory", path, *names)
-
-
-def _rooms_upwards(root: Path, path: str, limit: str, usage: str, cached: str) -> Iterator[int]:
-    folder = root / path.lstrip("/")
-    while True:
-        with contextlib.suppress(OSError, ValueError):
-            most = int((folder / limit).read_text())  # "max" is no number: no limit
-            facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield max(0, most - int((folder / usage).read_text()) + int(facts.get(cached, 0)))
-        if folder == root or root not in folder.parents:
-            return
-        folder = folder.parent
 
 
 def _size_text(size: int) -> str:

@@ -154,7 +154,7 @@ def test_processes_follow_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with large.open("wb") as file:
         file.truncate(1 << 30)
     small.write_bytes(b"x" * 1000)
-    monkeypatch.setattr(execution, "available_memory", lambda: 8 << 30)
+    monkeypatch.setattr(execution, "available_memory", lambda **_: 8 << 30)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert execution.processes_for([str(large), str(small)]) == 1
     assert execution.processes_for([str(small)] * 100) == (8 << 30) // execution.need_of(str(small)) > 40

@@ -18,10 +18,19 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"terminal"},
+    {"available_memory", "terminal"},
     {"supervision"},
     {"vocabulary"},
-    {"durable_rename", "errors", "memoize", "number_format", "ordering", "process_memory", "progress", "scalars"},
+    {
+        "durable_rename",
+        "errors",
+        "memoize",
+        "number_format",
+        "ordering",
+        "process_memory",
+        "progress",
+        "scalars",
+    },
     {"output_file"},
     {"reading", "packing", "recorder"},
     {"timeline"},

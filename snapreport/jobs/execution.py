@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from snapreport import progress, supervision
+from snapreport.available_memory import available_memory
 from snapreport.errors import SnapshotError, one_line
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
 from snapreport.jobs.sources import size_of
@@ -22,8 +23,10 @@ from snapreport.reading.open import MAX_RATIO
 from snapreport.reading.paths import open_binary, shown_path
 
 NEED_FIXED, NEED_FACTOR = 180 << 20, 6
-"""Bytes of memory for reading a snapshot: the interpreter with its libraries, plus this multiple of the file's size (a
-107 MB pickle takes 0.5 GB with its digest). Compressed files count thirty times."""
+"""Upper bound of the bytes of memory for reading a snapshot: the interpreter with its libraries, plus this multiple of
+the file's size if its entries cannot be parsed (a 107 MB pickle takes 0.26 GB with its digest if they can). Compressed
+files count thirty times."""
+_ASSUMED_MEMORY = 4 << 30  # where the system does not say
 _COMPRESSED_FACTOR = min(30, MAX_RATIO)
 MOST_DIGESTS_HERE = 256
 """Digests that are read in this process: each takes 2 ms, and a process takes 0.7 s to start."""
@@ -130,32 +133,13 @@ def _are_few_digests(paths: Sequence[str]) -> bool:
 def processes_for(paths: Sequence[str]) -> int:
     """The number of cores, or fewer if that many of the largest file do not fit into the available memory."""
     largest = max((need_of(path) for path in paths), default=NEED_FIXED)
-    return max(1, min(os.cpu_count() or 1, available_memory() // largest))
+    return max(1, min(os.cpu_count() or 1, (available_memory(with_swap=False) or _ASSUMED_MEMORY) // largest))
 
 
 def need_of(path: str) -> int:
     """Upper bound of the bytes of memory to digest a file, as measured on files of its size."""
     factor = NEED_FACTOR * (_COMPRESSED_FACTOR if path.lower().endswith((".gz", ".zst", ".xz", ".bz2")) else 1)
     return NEED_FIXED + factor * size_of(path)
-
-
-def available_memory() -> int:
-    """Bytes of memory available on this machine, or in its control group if fewer."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
-        found.append(1024 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")))
-    with contextlib.suppress(OSError, ValueError):
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
-            most = int(limit.read())
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
-            found.append(max(0, most - int(used.read())))
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource  # not on Windows
-
-        limit_as = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit_as != resource.RLIM_INFINITY:
-            found.append(limit_as)
-    return min(found, default=4 << 30)
 
 
 def _on_processes(

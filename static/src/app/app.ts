@@ -55,6 +55,8 @@ class App implements Controller {
   private readonly split: Split
   /** Callers that wait for a frame with everything in place. */
   private waiting: (() => void)[] = []
+  /** Devices whose data is missing or damaged: there is nothing to wait for. */
+  private readonly unreadable = new Set<number>()
   private hasPicture = false
 
   constructor(client: DataClient, root: HTMLElement) {
@@ -285,7 +287,11 @@ class App implements Controller {
         this.render()
         if (info.events <= REPLAYED_EARLY_EVENTS && hasAddresses(data)) this.stage.replayOf(info.index)
       },
-      (error: unknown) => this.notice.showError('This device cannot be read', error),
+      (error: unknown) => {
+        this.unreadable.add(info.index)
+        if (this.store.state.device === info.index) this.notice.showError('This device cannot be read', error)
+        this.release()
+      },
     )
   }
 
@@ -324,7 +330,8 @@ class App implements Controller {
     }
     return new Promise((resolve) => {
       this.waiting.push(resolve)
-      if (this.store.state.view === 'timeline' && this.info) this.timeline.requestFrame()
+      if (this.store.state.view === 'timeline' && this.info && !this.unreadable.has(this.info.index))
+        this.timeline.requestFrame()
       else requestAnimationFrame(() => this.release())
     })
   }

@@ -193,7 +193,7 @@ def test_a_long_trace_starts_fresh_or_from_the_recorded_state() -> None:
 CUDA = fake_torch.FakeTorch(fake_torch.FOLDERS[-1]) if fake_torch.FOLDERS else None
 PROGRAM = r"""
 import sys, torch
-torch.cuda.memory._record_memory_history(max_entries=1000000)
+torch.cuda.memory._record_memory_history(stacks="python", max_entries=1000000)
 torch.manual_seed(0)
 net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(12)]).cuda()
 adam = torch.optim.AdamW(net.parameters())

@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     SCALE = options.scale
-    torch.cuda.memory._record_memory_history(max_entries=1_000_000)
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1_000_000)
     if options.fraction:
         torch.cuda.set_per_process_memory_fraction(options.fraction)
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ import oracle
 import pytest
 
 BIG = ("train_22k_events.pickle", "annotations_compile.pickle")
-NAMES = ["training", "no-stacks", *corpus.real_names()]
+NAMES = ["training", "no-stacks", *corpus.varied_names()]
 DEEP = ["training", *(name for name in BIG if name in corpus.real_names())]
 
 

@@ -93,36 +93,36 @@ def browser(python: Path) -> None:
         run(python, "-m", "playwright", "install", "chromium")
 
 
-def static_checks(python: Path, static: Path | None) -> int:
-    """All linters, formatters and type checkers; the exit code of the first that finds something.
-
-    ``static``: a copy of the front end with its packages installed; None where there is no npm.
-    """
-    say("static checks: ruff, mypy" + (", biome, tsc" if static else " (no npm here: biome and tsc are left out)"))
+def static_checks(python: Path) -> int:
+    """The Python part's linters, formatters and type checkers; the exit code of the first that finds something."""
+    say("static checks: ruff, mypy")
     tools = python.parent
-    checks: list[tuple[Path, tuple[str | Path, ...]]] = [
-        (ROOT, (tools / "ruff", "check", "--quiet", ".")),
-        (ROOT, (tools / "ruff", "format", "--check", "--quiet", ".")),
-        (ROOT, (tools / "mypy", "--python-executable", python, "--no-error-summary")),
+    codes = [
+        run(tools / "ruff", "check", "--quiet", "."),
+        run(tools / "ruff", "format", "--check", "--quiet", "."),
+        run(tools / "mypy", "--python-executable", python, "--no-error-summary"),
     ]
-    if static:
-        checks += [(static, ("npm", "run", "--silent", name)) for name in ("lint", "check")]
-    with ThreadPoolExecutor(2) as both:
-        codes = list(both.map(lambda check: run(*check[1], cwd=check[0]), checks))
     return next(filter(None, codes), 0)
 
 
-def front_end(scratch: Path) -> Path | None:
-    """A copy of the front end with its npm packages; None where there is no npm (pytest still tests the built page)."""
+def front_end(scratch: Path, is_tested: bool) -> tuple[Path | None, int]:
+    """A copy of the front end with its npm packages, and the exit code of its static checks and, unless only those are
+    wanted, its unit tests. None where there is no npm (pytest still tests the built page).
+    """
     if not shutil.which("npm"):
-        return None
+        say("no npm here: biome, tsc and the front end's unit tests are left out")
+        return None, 0
     # Outside of the checkout: installing there would leave a node_modules behind.
     copy = scratch / "static"
     shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
     (scratch / "snapreport").mkdir()
     shutil.copy(ROOT / "snapreport/vocabulary.json", scratch / "snapreport")  # which the bundle includes, too
     must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
-    return copy
+    code = 0
+    for name, script in (("biome", "lint"), ("tsc", "check"), ("the front end's unit tests", "test"))[: 2 + is_tested]:
+        say(name)
+        code = run("npm", "run", "--silent", script, cwd=copy) or code
+    return copy, code
 
 
 def fake_torch(folder: Path, versions: list[str], packages: list[str]) -> tuple[list[Path], list[str]]:
@@ -161,12 +161,13 @@ def main() -> int:
     folder = options.venv.resolve()
     versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as beside:
-        # Three things to download and unpack, at the same time.
-        npm = beside.submit(front_end, Path(scratch))
+        # Three things to download, unpack and check, at the same time.
+        npm = beside.submit(front_end, Path(scratch), not options.quick)
         torch = None if options.quick else beside.submit(fake_torch, folder / "fakecuda", versions, packages)
         python = environment(folder, not (options.no_install or (options.quick and python_of(folder).exists())))
-        static = npm.result()
-        first = static_checks(python, static)
+        first = static_checks(python)
+        static, code = npm.result()
+        first = first or code
         if options.quick:
             say("pytest: the fast tests, on the checkout")
             # -m puts the checkout before the installed wheel.
@@ -175,8 +176,6 @@ def main() -> int:
             return first or code
         browser(python)
         if static:
-            say("the front end's unit tests")
-            first = first or run("npm", "test", "--silent", cwd=static)
             # The copy is deleted, and the checkout, where pytest would look for the accessibility rules, has none.
             axe = shutil.copy(static / "node_modules" / "axe-core" / "axe.min.js", folder)
             CLEAN["SNAPREPORT_AXE"] = str(axe)

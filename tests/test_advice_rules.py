@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from scripted import MIB, Script
-from test_findings_advice import BACKWARD, FORWARD, TORCH, WEIGHTS, advised
+from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised
 
 import snapreport
 from snapreport.findings.model import Finding
@@ -99,6 +99,44 @@ def test_graphs_that_leak_are_no_layers(tmp_path: Path) -> None:
     (leak,) = (f for f in findings(loaded(script, tmp_path)) if f.kind == "leak")
     assert "in calls from second_loss loss.py:7" in leak.title
     assert not {"checkpointing", "accumulation", "mixed-precision"} & advised(script.raw(), tmp_path).keys()
+
+
+def stored(*, graph: bool, outputs: int = 0, steps: int = 8) -> Script:
+    """Training steps whose loop stores what a forward pass returned until after the next step: with its ``graph``,
+    which no backward pass frees then, or only that many ``outputs``.
+    """
+    script = Script()
+    script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    lines = ("embed", "attend", "project", "expand", "contract", "head")
+    kept: list[int] = []
+    for _ in range(steps):
+        made = [script.alloc("activation", 20 * MIB, ("/app/model.py", line), *FORWARD) for line in lines]
+        gradient = script.alloc("gradient", 10 * MIB, *BACKWARD)
+        after = script.alloc("gradient", 10 * MIB, *BACKWARD)
+        survivors = made if graph else made[len(made) - outputs :]
+        for one in made[: len(made) - len(survivors)]:
+            script.free(one, *BACKWARD)
+        script.free(script.alloc("temporary", MIB, *OPTIMIZER), *OPTIMIZER)
+        for one in (gradient, after):
+            script.free(one, (TORCH + "optim/optimizer.py", "zero_grad"))
+        for one in kept:
+            script.free(one, *LOOP)
+        kept = survivors
+    return script
+
+
+def test_a_graph_that_outlives_its_backward_pass_is_worth_what_its_release_saves(tmp_path: Path) -> None:
+    advice = advised(stored(graph=True).raw(), tmp_path)
+    found, released = advice["kept-graphs"], loaded(stored(graph=False), tmp_path).timeline(0)
+    # A share of the bytes stands for a part of their lives: the optimizer's temporary of 1 MiB then adds to the peak.
+    assert found.evidence["saving"]["peak_bytes"] - MIB == released.peak_bytes == 150 * MIB
+    assert found.evidence["kept_bytes"] == 240 * MIB and "freed in loop evaluate.py" in found.detail[0]
+    assert "checkpointing" not in advice
+
+
+@pytest.mark.parametrize("outputs", [0, 1, 4])
+def test_outputs_that_are_stored_are_no_graph(tmp_path: Path, outputs: int) -> None:
+    assert "kept-graphs" not in advised(stored(graph=False, outputs=outputs).raw(), tmp_path)
 
 
 def loaded(script: Script, folder: Path) -> Snapshot:

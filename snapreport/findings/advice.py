@@ -55,7 +55,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
     given.sort(key=lambda pair: (not pair[0].avoids_failure, -(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
     lowering = [pair for pair in given if not pair[0].avoids_failure]
     both = _best_two(timeline, lowering)
-    limited = next((pair for pair in given if pair[1] and pair[1].second_is_close and not pair[0].spares_peak), None)
+    limited = next((pair for pair in given if _is_limited(*pair)), None)
     following = _second_remedy(context, limited, given) if limited else None
     return [
         _finding(timeline, *pair, both if pair in lowering[:1] else None, following if pair is limited else None)
@@ -95,7 +95,7 @@ def _finding(
     following: Combined | None,
 ) -> Finding:
     detail = list(advice.why)
-    if saving and not advice.spares_peak and saving.second_is_close:
+    if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving))
     detail += [combined.sentence for combined in (both, following) if combined]
     evidence: AdviceEvidence = {
@@ -126,6 +126,11 @@ def _finding(
         if advice.link
         else {"view": "flame", "at": timeline.peak_event, "query": saving.query if saving else ""},
     )
+
+
+def _is_limited(advice: Advice, saving: Saving | None) -> bool:
+    """Whether a second maximum limits what the advice saves, as far as its replay tells."""
+    return saving is not None and saving.second_is_close and not advice.spares_peak and not advice.is_partly
 
 
 def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:

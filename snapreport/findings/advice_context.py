@@ -45,6 +45,7 @@ class Advice:
     lowers what is reserved, or saves time). fraction: of each one's bytes that is saved. functions: see
     ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
+    is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
     avoids_failure: the request that failed fits, replayed. link: of the finding that the advice follows from, which is
     shown instead of the peak.
     """
@@ -59,6 +60,7 @@ class Advice:
     functions: tuple[str, ...] = ()
     confidence: Confidence = "likely"
     spares_peak: bool = False
+    is_partly: bool = False
     avoids_failure: bool = False
     link: dict[str, Any] | None = None
     evidence: AdviceNumbers = field(default_factory=AdviceNumbers)

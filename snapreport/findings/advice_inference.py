@@ -9,6 +9,7 @@ import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs
+from snapreport.findings.kept_graphs import release_graphs
 from snapreport.findings.saving import peak_without_spans
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text
@@ -195,6 +196,7 @@ INFERENCE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _no_grad,
     _autocast_copies,
     _kv_cache,
+    release_graphs,
     _previous_outputs,
     unused_model,
 )

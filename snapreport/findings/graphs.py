@@ -44,7 +44,7 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
     if kind == TRAINING:
         # A forward pass that ran out of memory has no backward pass.
-        ends = _backward(context)
+        ends = backward_allocations(context)
         ends[context.timeline.oom_events] = True
         mine &= ~_between(context, ends)
     rows = np.flatnonzero(mine)
@@ -130,7 +130,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     return WaitingGraphs(mask, passes, bool(ooms))
 
 
-def _backward(context: AdviceContext) -> np.ndarray:
+def backward_allocations(context: AdviceContext) -> np.ndarray:
     """Bool per event: an allocation of a backward pass."""
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
@@ -144,7 +144,7 @@ def backward_passes(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     forward = is_alloc & (context.phases.innermost == FORWARD)[events["stack"].to_numpy()]
-    backward = _backward(context)
+    backward = backward_allocations(context)
     at = np.flatnonzero(forward | backward)
     begins = np.zeros(len(events), np.int64)
     begins[at[backward[at] & ~np.append(False, backward[at][:-1])]] = 1

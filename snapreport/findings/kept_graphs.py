@@ -1,0 +1,124 @@
+"""Activations that outlive a backward pass: a stored output or loss refers to their graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes
+from snapreport.findings.live import names_of
+from snapreport.findings.saving import CLOSE, peak_without_spans
+from snapreport.number_format import bytes_text, count_text
+from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.activity import TRAINING
+from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.phases import BACKWARD, FORWARD
+
+FEWEST_TENSORS, FEWEST_LINES = 5, 2
+"""A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
+layer. With fewer lines than ``FEWEST_STACKS`` it may be a set of outputs."""
+_MOSTLY = 0.5
+"""The share of a line's activations that outlive a backward pass, of those that are freed."""
+_PARTS = 16
+
+
+def kept_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: an activation that is still allocated after the first backward pass that ended since its
+    birth, and is freed by neither a backward nor a forward pass. A backward pass frees what it uses, unless
+    ``retain_graph=True`` says otherwise; what no backward pass uses is freed with the last reference to its graph.
+
+    Only of lines whose activations mostly do, and of graphs: outputs that are kept without one are few.
+    """
+    return context.remember("kept graphs", lambda: _kept(context))
+
+
+def _kept(context: AdviceContext) -> np.ndarray:
+    found = np.zeros(len(context.size), bool)
+    if context.timeline.activity.kind != TRAINING:
+        return found
+    phase = context.phases.innermost
+    forward = context.category("activation") & (phase == FORWARD)[context.stack] & (context.born >= 0)
+    # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
+    outside = (context.free_stack > 0) & ~np.isin(phase[context.free_stack], (FORWARD, BACKWARD))
+    rows = np.flatnonzero(forward & outside & (backward_ends(context) < context.freed))
+    # Frees with no allocation between them free one graph.
+    births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
+    kept = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
+    graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
+    kept = kept.filter(*graph)
+    freed = forward & (context.freed < len(context.timeline.events))
+    every = np.bincount(context.stack[freed], minlength=len(phase))
+    mostly = np.bincount(kept["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MOSTLY * every, 2)
+    found[kept.filter(pl.Series(mostly[kept["stack"].to_numpy()]))["row"].to_numpy()] = True
+    # What is alive at the end comes from the same lines.
+    found |= forward & mostly[context.stack] & (context.freed == len(context.timeline.events))
+    return found
+
+
+def backward_ends(context: AdviceContext) -> np.ndarray:
+    """Int64 per allocation: the event at which the first backward pass that began after its birth has surely ended,
+    since something else allocates; the number of events where none has.
+    """
+    events = context.timeline.events
+    begun, never = backward_passes(context), len(events)
+    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    others = np.flatnonzero(is_alloc & ~backward_allocations(context))
+    own = np.flatnonzero(backward_allocations(context))
+    last = np.zeros(int(begun[-1]) + 2 if len(begun) else 1, np.int64)
+    np.maximum.at(last, begun[own], own)
+    following = np.append(others, never)[np.searchsorted(others, last, "right")]
+    following[-1] = never
+    return np.asarray(following[np.minimum(begun[np.maximum(context.born, 0)] + 1, len(following) - 1)])
+
+
+def release_graphs(context: AdviceContext) -> Advice | None:
+    mask = kept_graphs(context)
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return None
+    starts, size = backward_ends(context)[rows], context.size[rows]
+    there = (starts <= context.event) & (context.freed[rows] > context.event)
+    kept = int(size[there].sum())
+    freed = context.timeline.allocations["free_event"].to_numpy().astype(np.int64)[rows]
+    spans = starts < context.freed[rows]
+    without, then, _ = peak_without_spans(context.timeline, starts[spans], freed[spans], size[spans])
+    if not context.is_much(min(kept, context.timeline.peak_bytes - without)):
+        return None
+    fraction = _fraction(context, rows, freed, without)
+    if not fraction:
+        return None
+    by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
+    by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
+    limited = (
+        [f"Without them event {count_text(then)} is the highest."]
+        if context.timeline.peak_bytes - without < CLOSE * kept
+        else []
+    )
+    return Advice(
+        "kept-graphs",
+        "Release the graph of a forward pass after its backward pass",
+        [
+            f"{bytes_text(kept)} of activations at the peak have outlived a backward pass: a stored output or loss "
+            f"refers to their graph. They are freed in {names_of(context.snapshot).line(int(by_stack['stack'][0]))}.",
+            "Store outputs detached, compute those that need no gradient in torch.no_grad(), delete the loss after "
+            "its step, and leave out retain_graph=True where one backward pass is enough.",
+            *limited,
+        ],
+        "detach(), torch.no_grad(), del",
+        "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
+        mask,
+        fraction,
+        confidence="likely" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "guess",
+        is_partly=True,
+        evidence={"kept_bytes": kept},
+    )
+
+
+def _fraction(context: AdviceContext, rows: np.ndarray, freed: np.ndarray, without: int) -> float:
+    """The largest share of these bytes that saves no more than all of them from the end of their backward pass on."""
+    for parts in range(_PARTS, 0, -1):
+        out = np.floor(context.size[rows] * (parts / _PARTS)).astype(np.int64)
+        if peak_without_spans(context.timeline, context.born[rows], freed, out)[0] >= without:
+            return parts / _PARTS
+    return 0.0

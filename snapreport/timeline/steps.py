@@ -14,6 +14,7 @@ import polars as pl
 
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.annotations import clock_of, regions_of_all
+from snapreport.timeline.own_code import own_frames
 
 SOURCES = ("recorder", "annotation", "metadata", "optimizer", "stack")
 STEPS_SCHEMA: dict[str, pl.DataType] = {
@@ -21,6 +22,7 @@ STEPS_SCHEMA: dict[str, pl.DataType] = {
     "source": pl.Enum(SOURCES),
 }  # fmt: skip
 _MOST = 2**53  # larger numbers in names are not step numbers
+_FEWEST_CYCLES = 3  # of several optimizers: fewer may be a coincidence
 _REST = 0.05  # minimum share of a step's lines for events after the last optimizer step to be a step
 
 
@@ -54,7 +56,7 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     if len(steps):
         return steps
     for source in spans_of:
-        steps = _from_optimizer(source(), events)
+        steps = _from_optimizer(recording, source(), events)
         if len(steps):
             return steps
     return _from_stacks(recording, events)
@@ -140,15 +142,24 @@ def _from_metadata(events: pl.DataFrame) -> pl.DataFrame:
     return _table([], [], [], [], "metadata")
 
 
-def _from_optimizer(spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     for rule in _rules()["optimizer"]:
         ends = spans.filter(pl.col("name").str.contains(rule["name"]) & pl.col("ends"))
         if ends.is_empty():
             continue
         often = ends.group_by("name").agg(count=pl.len(), latest=pl.col("last_event").max())
         name = often.sort("count", "latest", "name")["name"][-1]
-        last = ends.filter(pl.col("name") == name)["last_event"].unique().sort().to_numpy()
-        return _ending_at(last, events, "optimizer")
+        calls = ends.filter(pl.col("name") == name).group_by("last_event").agg(pl.col("first_event").min())
+        calls = calls.sort("last_event")
+        first, last = (calls[key].to_numpy() for key in ("first_event", "last_event"))
+        stack = events["stack"].to_numpy()
+        births = np.flatnonzero((events["action"].to_physical().to_numpy() == ACTIONS.index("alloc")) & (stack > 0))
+        # The line that calls: that of the call's last allocation, -1 if it has none.
+        place = np.searchsorted(births, last, "right") - 1
+        has_any = (place >= 0) & (births[np.maximum(place, 0)] >= first) if len(births) else np.zeros(len(last), bool)
+        caller = np.full(len(last), -1, np.int64)
+        caller[has_any] = own_frames(recording)[stack[births[place[has_any]]]]
+        return _ending_at(last[_of_last_optimizer(caller)], events, "optimizer")
     return _table([], [], [], [], "optimizer")
 
 
@@ -172,6 +183,7 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
             continue
         # The last allocation of each call; later frees of the call still belong to the step.
         ends = mine[np.append(np.diff(mine) > rule["apart"] + 1, True)]
+        ends = ends[_of_last_optimizer(own_frames(recording)[stack[births[ends]]])]
         following = births[np.minimum(ends + 1, len(births) - 1)]
         is_last = ends + 1 >= len(births)
         # The optimizer's own frees precede the next allocation of other code.
@@ -180,6 +192,23 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         last = frees[np.searchsorted(frees, until, "left") - 1]
         return _ending_at(last, events, "stack")
     return _table([], [], [], [], "stack")
+
+
+def _of_last_optimizer(caller: np.ndarray) -> np.ndarray:
+    """Bool per call of an optimizer: whether it ends a step. ``caller``: Int64, the program's line that calls.
+
+    A program with several optimizers (a GAN's generator and discriminator) calls them in the same order in every step,
+    which ends with the last of those that are called least often.
+    """
+    lines, first, counts = np.unique(caller, return_index=True, return_counts=True)
+    rarest = counts == counts.min()
+    ends: np.ndarray = caller == lines[rarest][np.argmax(first[rarest])]
+    at = np.flatnonzero(ends)
+    every = np.ones(len(caller), bool)
+    if len(lines) < 2 or len(at) < _FEWEST_CYCLES or (np.diff(at) != at[1] - at[0]).any():
+        return every
+    cycles = caller[at[0] + 1 : at[-1] + 1].reshape(len(at) - 1, -1)
+    return ends if (cycles == cycles[0]).all() else every
 
 
 def _begins(events: pl.DataFrame, first: np.ndarray, last: np.ndarray) -> bool:

@@ -65,8 +65,10 @@ def evidence(
         row["previous_bytes"] = told[
             "previous_bytes"
         ]  # for a program that stores its outputs: tests/test_advice_files.py
-    if "kept_bytes" in told:
-        row["kept_bytes"] = told["kept_bytes"]  # against a program that releases its graphs: tests/test_advice_rules.py
+    if "retained_bytes" in told:
+        row["retained_bytes"] = told[
+            "retained_bytes"
+        ]  # against a program that releases its graphs: tests/test_advice_rules.py
     return row
 
 

@@ -127,16 +127,16 @@ def stored(*, graph: bool, outputs: int = 0, steps: int = 8) -> Script:
 
 def test_a_graph_that_outlives_its_backward_pass_is_worth_what_its_release_saves(tmp_path: Path) -> None:
     advice = advised(stored(graph=True).raw(), tmp_path)
-    found, released = advice["kept-graphs"], loaded(stored(graph=False), tmp_path).timeline(0)
+    found, released = advice["retained-graphs"], loaded(stored(graph=False), tmp_path).timeline(0)
     # A share of the bytes stands for a part of their lives: the optimizer's temporary of 1 MiB then adds to the peak.
     assert found.evidence["saving"]["peak_bytes"] - MIB == released.peak_bytes == 150 * MIB
-    assert found.evidence["kept_bytes"] == 240 * MIB and "freed in loop evaluate.py" in found.detail[0]
+    assert found.evidence["retained_bytes"] == 240 * MIB and "freed in loop evaluate.py" in found.detail[0]
     assert "checkpointing" not in advice
 
 
 @pytest.mark.parametrize("outputs", [0, 1, 4])
 def test_outputs_that_are_stored_are_no_graph(tmp_path: Path, outputs: int) -> None:
-    assert "kept-graphs" not in advised(stored(graph=False, outputs=outputs).raw(), tmp_path)
+    assert "retained-graphs" not in advised(stored(graph=False, outputs=outputs).raw(), tmp_path)
 
 
 def loaded(script: Script, folder: Path) -> Snapshot:

@@ -9,7 +9,7 @@ import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
-from snapreport.findings.kept_graphs import kept_graphs
+from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -39,7 +39,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         context.frames(r"torch/utils/checkpoint\.py|(?i)activation_checkpoint|checkpoint_wrapper")
     ):
         return None
-    activation = context.category("activation") & ~dropped_graphs(context) & ~kept_graphs(context)
+    activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
     live = np.flatnonzero(activation & context.at_peak)
     if not len(live):
         return None
@@ -132,7 +132,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs and temporaries, but not those of an optimizer's step."""
     grows = context.category("activation", "input", "temporary") & (context.born >= 0)
-    grows &= ~dropped_graphs(context) & ~kept_graphs(context)
+    grows &= ~dropped_graphs(context) & ~retained_graphs(context)
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 
@@ -189,7 +189,7 @@ def _elementwise(context: AdviceContext) -> Advice | None:
     innermost = context.innermost()
     texts = context._texts.str.contains(_INNERMOST).to_numpy()
     marked = np.append(texts, False)[innermost]
-    mask = marked[context.stack] & ~kept_graphs(context)
+    mask = marked[context.stack] & ~retained_graphs(context)
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None

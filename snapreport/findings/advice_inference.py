@@ -9,7 +9,7 @@ import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs
-from snapreport.findings.kept_graphs import release_graphs
+from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import peak_without_spans
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text

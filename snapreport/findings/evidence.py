@@ -283,7 +283,7 @@ class AdviceNumbers(TypedDict, total=False):
     passes: int
     in_forward_bytes: int
     previous_bytes: int
-    kept_bytes: int
+    retained_bytes: int
     widths: list[int]
     blocks: int
     peaks: list[int]

@@ -23,17 +23,17 @@ _MOSTLY = 0.5
 _PARTS = 16
 
 
-def kept_graphs(context: AdviceContext) -> np.ndarray:
+def retained_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: an activation that is still allocated after the first backward pass that ended since its
     birth, and is freed by neither a backward nor a forward pass. A backward pass frees what it uses, unless
     ``retain_graph=True`` says otherwise; what no backward pass uses is freed with the last reference to its graph.
 
     Only of lines whose activations mostly do, and of graphs: outputs that are kept without one are few.
     """
-    return context.remember("kept graphs", lambda: _kept(context))
+    return context.remember("retained graphs", lambda: _retained(context))
 
 
-def _kept(context: AdviceContext) -> np.ndarray:
+def _retained(context: AdviceContext) -> np.ndarray:
     found = np.zeros(len(context.size), bool)
     if context.timeline.activity.kind != TRAINING:
         return found
@@ -44,13 +44,13 @@ def _kept(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(forward & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
-    kept = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
+    table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
-    kept = kept.filter(*graph)
+    table = table.filter(*graph)
     freed = forward & (context.freed < len(context.timeline.events))
     every = np.bincount(context.stack[freed], minlength=len(phase))
-    mostly = np.bincount(kept["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MOSTLY * every, 2)
-    found[kept.filter(pl.Series(mostly[kept["stack"].to_numpy()]))["row"].to_numpy()] = True
+    mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MOSTLY * every, 2)
+    found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.
     found |= forward & mostly[context.stack] & (context.freed == len(context.timeline.events))
     return found
@@ -73,37 +73,34 @@ def backward_ends(context: AdviceContext) -> np.ndarray:
 
 
 def release_graphs(context: AdviceContext) -> Advice | None:
-    mask = kept_graphs(context)
+    mask = retained_graphs(context)
     rows = np.flatnonzero(mask)
     if not len(rows):
         return None
     starts, size = backward_ends(context)[rows], context.size[rows]
     there = (starts <= context.event) & (context.freed[rows] > context.event)
-    kept = int(size[there].sum())
+    retained = int(size[there].sum())
     freed = context.timeline.allocations["free_event"].to_numpy().astype(np.int64)[rows]
     spans = starts < context.freed[rows]
     without, then, _ = peak_without_spans(context.timeline, starts[spans], freed[spans], size[spans])
-    if not context.is_much(min(kept, context.timeline.peak_bytes - without)):
+    if not context.is_much(min(retained, context.timeline.peak_bytes - without)):
         return None
     fraction = _fraction(context, rows, freed, without)
     if not fraction:
         return None
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
-    limited = (
-        [f"Without them event {count_text(then)} is the highest."]
-        if context.timeline.peak_bytes - without < CLOSE * kept
-        else []
-    )
+    saves = context.timeline.peak_bytes - without
+    limit = [f"Without them event {count_text(then)} is the highest."] if saves < CLOSE * retained else []
     return Advice(
-        "kept-graphs",
+        "retained-graphs",
         "Release the graph of a forward pass after its backward pass",
         [
-            f"{bytes_text(kept)} of activations at the peak have outlived a backward pass: a stored output or loss "
+            f"{bytes_text(retained)} of activations at the peak have outlived a backward pass: a stored output or loss "
             f"refers to their graph. They are freed in {names_of(context.snapshot).line(int(by_stack['stack'][0]))}.",
-            "Store outputs detached, compute those that need no gradient in torch.no_grad(), delete the loss after "
-            "its step, and leave out retain_graph=True where one backward pass is enough.",
-            *limited,
+            *limit,
+            "Store outputs detached, or compute them in torch.no_grad(). Delete the loss after its step, and leave out "
+            "retain_graph=True where one backward pass is enough.",
         ],
         "detach(), torch.no_grad(), del",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
@@ -111,7 +108,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         fraction,
         confidence="likely" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "guess",
         is_partly=True,
-        evidence={"kept_bytes": kept},
+        evidence={"retained_bytes": retained},
     )
 
 

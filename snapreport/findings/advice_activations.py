@@ -131,8 +131,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs and temporaries, but not those of an optimizer's step."""
-    grows = context.category("activation", "input", "temporary") & (context.born >= 0)
-    grows &= ~dropped_graphs(context) & ~retained_graphs(context)
+    grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 

@@ -44,7 +44,7 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
     if kind == TRAINING:
         # A forward pass that ran out of memory has no backward pass.
-        ends = backward_allocations(context)
+        ends = backward_allocations(context).copy()
         ends[context.timeline.oom_events] = True
         mine &= ~_between(context, ends)
     rows = np.flatnonzero(mine)
@@ -132,6 +132,10 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
 
 def backward_allocations(context: AdviceContext) -> np.ndarray:
     """Bool per event: an allocation of a backward pass."""
+    return context.remember("backward allocations", lambda: _backward_allocations(context))
+
+
+def _backward_allocations(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     backward: np.ndarray = context.phases.runs(BACKWARD)[events["stack"].to_numpy()]
@@ -141,6 +145,10 @@ def backward_allocations(context: AdviceContext) -> np.ndarray:
 
 def backward_passes(context: AdviceContext) -> np.ndarray:
     """Int64 per event: how many backward passes have begun: a backward pass ends where a forward pass allocates."""
+    return context.remember("backward passes", lambda: _backward_passes(context))
+
+
+def _backward_passes(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     forward = is_alloc & (context.phases.innermost == FORWARD)[events["stack"].to_numpy()]

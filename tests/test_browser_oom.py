@@ -36,8 +36,7 @@ def paths() -> dict[str, Callable[[], Path]]:
         *(RECORDED / f"{name}.pickle" for name in ("oom_backward", "oom_fragment", "oom_kv", "oom_fraction")),
         *(RECORDED / f"{name}.pickle" for name in ("oom_load", "oom_optimizer", "oom_caught_halved", "hf_trainer_oom")),
     ]
-    # Named as in the corpus, so that what its other tests have opened is used (see spread.py).
-    return made | {path.name: (lambda path=path: path) for path in real if path.exists()}
+    return made | {f"{path.parent.name}/{path.stem}": (lambda path=path: path) for path in real if path.exists()}
 
 
 PATHS = paths()

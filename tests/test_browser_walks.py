@@ -61,8 +61,7 @@ def reports() -> dict[str, Callable[[], Path]]:
         *(corpus.REAL / f"{name}.pickle" for name in ("attention_97_events", "two_models_alive")),
         *(RECORDED / f"{name}.pickle" for name in ("oom_kv", "oom_backward", "gpt_bf16")),
     ]
-    # Named as in the corpus, so that what its other tests have opened is used (see spread.py).
-    return made | {path.name: (lambda path=path: path) for path in real if path.exists()}
+    return made | {path.stem: (lambda path=path: path) for path in real if path.exists()}
 
 
 REPORTS = reports()
@@ -107,9 +106,9 @@ def check(snapshot: Snapshot, shown: dict[str, Any], opened_at: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_one_click_in_chromium(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+def test_one_click_in_chromium(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     path = REPORTS[name]()
-    opened = borrow_report(report_of(path), viewport=SIZE)
+    opened = open_report(report_of(path), viewport=SIZE)
     before = opened.view()
     opened.page.mouse.click(*opened.js(LINK))
     opened.until(OPEN)

@@ -11,6 +11,7 @@ import type { View, ViewContext, ViewParts } from '../view'
 import type { Column } from './columns'
 import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from './exports'
 import { headRow, markSorted } from './header'
+import { warmSorting } from './order'
 import { type Model, openOf, TableModel } from './table-model'
 import { cell, fillTableRow } from './table-rows'
 import { TableTools } from './table-tools'
@@ -19,6 +20,9 @@ import { TableWords, whyEmpty } from './table-words'
 const ROW_HEIGHT = 26
 /** Pixels of a name's column: on a very wide screen nobody finds from a name to numbers that lie farther away. */
 const MOST_NAME = 1100
+/** From so many rows on a first sort is worth 8 ms of preparation. */
+const WARMED_ROWS = 1 << 16
+
 export class TableView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
@@ -66,6 +70,7 @@ export class TableView implements View {
 
   prepare(context: ViewContext): void {
     this.model.of(context)
+    if (context.data.N > WARMED_ROWS) warmSorting()
   }
 
   show(context: ViewContext): void {

@@ -110,9 +110,12 @@ def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:
             assert "time" not in text
         else:
             assert text["time"] == f"{'−' if recorded['us'] < 0 else '+'}{abs(recorded['us']) / 1e6:.6f} s"
-        words = text["stack"].rpartition(" free on the device; ")[2]
+        # The tooltip has the whole; the label shortens the top C++ function.
+        words = tip["stack"].split("\n")[0].rpartition(" free on the device; ")[2]
         assert words == stack_words(device, row["event"], recorded, words), row["event"]
         assert (recorded["device_free"] is not None) == ("free on the device" in text["stack"])
+        place = re.search(r"\S+:\d+(?=  ←  |$)", words)
+        assert place is None or place[0] in text["stack"]
 
 
 @pytest.mark.parametrize("name", ["overlap", "pools", "no-times", *corpus.varied_names()])
@@ -311,12 +314,21 @@ def test_steps_are_marked(events: Callable[..., Events]) -> None:
         assert step["name"] in row.locator(".boundary-name").get_attribute("title")
 
 
-@pytest.mark.parametrize("width", [360, 2400])
+@pytest.mark.parametrize("width", [360, 700, 2400])
 def test_any_width(events: Callable[..., Events], report_of: Any, open_report: Any, width: int) -> None:
     path = corpus.path_of("oom")
     opened = Events(open_report(report_of(path), viewport={"width": width, "height": 700}), path)
     opened.show()
     columns = opened.opened.js("snapreport.debug.view().columns")
-    assert columns == ["event", "action", "size", "stack"] if width == 360 else len(columns) == 8
+    assert len(columns) == {360: 4, 700: 6, 2400: 8}[width], columns
     assert opened.opened.js("document.querySelector('.events-view').getBoundingClientRect().right") <= width
     assert len(opened.rows()) > 5
+    cut = opened.opened.js(
+        """() => [...document.querySelectorAll('.events .frame-label')].filter(label => {
+            const box = one => one.getBoundingClientRect()
+            const [place, callers] = ['place', 'callers'].map(name => box(label.querySelector('.frame-' + name)))
+            const isSliver = callers.width > 0 && callers.width < 40 && callers.top < box(label).bottom - 2
+            return isSliver || (place.width > 0 && (place.width < 40 || place.right > box(label).right + 1))
+        }).length"""
+    )
+    assert cut == 0, "file and line are in sight, and no sliver of the callers"

@@ -10,23 +10,27 @@ const LETTER_CH = 0.9
 
 export function frameLabel(text: string): HTMLElement {
   const parts = PARTS.map((name) => h('span', { class: `frame-${name}` }, h('bdi', { dir: 'ltr' })))
-  const label = h('span', { class: 'frame-label' }, ...parts)
+  const [name, place, callers] = parts
+  const label = h('span', { class: 'frame-label' }, h('span', { class: 'frame-top' }, name, place), callers)
   writeFrameLabel(label, text)
   return label
 }
 
-/** Changes what a label says. Its text is `text`, but for C++ functions, which have their short names. */
-export function writeFrameLabel(label: HTMLElement, text: string): void {
+/** Changes what a label says: `before` and `text`, in which the top C++ function has its short name. */
+export function writeFrameLabel(label: HTMLElement, text: string, before = ''): void {
   const parts = partsOf(text)
+  parts[0] = before + parts[0]
+  const [top, callers] = label.children
+  const elements = [...top.children, callers] as HTMLElement[]
   parts.forEach((words, i) => {
-    const part = label.children[i] as HTMLElement
+    const part = elements[i]
     setText(part.firstElementChild!, words)
     // An empty part has no gap beside it.
     part.hidden = words === ''
   })
   const [, place] = parts
   const letters = place.length - place.lastIndexOf('/')
-  ;(label.children[1] as HTMLElement).style.minWidth = `min(${(LETTER_CH * letters).toFixed(1)}ch, 60%)`
+  elements[1].style.minWidth = `min(${(LETTER_CH * letters).toFixed(1)}ch, 60%)`
 }
 
 /** The texts of PARTS, which together are the text. */

@@ -11,6 +11,8 @@ export interface EventColumn {
   name: string
   title: string
   width: number
+  /** Width that it should have before a column of level 3 has any. */
+  wanted?: number
   grow: number
   /** 1: always shown; 2, 3: dropped where the window is narrow. */
   level: 1 | 2 | 3
@@ -32,10 +34,10 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
   const missing = (what: string, value: string | null): string =>
     info.leftOut.includes(what) ? 'left out' : (value ?? '–')
   return [
-    column('event', 'Event', 1, 72, ({ event }) => formatCount(event)),
+    column('event', 'Event', 1, widthOfCount(info.events), ({ event }) => formatCount(event)),
     ...(hasTimes ? [column('time', 'Time', 2, 116, ({ us }) => (us === null ? '…' : formatOffset(us)))] : []),
-    column('action', 'Action', 1, 112, ({ action }) => action, { isNumber: false }),
-    column('size', 'Size', 1, 76, ({ size }) => (size === null ? 'left out' : formatBytes(size)), {
+    column('action', 'Action', 1, 118, ({ action }) => action, { isNumber: false }),
+    column('size', 'Size', 1, 80, ({ size }) => (size === null ? 'left out' : formatBytes(size)), {
       tip: ({ size }) => (size === null ? '' : `${formatCount(size)} B`),
     }),
     column('address', 'Address', 3, 132, ({ address }) => missing('addr_lo', address)),
@@ -43,18 +45,29 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
     column('allocated', 'Allocated', 2, 92, ({ allocated }) => formatBytes(allocated), {
       tip: ({ allocated }) => `${formatCount(allocated)} B`,
     }),
-    column('stack', 'Stack', 1, 84, (record) => stackWords(stacks, record), {
+    column('stack', 'Stack', 1, 80, (record) => stackWords(stacks, record), {
       grow: 1,
+      wanted: 220,
       isNumber: false,
       tip: (record) => stackTip(stacks, record),
     }),
   ]
 }
 
-function stackWords(stacks: Stacks, { stack, isRequests, deviceFree }: EventRecord): string {
-  const frames = stack === null ? null : framesLine(stacks, stack)
-  const text = stack === null ? 'left out' : frames ? `${isRequests ? 'requested by ' : ''}${frames}` : '–'
-  return deviceFree === null ? text : `${formatBytes(deviceFree)} free on the device; ${text}`
+/** Pixels for numbers of so many digits: on a phone what is left here shows a file's name elsewhere. */
+function widthOfCount(most: number): number {
+  return Math.max(58, 20 + 7.5 * String(most).length)
+}
+
+function stackWords(stacks: Stacks, record: EventRecord): string {
+  return stackParts(stacks, record).join('')
+}
+
+/** What is said before the frames, and the frames in one line. */
+export function stackParts(stacks: Stacks, { stack, isRequests, deviceFree }: EventRecord): [string, string] {
+  const frames = stack === null ? 'left out' : framesLine(stacks, stack)
+  const free = deviceFree === null ? '' : `${formatBytes(deviceFree)} free on the device; `
+  return [free + (isRequests && stack !== null && frames ? 'requested by ' : ''), frames ?? '–']
 }
 
 function stackTip(stacks: Stacks, record: EventRecord): string {

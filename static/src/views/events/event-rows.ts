@@ -5,9 +5,10 @@ import { formatCount } from '../../layout/format'
 import type { Matches } from '../../search/matches'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
+import { frameLabel, writeFrameLabel } from '../../ui/frame-label'
 import { cssOf } from '../colouring'
 import type { ViewContext } from '../view'
-import type { EventColumn } from './event-columns'
+import { type EventColumn, stackParts } from './event-columns'
 import type { EventIndex } from './event-index'
 import { recordOf } from './event-record'
 
@@ -50,7 +51,7 @@ export function headRow(columns: readonly EventColumn[]): HTMLElement {
 }
 
 export function fillEventRow(element: HTMLElement, { context, index, event, columns, begun }: EventRow): void {
-  const { state, info, data, matches, position, colouring } = context
+  const { state, info, data, stacks, matches, position, colouring } = context
   const record = recordOf(info, data, index, event)
   const isSelected =
     (state.select !== null && (record.id === state.select || index.replaced.get(event) === state.select)) ||
@@ -65,17 +66,21 @@ export function fillEventRow(element: HTMLElement, { context, index, event, colu
     element,
     ...columns.map((column) => {
       const text = column.text(record)
+      const isStack = column.name === 'stack'
+      const words = isStack ? frameLabel('') : h('span', {}, text)
       const made = h(
         'div',
         {
           role: 'gridcell',
-          class: column.isNumber ? 'cell number' : 'cell',
+          class: isStack ? 'cell named' : column.isNumber ? 'cell number' : 'cell',
           title: column.tip?.(record) ?? text,
           'data-column': column.name,
         },
-        h('span', {}, text),
+        words,
       )
-      if (column.name === 'stack') {
+      if (isStack) {
+        const [before, frames] = stackParts(stacks, record)
+        writeFrameLabel(words, frames, before)
         // Without an allocation it has no colour, but the space keeps texts aligned.
         const mark = h('span', { class: 'swatch' })
         if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])

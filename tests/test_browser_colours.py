@@ -183,7 +183,7 @@ def test_legend_follows_the_pointer(training: Device, opened: Any) -> None:
     opened.set_view(colour="category", x=[3000, 3100])
     left, top = opened.pixel_of(3040.5, 100 * MIB)
     opened.page.mouse.move(left, top)
-    # The legend follows at most ten times a second.
+    # The legend follows at most four times a second.
     is_at = "position => snapreport.debug.view().legend.position === position"
     opened.until(is_at, 3041)
     assert sum(entry["bytes"] for entry in legend(opened)["entries"]) == training.allocated[3041]

@@ -10,7 +10,7 @@ import type { Split } from './split'
 import type { Stage } from './stage'
 
 /** So often it follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
-const HOVER_MS = 100
+const HOVER_MS = 250
 
 interface Page {
   client: DataClient

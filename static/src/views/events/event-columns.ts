@@ -54,7 +54,7 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
   ]
 }
 
-/** Pixels for numbers of so many digits: on a phone what is left here shows a file's name elsewhere. */
+/** Pixels for numbers up to `most`: on a phone, what is saved here shows more of the file's name in the last column. */
 function widthOfCount(most: number): number {
   return Math.max(58, 20 + 7.5 * String(most).length)
 }

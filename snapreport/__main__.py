@@ -9,6 +9,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import contextlib
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -24,6 +25,9 @@ def run() -> NoReturn:
     _open_closed_streams()
     if sys.argv[1:2] and sys.argv[1] in _UNSUPERVISED:
         _work()
+    # A command ends soon, and makes no cycles worth collecting: looking for them takes 0.06 s while modules are
+    # imported, and 0.1 s on a million events.
+    gc.disable()
     supervised(_work)
 
 

@@ -196,13 +196,12 @@ def load_all(
     """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
-    # A command ends soon, and makes no cycles worth collecting: looking for them costs 0.1 s on a million events.
-    gc.disable()
     check_inputs(snaps)
     from snapreport import load
     from snapreport.process_memory import release_freed, share_one_heap
 
     share_one_heap()
+    gc.freeze()
     if imported_meanwhile:
         # Reading is mostly numpy, without the interpreter's lock: a report of 920,183 events is written 0.1 s sooner.
         threading.Thread(target=_import, args=(imported_meanwhile,), daemon=True).start()

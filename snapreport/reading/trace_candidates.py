@@ -13,11 +13,11 @@ from snapreport.reading.entry_layouts import (
     POOL_KEYS,
     TEXT_KEYS,
     Bytes,
+    Heads,
     Layout,
-    integers,
     layout_of,
 )
-from snapreport.reading.entry_tokens import REFERENCES, Entry
+from snapreport.reading.entry_tokens import REFERENCES, Entry, Incomplete, Unusual, read_entry
 from snapreport.reading.events import KEYS, Codes
 from snapreport.reading.fields import MAX_SIZE, is_pool
 from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, UNKNOWN, Columns, GrowingTable, TokenCodes
@@ -25,7 +25,8 @@ from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, UNKNOWN, Co
 # What becomes of a candidate: if it is an entry at all, it is read alone; it is unpickled as the first with a stack; it
 # is parsed.
 ALONE, UNPICKLED, PARSED = range(3)
-_MOST_LAYOUTS = 8
+_MOST_LAYOUTS = 64
+_MOST_UNREADABLE = 8  # candidates of one read that have no layout, before the others are left alone
 _SETITEMS, _APPENDS, _MARK = b"ue("
 _REFERENCE = rb"(?:h.|j.{4})"
 _LIST = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"+e|" + _REFERENCE + rb"a)", re.DOTALL)
@@ -112,7 +113,7 @@ class CandidateReader:
         self.objects: dict[int, Any] = {}
         """Texts and pairs of numbers in the memo, by index."""
         self._layouts: list[Layout] = []
-        self._signatures: set[tuple[int | None, ...]] = set()
+        self._width = 0  # of the longest layout
         self._inline: set[Any] = set()
         tables = {key: codes.texts.setdefault(key, {}) for key in TEXT_KEYS} | {"action": codes.actions}
         tables |= dict.fromkeys(POOL_KEYS, codes.texts.setdefault("pool", {}))
@@ -123,28 +124,26 @@ class CandidateReader:
         inline = {item.known for item in entry.items if item.reference is None and _is_known(item.known)}
         is_new = not inline <= self._inline
         self._inline |= inline
-        signature = tuple(item.reference for item in entry.items[::2])
-        if None not in signature and signature not in self._signatures and len(self._signatures) < _MOST_LAYOUTS:
-            self._signatures.add(signature)
-            layout = layout_of(entry, data)
-            if layout and (not self._layouts or layout.first == self._layouts[0].first):
-                self._layouts.append(layout)
-                is_new = True
-        return is_new
+        return is_new or (not self._layouts and self._add_layout(entry, data))
+
+    def _add_layout(self, entry: Entry, data: bytes) -> bool:
+        """Whether entries like this one can be read at once from now on."""
+        layout = layout_of(entry, data) if len(self._layouts) < _MOST_LAYOUTS else None
+        if layout is None or (self._layouts and layout.first != self._layouts[0].first):
+            return False
+        self._layouts.append(layout)
+        self._width = max(self._width, layout.width)
+        return True
 
     def read(self, data: bytes, at: int, most: int, base: int) -> Candidates:
         """At most ``most`` candidates from ``data[at]`` on. ``base``: the memo index from which on traces fill it."""
         source = Bytes(data)
-        starts = source.starts(self._layouts[0].first, at) if self._layouts else np.zeros(0, np.int64)
+        starts = source.starts(self._layouts[0].first, at, self._width) if self._layouts else np.zeros(0, np.int64)
         starts = starts[: most + 1]
         following = int(starts[-1]) if len(starts) else -1
         found = self._empty(source, starts, following)
-        left = np.flatnonzero(found.kinds == PARSED)
-        for layout in self._layouts:
-            if not len(left):
-                break
-            left = self._read_layout(found, layout, source, left)
-        found.kinds[left] = ALONE
+        if len(found.starts):
+            self._read_layouts(found, source)
         self._read_stacks(found, source, base)
         return found
 
@@ -162,36 +161,68 @@ class CandidateReader:
             {}, {}, following,
         )  # fmt: skip
 
-    def _read_layout(self, found: Candidates, layout: Layout, source: Bytes, rows: np.ndarray) -> np.ndarray:
-        """Reads those of ``rows`` that have the layout; the others."""
+    def _read_layouts(self, found: Candidates, source: Bytes) -> None:
+        """Reads the candidates' values; those of new layouts, too. The others are left alone."""
+        left = np.flatnonzero(found.kinds == PARSED)
+        found.kinds[left] = ALONE
+        heads = source.heads(found.starts[left], self._width)
+        known = unreadable = 0
+        while len(left):
+            for layout in self._layouts[known:]:
+                fit = layout.fits(heads)
+                if fit.all():
+                    self._read_values(found, layout, heads, left)
+                    return
+                if fit.any():
+                    chosen, others = np.flatnonzero(fit), np.flatnonzero(~fit)
+                    self._read_values(found, layout, heads[chosen], left[chosen])
+                    left, heads = left[others], heads[others]
+            known = len(self._layouts)
+            if not self._learn_layout(source.data, int(found.starts[left[0]])):
+                unreadable += 1
+                if unreadable == _MOST_UNREADABLE:
+                    return
+                left, heads = left[1:], heads[np.arange(1, len(left))]
+            elif self._width > heads.rows.itemsize:
+                if int(found.starts[left[-1]]) + self._width > len(source.data):
+                    return
+                heads = source.heads(found.starts[left], self._width)
+
+    def _learn_layout(self, data: bytes, start: int) -> bool:
+        try:
+            return self._add_layout(read_entry(data, start, self.objects), data)
+        except (Incomplete, Unusual):
+            return False
+
+    def _read_values(self, found: Candidates, layout: Layout, heads: Heads, rows: np.ndarray) -> None:
+        """Reads the candidates ``rows``, which have the layout."""
         n = len(found.starts)
-        tokens = layout.read(source, found.starts[rows])
         ends = found.stops[rows] - 1
-        fit = tokens.ok & (tokens.frames < ends if layout.has_frames else tokens.frames == ends)
+        after = found.starts[rows] + layout.length
+        fit = after < ends if layout.has_frames else after == ends
         columns = {}
         for key in layout.names:
             if key in INT_KEYS:
-                columns[key] = integers(tokens.values[key], tokens.places[key], source)
+                columns[key] = layout.integers(key, heads)
                 if key in ("addr", "size"):
                     fit &= columns[key] >= 0
                 if key == "size":
                     fit &= columns[key] <= MAX_SIZE
             elif key in self._codes:
-                columns[key] = self._codes[key].of(tokens.values[key])
+                columns[key] = self._codes[key].of(layout.tokens(key, heads))
                 fit &= columns[key] != UNKNOWN
-        chosen = slice(None) if len(rows) == n and fit.all() else rows[fit]
-        keep = slice(None) if len(rows) == n and fit.all() else fit
+        is_whole = bool(fit.all())
+        chosen = rows if is_whole else rows[fit]
         for key, values in columns.items():
             made, nulls = found.columns.setdefault(key, (np.zeros(n, values.dtype), np.ones(n, bool)))
-            made[chosen] = values[keep]
+            made[chosen] = values if is_whole else values[fit]
             nulls[chosen] = False
         for key in layout.names:
             if key not in KEYS:
                 found.unknown_keys.setdefault(key, np.zeros(n, bool))[chosen] = True
-        found.memo[chosen] = tokens.memo[keep]
-        found.frames[chosen] = tokens.frames[keep] if layout.has_frames else -1
-        others: np.ndarray = rows[~fit]
-        return others
+        found.kinds[chosen] = PARSED
+        found.memo[chosen] = layout.memo
+        found.frames[chosen] = (after if is_whole else after[fit]) if layout.has_frames else -1
 
     def _read_stacks(self, found: Candidates, source: Bytes, base: int) -> None:
         """Sets references, stacks, memo fills, and which entry is the first with a stack."""

@@ -10,6 +10,7 @@ import polars as pl
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -50,9 +51,10 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     # The number of layers is that of the tensors that most bytes agree on.
     weights = counts.group_by("n").agg((pl.col("size") * pl.col("n")).sum())
     layers = int(weights.sort("size", "n", descending=True)["n"][0])
-    every = pl.DataFrame({"stack": context.stack, "size": context.size})
-    repeated = every.join(counts, on=["stack", "size"], how="left", maintain_order="left")["n"].is_not_null().to_numpy()
-    mask = activation & repeated
+    alike = np.flatnonzero(activation & is_among(context.stack, counts["stack"].to_numpy()))
+    every = pl.DataFrame({"row": alike, "stack": context.stack[alike], "size": context.size[alike]})
+    mask = np.zeros(len(activation), bool)
+    mask[every.join(counts, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None

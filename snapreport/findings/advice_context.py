@@ -17,6 +17,7 @@ from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.number_format import bytes_text, share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.small_numbers import is_among
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
@@ -147,7 +148,7 @@ class AdviceContext:
         """Bool per allocation: part of a leak that was found, which has its own remedy. A growing cache has none."""
         leaks = [f for f in self.findings if f.kind == "leak" and f.severity != "info"]
         stacks = [row["stack"] for f in leaks for row in f.evidence.get("stacks", [])]
-        found: np.ndarray = np.isin(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
+        found: np.ndarray = is_among(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
         return found
 
     def category(self, *names: str) -> np.ndarray:
@@ -155,7 +156,7 @@ class AdviceContext:
 
         def found() -> np.ndarray:
             codes = self.timeline.allocations["category"].to_physical().to_numpy()
-            of_category: np.ndarray = np.isin(codes, [CATEGORIES.index(name) for name in names]) & ~self.leaked
+            of_category: np.ndarray = is_among(codes, [CATEGORIES.index(name) for name in names]) & ~self.leaked
             return of_category
 
         return self.remember(("category", names), found)

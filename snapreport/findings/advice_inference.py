@@ -13,6 +13,7 @@ from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import peak_without_spans
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text
+from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import FORWARD
 
 _NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"
@@ -95,35 +96,9 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
 
 def _previous_outputs(context: AdviceContext) -> Advice | None:
     """Outputs of one iteration that are freed only after the next one has allocated its own."""
-    born, freed, stack, size = context.born, context.freed, context.stack, context.size
-    rows = np.flatnonzero((born >= 0) & (stack > 0) & (size >= 1 << 20) & (context.phases.innermost == FORWARD)[stack])
-    if not len(rows):
+    mask = context.remember("late outputs", lambda: _late_outputs(context))
+    if not mask.any():
         return None
-    table = pl.DataFrame(
-        {"row": rows, "stack": stack[rows], "size": size[rows], "born": born[rows], "freed": freed[rows]}
-    )
-    table = table.sort("stack", "born").with_columns(
-        next_born=pl.col("born").shift(-1).over("stack"), after_next=pl.col("born").shift(-2).over("stack")
-    )
-    # One generation too many, each time: freed after the next is allocated and before the one after it begins.
-    late = (pl.col("freed") > pl.col("next_born")) & (
-        pl.col("freed") < pl.col("after_next").fill_null(len(context.timeline.events) + 1)
-    )
-    grouped = table.group_by("stack").agg(
-        n=pl.len(),
-        late=late.sum(),
-        gap=(pl.col("next_born") - pl.col("born")).median(),
-        beyond=(pl.col("freed") - pl.col("next_born")).median(),
-    )
-    # Most of them, at least three times, and the overlap is short beside an iteration: where a name is bound anew.
-    mostly = (pl.col("late") >= 2) & (pl.col("late") >= 0.8 * (pl.col("n") - 1))
-    briefly = pl.col("beyond") < 0.5 * pl.col("gap")
-    chosen = grouped.filter((pl.col("n") >= 3) & mostly & briefly)["stack"].to_numpy()
-    if not len(chosen):
-        return None
-    mask = np.zeros(len(size), bool)
-    mask[rows] = np.isin(stack[rows], chosen)
-    mask &= ~_within_one_pass(context, mask)
     fraction, previous = _overlap(context, mask)
     if not fraction:
         return None
@@ -141,6 +116,39 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         fraction,
         evidence={"previous_bytes": previous},
     )
+
+
+def _late_outputs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: an output that is freed after the next of its stack, and before the one after that."""
+    born, freed, stack, size = context.born, context.freed, context.stack, context.size
+    mask = np.zeros(len(size), bool)
+    rows = np.flatnonzero((born >= 0) & (stack > 0) & (size >= 1 << 20) & (context.phases.innermost == FORWARD)[stack])
+    if not len(rows):
+        return mask
+    table = pl.DataFrame(
+        {"row": rows, "stack": stack[rows], "size": size[rows], "born": born[rows], "freed": freed[rows]}
+    )
+    table = table.sort("stack", "born").with_columns(
+        pl.when(pl.col("stack") == pl.col("stack").shift(-following)).then(pl.col("born").shift(-following)).alias(name)
+        for following, name in ((1, "next_born"), (2, "after_next"))
+    )
+    # One generation too many, each time: freed after the next is allocated and before the one after it begins.
+    late = (pl.col("freed") > pl.col("next_born")) & (
+        pl.col("freed") < pl.col("after_next").fill_null(len(context.timeline.events) + 1)
+    )
+    grouped = table.group_by("stack").agg(
+        n=pl.len(),
+        late=late.sum(),
+        gap=(pl.col("next_born") - pl.col("born")).median(),
+        beyond=(pl.col("freed") - pl.col("next_born")).median(),
+    )
+    # Most of them, at least three times, and the overlap is short beside an iteration: where a name is bound anew.
+    mostly = (pl.col("late") >= 2) & (pl.col("late") >= 0.8 * (pl.col("n") - 1))
+    briefly = pl.col("beyond") < 0.5 * pl.col("gap")
+    chosen = grouped.filter((pl.col("n") >= 3) & mostly & briefly)["stack"].to_numpy()
+    mask[rows] = is_among(stack[rows], chosen)
+    mask &= ~_within_one_pass(context, mask)
+    return mask
 
 
 def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:

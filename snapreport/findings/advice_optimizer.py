@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,15 +24,7 @@ MUCH_STATE = 0.4
 
 def _foreach(context: AdviceContext) -> Advice | None:
     """Temporaries of torch.optim's multi-tensor code, which handles all parameters at once."""
-    within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
-    if not within.any():
-        return None
-    # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
-    step = context.phases.runs(OPTIMIZER_STEP)
-    others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
-    following = np.append(others, len(context.timeline.events))[np.searchsorted(others, context.born, "right")]
-    mask = within[context.stack] & (context.freed <= following) & (context.born >= 0)
-    mask &= context.freed < len(context.timeline.events)
+    mask = context.remember("temporaries of foreach", lambda: _foreach_temporaries(context))
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
@@ -50,29 +43,62 @@ def _foreach(context: AdviceContext) -> Advice | None:
     )
 
 
-def _keep_gradients(context: AdviceContext) -> Advice | None:
-    """Gradients of an earlier step, still allocated during a forward pass."""
-    if not context.trains:
-        return None
+def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
+    within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
+    mask: np.ndarray = within[context.stack] & (context.born >= 0) & (context.freed < len(context.timeline.events))
+    if not mask.any():
+        return mask
+    # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
+    step = context.phases.runs(OPTIMIZER_STEP)
+    others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
+    following = np.append(others, len(context.timeline.events))[np.searchsorted(others, context.born, "right")]
+    mask &= context.freed <= following
+    return mask
+
+
+@dataclass(frozen=True)
+class _OldGradients:
+    """Gradients that an optimizer step has used, and that are still allocated in the next forward pass.
+
+    mask: Bool per allocation. next_forward: Int64 per allocation, where that begins. first_forward: an event.
+    """
+
+    mask: np.ndarray
+    next_forward: np.ndarray
+    first_forward: int
+
+
+def _old_gradients(context: AdviceContext) -> _OldGradients | None:
+    """None where no forward pass is recorded."""
     innermost = context.phases.innermost
     events = context.timeline.events["stack"].to_numpy()
     steps = np.flatnonzero(innermost[events] == OPTIMIZER_STEP)
     forward = np.sort(context.born[(innermost[context.stack] == FORWARD) & (context.born >= 0)])
     if not len(forward):
         return None
-    gradient = context.category("gradient")
     # Used by an optimizer step since they were made, or made before the trace.
     next_step = np.append(steps, len(events))[np.searchsorted(steps, context.born, "right")]
     used_at = np.where(context.born < 0, -1, next_step)
     next_forward = np.append(forward, len(events) + 1)[np.searchsorted(forward, used_at, "right")]
-    old = gradient & (next_forward < context.freed)
+    old = context.category("gradient") & (next_forward < context.freed)
+    return _OldGradients(old, next_forward, int(forward[0]))
+
+
+def _keep_gradients(context: AdviceContext) -> Advice | None:
+    """Gradients of an earlier step, still allocated during a forward pass."""
+    if not context.trains:
+        return None
+    found = context.remember("old gradients", lambda: _old_gradients(context))
+    if found is None:
+        return None
+    old, innermost, events = found.mask, context.phases.innermost, context.timeline.events["stack"].to_numpy()
     # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
-    size = int(context.size[old & context.alive_at(int(forward[0]))].sum()) or context.bytes_at_peak(old)
+    size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
     if not context.is_much(size):
         return None
     moved = old & (context.phases.runs(ZERO_GRAD)[context.free_stack]) & (context.freed < len(events))
     if 2 * context.size[moved].sum() > context.size[old].sum():
-        fraction = _until_backward(context, old, next_forward)
+        fraction = _until_backward(context, old, found.next_forward)
         if not fraction:
             return None
         return Advice(

@@ -10,6 +10,7 @@ import polars as pl
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS
+from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -40,7 +41,7 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     births = np.cumsum(action_codes(events) == ACTIONS.index("alloc"))
     last = len(events)
-    inside = np.isin(phase[context.free_stack], (FORWARD, BACKWARD)) & (context.freed < last)
+    inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack] & (context.freed < last)
     mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
     if kind == TRAINING:
         # A forward pass that ran out of memory has no backward pass.
@@ -126,7 +127,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         return nothing
     # The same lines in every step: one step alone would leave the peak of the next.
     repeated = lines.filter(alike)["stack"].to_numpy()
-    mask = context.category("activation") & np.isin(context.stack, repeated) & (context.born >= 0)
+    mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
     return WaitingGraphs(mask, passes, bool(ooms))
 
 

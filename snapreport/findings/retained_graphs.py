@@ -11,6 +11,7 @@ from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, peak_without_spans
 from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recording import ACTIONS
+from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -40,7 +41,7 @@ def _retained(context: AdviceContext) -> np.ndarray:
     phase = context.phases.innermost
     forward = context.category("activation") & (phase == FORWARD)[context.stack] & (context.born >= 0)
     # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
-    outside = (context.free_stack > 0) & ~np.isin(phase[context.free_stack], (FORWARD, BACKWARD))
+    outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
     rows = np.flatnonzero(forward & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))

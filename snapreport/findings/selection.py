@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.vocabulary import CATEGORIES, ORIGINS
 
@@ -61,7 +62,7 @@ def _categories(table: pl.DataFrame, mask: np.ndarray) -> Iterator[tuple[str, np
     chosen = np.unique(codes[mask])
     names = [CATEGORIES[int(code)] for code in chosen]
     texts = [f'category:"{name}"' if " " in name else f"category:{name}" for name in names]
-    yield " OR ".join(texts), np.isin(codes, chosen)
+    yield " OR ".join(texts), is_among(codes, chosen)
 
 
 def _functions(timeline: DeviceTimeline, functions: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
@@ -118,7 +119,7 @@ def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:
     table = timeline.allocations
     stack, size = table["stack"].to_numpy(), table["size"].to_numpy()
     term, base = _common_term(timeline, mask)
-    mixed = np.unique(stack[base & ~mask])
+    mixed = distinct(stack[base & ~mask])
     whole = np.setdiff1d(stack[mask], mixed)
     parts = [f"stack:{low}" if low == high else f"stack:{low}..{high}" for low, high in _ranges(whole, stack, base)]
     rest: dict[tuple[int, ...], list[int]] = {}
@@ -144,11 +145,12 @@ def _common_term(timeline: DeviceTimeline, mask: np.ndarray) -> tuple[str, np.nd
     """The one further term that leaves fewest stacks chosen in part; none where it helps nothing."""
     stack = timeline.allocations["stack"].to_numpy()
     best = ("", np.ones(len(mask), bool))
-    fewest = len(np.unique(stack[~mask & np.isin(stack, stack[mask])]))
+    shared = ~mask & is_among(stack, stack[mask])
+    fewest = len(distinct(stack[shared]))
     for term, found in _terms(timeline, mask):
         if not fewest:
             break
-        left = len(np.unique(stack[found & ~mask & np.isin(stack, stack[mask])]))
+        left = len(distinct(stack[found & shared]))
         if left < fewest:
             best, fewest = (term, found), left
     return best
@@ -156,7 +158,7 @@ def _common_term(timeline: DeviceTimeline, mask: np.ndarray) -> tuple[str, np.nd
 
 def _ranges(chosen: np.ndarray, stack: np.ndarray, base: np.ndarray) -> list[tuple[int, int]]:
     """Runs of chosen stacks; numbers that no allocation has, or none of ``base``, may stand within one."""
-    used = np.unique(stack[base])
+    used = distinct(stack[base])
     at = np.searchsorted(used, np.unique(chosen))
     return [(int(used[low]), int(used[high])) for low, high in _runs(at.tolist())]
 

@@ -73,7 +73,8 @@ class Heads:
 
 @dataclass
 class Layout:
-    """What entries have in common whose keys and whose values' opcodes are the same. ``frames`` is the last key, if any.
+    """What entries have in common whose keys are the same, and the opcodes of their values. ``frames``, if present, is
+    the last key.
 
     names: the keys. first: the bytes of the first one. values: key → where its value begins, and the value of the entry
     that the layout was made of. memo: memo places filled before the frames. length: bytes before the value of
@@ -111,12 +112,14 @@ class Layout:
             return heads.column(_NUMBERS[INTEGERS[value[0]]], at + 1).astype(np.int64)
         shift = 8 * (_WORD - value[1])
         moved = heads.column("<u8", at + 2) << np.uint64(shift)
-        return moved.view(np.int64) >> shift
+        numbers: np.ndarray = moved.view(np.int64) >> shift
+        return numbers
 
     def tokens(self, key: str, heads: Heads) -> np.ndarray:
         """UInt64: the bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``."""
         at, value = self.values[key]
-        return heads.column("<u8", at) & _MASKS[len(value)]
+        found: np.ndarray = heads.column("<u8", at) & _MASKS[len(value)]
+        return found
 
 
 def layout_of(entry: Entry, data: bytes) -> Layout | None:

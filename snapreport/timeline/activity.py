@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS
+from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -113,7 +114,7 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     )
     alloc, requested, free, size, stack, free_stack = (column.to_numpy() for column in table)
     end = np.where(requested >= 0, requested, free)
-    elsewhere = ~np.isin(phases.innermost[free_stack], (FORWARD, BACKWARD))
+    elsewhere = ~is_among(phases.innermost, (FORWARD, BACKWARD))[free_stack]
     mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
     alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
     # Frees without an allocation between them form a group; allocations still alive are the last group.

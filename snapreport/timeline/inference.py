@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
 from snapreport.timeline.category_rules import ACTIVATION, GRADIENT, INPUT, KV_CACHE, PARAMETER, TEMPORARY, WORKSPACE
 from snapreport.timeline.life_phases import LifePhases
@@ -70,7 +71,7 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
 def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     """A handle keeps its workspace: never freed, or only after the phase that allocated it."""
     stays = (e.free < 0) | ~e.lives.within
-    mine = (e.size == CUBLAS_WORKSPACE) & stays & np.isin(e.codes, (0, GRADIENT)) | (
+    mine = (e.size == CUBLAS_WORKSPACE) & stays & is_among(e.codes, (0, GRADIENT)) | (
         (e.size == CUBLAS_WORKSPACE) & (e.free < 0)
     )
     return np.where(mine, WORKSPACE, 0)
@@ -82,7 +83,7 @@ def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
     # If the trace ends in a backward pass, live memory with the size of a gradient or parameter is a gradient.
     if e.lives.final == BACKWARD:
         alive = mine & (e.free < 0)
-        known = np.unique(e.size[np.isin(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & (e.free >= 0))])
+        known = np.unique(e.size[is_among(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & (e.free >= 0))])
         if len(known):
             result[alive & ~np.isin(e.size, known)] = TEMPORARY
     return result
@@ -91,7 +92,7 @@ def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
 def _cache(e: Evidence, _: np.ndarray) -> np.ndarray:
     if e.activity == TRAINING:
         return np.zeros(len(e.size), np.uint8)
-    mine = growing_caches(e.size, e.alloc, e.free, e.stack, e.lives) & np.isin(e.codes, (0, ACTIVATION, TEMPORARY))
+    mine = growing_caches(e.size, e.alloc, e.free, e.stack, e.lives) & is_among(e.codes, (0, ACTIVATION, TEMPORARY))
     return np.where(mine, KV_CACHE, 0)
 
 

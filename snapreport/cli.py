@@ -199,18 +199,13 @@ def report(
     check_inputs(snaps)
     if not dry_run:
         check_output(output, snaps, force=force)
+    from snapreport.report.build import write_fitting
     from snapreport.report.source_links import SourceLinks
 
     # A bad template is reported before the files are read. Redaction has made the names relative already.
     links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(
-            snaps,
-            rules,
-            inference=not no_inference,
-            redaction=redaction,
-            imported_meanwhile="snapreport.report.build",
-        )
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 
@@ -224,8 +219,6 @@ def report(
             text = outgoing_text(outgoing_strings(snapshots, title or names, source, links))
             pipe_safe(lambda: echo(text))
             return
-        from snapreport.report.build import write_fitting
-
         written = pipe_safe(
             lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source, links=links)
         )

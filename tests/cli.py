@@ -37,7 +37,7 @@ def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
     from snapreport.cli import main
     from snapreport.jobs import execution
 
-    with mock.patch.object(execution, "processes_for", return_value=1), mock.patch("gc.disable"):
+    with mock.patch.object(execution, "processes_for", return_value=1), mock.patch("gc.freeze"):
         result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, prog_name="snapreport")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(f"{arguments}: {result.exception!r} escaped") from result.exception

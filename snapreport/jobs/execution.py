@@ -19,6 +19,7 @@ from snapreport.available_memory import available_memory
 from snapreport.errors import SnapshotError, one_line
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
 from snapreport.jobs.sources import size_of
+from snapreport.process_memory import release_freed
 from snapreport.reading.open import MAX_RATIO
 from snapreport.reading.paths import open_binary, shown_path
 
@@ -60,7 +61,10 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
                 except SnapshotError as error:
                     raise SnapshotError(f"{shown_path(path)}: {error}") from None
                 return Made(data)
-        return Made(_digest_of_snapshot(path, options or {}))
+        data = _digest_of_snapshot(path, options or {})
+        # A snapshot is part of cycles, and the command line does not look for these by itself.
+        release_freed()
+        return Made(data)
     except SnapshotError as error:
         return Made(None, str(error))
     except OSError as error:

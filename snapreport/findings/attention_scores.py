@@ -98,12 +98,11 @@ def _has_product(
     """Bool per allocation: its calling function makes, directly and without a softmax, an allocation of the same size,
     and a smaller one right after a softmax.
     """
-    stack = context.stack[births]
-    here = direct[stack]
-    key = caller[stack].astype(np.int64) << 42
-    products = np.unique((key | context.size[births])[here & ~softmax[stack]])
+    rows = births[direct[context.stack[births]]]
+    stack = context.stack[rows]
+    key = caller[stack].astype(np.int64) << 42 | context.size[rows]
     found = np.zeros(len(context.size), bool)
-    found[births] = here & np.isin(key | context.size[births], products)
+    found[rows] = np.isin(key, np.unique(key[~softmax[stack]]))
     return found
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from snapreport.ordering import stable_order
+from snapreport.small_numbers import is_among
+
 
 def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Int64 (stacks, stretches): the lowest bytes of each stack that are live at once within ``[bounds[k], bounds[k +
@@ -13,11 +16,12 @@ def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarra
     ``stacks``: ascending. ``bounds``: ascending places in a curve (event + 1). O(E log E) for E allocations and frees
     of those stacks.
     """
-    table = allocations.filter(pl.col("stack").is_in(pl.Series(stacks).implode())).select(
-        "stack", "size", "alloc_event", "free_event"
+    stack = allocations["stack"].to_numpy()
+    rows = np.flatnonzero(is_among(stack, stacks))
+    row = np.searchsorted(stacks, stack[rows])
+    size, birth, death = (
+        allocations[name].to_numpy()[rows].astype(np.int64) for name in ("size", "alloc_event", "free_event")
     )
-    row = np.searchsorted(stacks, table["stack"].to_numpy())
-    size, birth, death = (table[name].to_numpy().astype(np.int64) for name in ("size", "alloc_event", "free_event"))
     freed = death >= 0
     owner = np.concatenate((row, row[freed]))
     position = np.concatenate((birth + 1, death[freed] + 1))
@@ -46,7 +50,7 @@ def _running_totals(
     ``span``.
     """
     key = owner * span + np.minimum(position, span - 1)
-    order = np.argsort(key, kind="stable")
+    order = stable_order(key)
     key, total = key[order], np.cumsum(change[order])
     last = np.append(key[1:] != key[:-1], True)  # of several changes at one position the last one counts
     key, total = key[last], total[last]

@@ -91,8 +91,9 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
     """``peak_without_bytes``, ``peak_without_event``: the peak had the stack's allocations not been there. Exact, by a
     new curve.
     """
-    rows = timeline.allocations.filter(pl.col("stack") == stack).select("alloc_event", "free_event", "size")
-    born, freed, size = (rows[name].to_numpy() for name in rows.columns)
+    table = timeline.allocations
+    rows = np.flatnonzero(table["stack"].to_numpy() == stack)
+    born, freed, size = (table[name].to_numpy()[rows] for name in ("alloc_event", "free_event", "size"))
     ends = freed >= 0
     # Between two changes of the stack the greatest is where it was: only as many stretches are compared as it has
     # changes.

@@ -26,7 +26,7 @@ class LifePhases:
     engine: bool, whether a thread of the autograd engine allocated it, which has no Python stack.
     final: the phase in which the trace ends. own_frees: whether frees have their own stacks, see
       :func:`frees_have_own_stacks`; without them ``freed`` is the phase of the allocations around the free.
-    before, after: UInt8, the last phase before the allocation and the first after it. next_event: Int64 per event (not
+    before, after: UInt8, the last phase before the allocation and the first after it. next_event: Int32 per event (not
       per allocation), the next event with a phase (the number of events if there is none).
     """
 
@@ -84,12 +84,14 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         trains = int(bare_free[end[saved]].sum()) >= _ENGINE_FREES
     phase = phases.stretch[event_stack]
     if trains:
-        phase = np.where(bare_alloc | bare_free, BACKWARD, phase)
+        phase = np.where(bare_alloc | bare_free, np.uint8(BACKWARD), phase)
     # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
     counts = (phase != NONE) & ((action == _ALLOC) | (is_free & own_frees))
-    last = np.maximum.accumulate(np.where(counts, np.arange(len(phase)), -1))
-    running = np.where(last >= 0, phase[last], NONE)
-    stretch = np.cumsum(np.append(True, running[1:] != running[:-1]))
+    # Positions in 32 bits: half of the time of 64 on a million events.
+    positions, after_last = np.arange(len(phase), dtype=np.int32), np.int32(len(phase))
+    last = np.maximum.accumulate(np.where(counts, positions, np.int32(-1)))
+    running = np.where(last >= 0, phase[last], np.uint8(NONE))
+    stretch = np.cumsum(np.append(True, running[1:] != running[:-1]), dtype=np.int32)
     known = free_stack if own_frees else np.zeros_like(free_stack)
     freed = np.where(end >= 0, np.where(bare_free[end] & trains, BACKWARD, phases.innermost[known]), NONE)
     if not own_frees:
@@ -105,8 +107,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         # Gradients may be freed before the first allocation of the next phase.
         following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
         within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _BRIEF)
-    places = np.where(counts, np.arange(len(phase)), len(phase))
-    next_event = np.minimum.accumulate(places[::-1])[::-1]
+    next_event = np.minimum.accumulate(np.where(counts, positions, after_last)[::-1])[::-1]
     at = np.maximum(alloc, 0)
     return LifePhases(
         born.astype(np.uint8),
@@ -116,6 +117,6 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         int(running[-1]),
         own_frees,
         before=np.where(alloc >= 0, running[at], NONE).astype(np.uint8),
-        after=np.where(alloc >= 0, np.append(phase, NONE)[next_event[at]], NONE).astype(np.uint8),
+        after=np.where(alloc >= 0, np.append(phase, np.uint8(NONE))[next_event[at]], NONE).astype(np.uint8),
         next_event=next_event,
     )

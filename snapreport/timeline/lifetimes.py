@@ -66,8 +66,10 @@ def pair(record: DeviceRecord) -> Pairing:
     # Those never freed in the trace count as freed after its end, in the order in which their frees were requested.
     end = np.where(live[freed], len(events) + runs.requested[freed].astype(np.int64), runs.free[freed])
     freed = freed[np.argsort(-end, kind="stable")]
-    traced = np.flatnonzero(begins)
-    traced = traced[np.argsort(first[traced], kind="stable")]
+    # In the order of their allocs, each of which is an event of its own: no sorting needed.
+    run_of_event = np.full(len(events), -1, np.int32)
+    run_of_event[first[begins]] = np.flatnonzero(begins)
+    traced = run_of_event[run_of_event >= 0]
     rest = np.concatenate((freed, traced))
 
     none = np.full(len(ghosts), -1, np.int32)

@@ -181,10 +181,11 @@ class DivertedPickle:
         left = self._left = 0  # bytes left of a frame, or of an opcode and argument between two frames
         while block := self._file.read(BLOCK):
             data += block
+            view = memoryview(data)
             bodies, at = [], 0
             while at < len(data):
                 if left:
-                    bodies.append(data[at : at + left])
+                    bodies.append(view[at : at + left])
                     at += len(bodies[-1])
                     left -= len(bodies[-1])
                     continue

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 import snapreport
-from snapreport import samples
+from snapreport import samples, snapshot
 from snapreport.errors import SnapshotError
 from snapreport.jobs import build, execution
 from snapreport.jobs.build import PageOptions, build_job
@@ -147,6 +149,26 @@ def children_with(path: Path) -> list[int]:
 def test_what_goes_to_a_worker_is_small() -> None:
     call = pickle.dumps((execution.make_digest, "s3://run/rank0.pickle", {"inference": True}))
     assert len(call) < 1000
+
+
+def test_a_digest_lets_go_of_its_snapshot(ranks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the command line does not look for cycles."""
+    loaded: list[weakref.ref[snapreport.Snapshot]] = []
+    load = snapshot.load
+
+    def watched(*given: Any, **named: Any) -> snapreport.Snapshot:
+        made = load(*given, **named)
+        loaded.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(snapshot, "load", watched)
+    monkeypatch.setattr(execution, "release_freed", gc.collect)  # tests do without
+    gc.disable()
+    try:
+        assert execution.make_digest(str(ranks[0])).data
+        assert len(loaded) == 1 and loaded[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_processes_follow_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

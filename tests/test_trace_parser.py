@@ -111,6 +111,18 @@ def test_few_entries_of_real_snapshots_are_read_alone(name: str, monkeypatch: py
     assert made[0].rows > 5000 and made[0].alone < 0.03 * made[0].rows
 
 
+def test_numbers_of_all_widths_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An opcode for each width of a number: entries with 32 combinations of them, one of which is rare."""
+    numbers = [7, 700, 70_000, 7_000_000_000]
+    made = entries(3000)
+    for i, one in enumerate(made):
+        one |= {"addr": numbers[i % 4] + i, "size": numbers[i // 4 % 4], "stream": numbers[2 * (i % 500 == 499)]}
+    parsers_made = parsers(monkeypatch)
+    pickled = pickle.dumps({"segments": [], "device_traces": [made]}, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    assert parsers_made[0].rows == 3000 and parsers_made[0].alone < 100
+
+
 def test_where_parsing_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     """After many entries with something new each, the others are unpickled, in the middle of a batch or between two."""
     monkeypatch.setattr(trace_parser, "ALLOWED_ALONE", 20)

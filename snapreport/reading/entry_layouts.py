@@ -98,6 +98,10 @@ class Layout:
         """Bytes of a row of :class:`Heads` that this layout needs: a word can be read where a value begins."""
         return _WORD * (len(self.mask) + 1)
 
+    def is_like(self, other: Layout) -> bool:
+        """Whether the same entries fit both."""
+        return np.array_equal(self.mask, other.mask) and np.array_equal(self.fixed, other.fixed)
+
     def fits(self, heads: Heads) -> np.ndarray:
         """Boolean n."""
         differences = heads.words[: len(self.mask)] ^ self.fixed[:, None]

@@ -124,12 +124,12 @@ class CandidateReader:
         inline = {item.known for item in entry.items if item.reference is None and _is_known(item.known)}
         is_new = not inline <= self._inline
         self._inline |= inline
-        return is_new or (not self._layouts and self._add_layout(entry, data))
+        return self._add_layout(entry, data) or is_new
 
     def _add_layout(self, entry: Entry, data: bytes) -> bool:
-        """Whether entries like this one can be read at once from now on."""
+        """Whether entries like this one can be read at once from now on, but could not until now."""
         layout = layout_of(entry, data) if len(self._layouts) < _MOST_LAYOUTS else None
-        if layout is None or (self._layouts and layout.first != self._layouts[0].first):
+        if layout is None or any(layout.first != one.first or layout.is_like(one) for one in self._layouts):
             return False
         self._layouts.append(layout)
         self._width = max(self._width, layout.width)

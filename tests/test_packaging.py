@@ -30,6 +30,7 @@ FLOORS = [
         "process_memory",
         "progress",
         "scalars",
+        "small_numbers",
     },
     {"output_file"},
     {"reading", "packing", "recorder"},

@@ -66,10 +66,6 @@ class Heads:
     def __getitem__(self, chosen: np.ndarray) -> Heads:
         return Heads(self.rows[chosen], self.words.take(chosen, axis=1))
 
-    def column(self, dtype: str, offset: int) -> np.ndarray:
-        """A view of the same place in each row."""
-        return np.ndarray(self.rows.shape, dtype, buffer=self.rows, offset=offset, strides=self.rows.strides)
-
 
 @dataclass
 class Layout:
@@ -109,21 +105,26 @@ class Layout:
         fit: np.ndarray = np.bitwise_or.reduce(differences, axis=0) == 0
         return fit
 
-    def integers(self, key: str, heads: Heads) -> np.ndarray:
-        """Int64 values of one of ``INT_KEYS``, of candidates that fit."""
+    def integers(self, key: str, rows: np.ndarray) -> np.ndarray:
+        """Int64 values of one of ``INT_KEYS``. ``rows``: those of :class:`Heads` that fit."""
         at, value = self.values[key]
         if value[0] != LONG1:
-            return heads.column(_NUMBERS[INTEGERS[value[0]]], at + 1).astype(np.int64)
+            return _column(rows, _NUMBERS[INTEGERS[value[0]]], at + 1).astype(np.int64)
         shift = 8 * (_WORD - value[1])
-        moved = heads.column("<u8", at + 2) << np.uint64(shift)
+        moved = _column(rows, "<u8", at + 2) << np.uint64(shift)
         numbers: np.ndarray = moved.view(np.int64) >> shift
         return numbers
 
-    def tokens(self, key: str, heads: Heads) -> np.ndarray:
+    def tokens(self, key: str, rows: np.ndarray) -> np.ndarray:
         """UInt64: the bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``."""
         at, value = self.values[key]
-        found: np.ndarray = heads.column("<u8", at) & _MASKS[len(value)]
+        found: np.ndarray = _column(rows, "<u8", at) & _MASKS[len(value)]
         return found
+
+
+def _column(rows: np.ndarray, dtype: str, offset: int) -> np.ndarray:
+    """A view of the same place in each row."""
+    return np.ndarray(rows.shape, dtype, buffer=rows, offset=offset, strides=rows.strides)
 
 
 def layout_of(entry: Entry, data: bytes) -> Layout | None:

@@ -50,6 +50,9 @@ class GrowingTable:
         self._items = np.full(1024, -1, np.int32)
 
     def __getitem__(self, places: np.ndarray) -> np.ndarray:
+        if not len(places) or places.max() < len(self._items):
+            found: np.ndarray = self._items[places]
+            return found
         inside = places < len(self._items)
         items: np.ndarray = self._items[np.where(inside, places, 0)]
         return np.where(inside, items, -1)

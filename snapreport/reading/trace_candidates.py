@@ -13,7 +13,6 @@ from snapreport.reading.entry_layouts import (
     POOL_KEYS,
     TEXT_KEYS,
     Bytes,
-    Heads,
     Layout,
     layout_of,
 )
@@ -171,11 +170,11 @@ class CandidateReader:
             for layout in self._layouts[known:]:
                 fit = layout.fits(heads)
                 if fit.all():
-                    self._read_values(found, layout, heads, left)
+                    self._read_values(found, layout, heads.rows, left)
                     return
                 if fit.any():
                     chosen, others = np.flatnonzero(fit), np.flatnonzero(~fit)
-                    self._read_values(found, layout, heads[chosen], left[chosen])
+                    self._read_values(found, layout, heads.rows[chosen], left[chosen])
                     left, heads = left[others], heads[others]
             known = len(self._layouts)
             if not self._learn_layout(source.data, int(found.starts[left[0]])):
@@ -194,8 +193,8 @@ class CandidateReader:
         except (Incomplete, Unusual):
             return False
 
-    def _read_values(self, found: Candidates, layout: Layout, heads: Heads, rows: np.ndarray) -> None:
-        """Reads the candidates ``rows``, which have the layout."""
+    def _read_values(self, found: Candidates, layout: Layout, bytes_of: np.ndarray, rows: np.ndarray) -> None:
+        """Reads the candidates ``rows``, which have the layout. ``bytes_of``: their first bytes, see :class:`Heads`."""
         n = len(found.starts)
         ends = found.stops[rows] - 1
         after = found.starts[rows] + layout.length
@@ -203,13 +202,13 @@ class CandidateReader:
         columns = {}
         for key in layout.names:
             if key in INT_KEYS:
-                columns[key] = layout.integers(key, heads)
+                columns[key] = layout.integers(key, bytes_of)
                 if key in ("addr", "size"):
                     fit &= columns[key] >= 0
                 if key == "size":
                     fit &= columns[key] <= MAX_SIZE
             elif key in self._codes:
-                columns[key] = self._codes[key].of(layout.tokens(key, heads))
+                columns[key] = self._codes[key].of(layout.tokens(key, bytes_of))
                 fit &= columns[key] != UNKNOWN
         is_whole = bool(fit.all())
         chosen = rows if is_whole else rows[fit]

@@ -84,6 +84,75 @@ def test_math_kernel_without_cpp_frames(tmp_path: Path) -> None:
     assert "sdpa-math-kernel" not in advised(attention(0, line).raw(), tmp_path)
 
 
+OWN_LOOP = ("/app/train.py", "train")
+
+
+def written(function: str, *, scores: int) -> Script:
+    """Three steps of four layers that are called outside of any module. One call of ``function`` copies queries and
+    keys and makes three matrices of scores, another one the output.
+    """
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    line = (("/app/layers.py", function), OWN_LOOP)
+    last = (line[0], ("/app/layers.py", "mixed"), OWN_LOOP)
+    for number in range(3):
+        began, saved = len(script.events), []
+        for _ in range(4):
+            saved.append(script.alloc("projection", 48 * MIB, MIXED, *line))
+            saved += [script.alloc("copy", 16 * MIB, *line) for _ in range(2)]
+            saved += [script.alloc("scores", scores * MIB, *line) for _ in range(3)]
+            saved.append(script.alloc("output", 16 * MIB, *last))
+        grads = [script.alloc("gradient", 10 * MIB, *BACKWARD) for _ in range(12)]
+        for address in [*saved[::-1], *grads]:
+            script.free(address, *BACKWARD)
+        script.step(number, began)
+    return script
+
+
+def test_attention_outside_of_a_module_is_known_by_its_name(tmp_path: Path) -> None:
+    """Without its name, equal matrices in a row say nothing outside of a forward pass. Another call makes the output,
+    so this is no kernel that makes all.
+    """
+    script = written("attend", scores=128)
+    advice = advised(script.raw(), tmp_path)
+    assert advice["fused-attention"].evidence["saving"]["saves_bytes"] >= script.at_peak("scores") == 12 * 128 * MIB
+    assert "sdpa-math-kernel" not in advice
+    assert "fused-attention" not in advised(written("mix", scores=128).raw(), tmp_path)
+
+
+def distillation(*, product: bool, output: int) -> Script:
+    """Three steps whose loss applies softmax to outputs of 100 MiB: that of attention follows a ``product``, and an
+    ``output`` follows it.
+    """
+    script = Script()
+    for _ in range(12):
+        script.alloc("parameter", 10 * MIB, *WEIGHTS)
+    line = (("/app/distil.py", "loss"), OWN_LOOP)
+    functional = TORCH + "nn/functional.py"
+    for number in range(3):
+        began = len(script.events)
+        saved = [script.alloc("logits", 100 * MIB, MIXED, *FORWARD) for _ in range(2)]
+        saved.append(script.alloc("log softmax", 100 * MIB, (functional, "log_softmax"), *line))
+        if product:
+            saved.append(script.alloc("product", 100 * MIB, *line))
+        saved.append(script.alloc("softmax", 100 * MIB, (functional, "softmax"), *line))
+        if output:
+            saved.append(script.alloc("output", output, *line))
+        saved.append(script.alloc("loss", 100 * MIB, (functional, "kl_div"), *line))
+        grads = [script.alloc("gradient", 10 * MIB, *BACKWARD) for _ in range(12)]
+        for address in [*saved[::-1], *grads]:
+            script.free(address, *BACKWARD)
+        script.step(number, began)
+    return script
+
+
+def test_softmax_of_a_loss_is_no_attention(tmp_path: Path) -> None:
+    assert "fused-attention" in advised(distillation(product=True, output=10 * MIB).raw(), tmp_path)
+    for product, output in ((False, 0), (False, 10 * MIB), (True, 0), (True, 512)):
+        assert "fused-attention" not in advised(distillation(product=product, output=output).raw(), tmp_path)
+
+
 def test_graphs_that_leak_are_no_layers(tmp_path: Path) -> None:
     """Eight steps that each leave a graph allocated look like eight layers: the leak has its own remedy."""
     script = Script()

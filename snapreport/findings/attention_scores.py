@@ -40,6 +40,8 @@ LIFE = 64
 """Allocations until which the scores of a call that no backward pass needs are freed."""
 TINY = 32
 """Allocations so many times smaller than the scores are row statistics or workspaces, and are skipped."""
+SMALL = 256
+"""An output is no smaller than so many times less than its scores, which have the length where it has the head size."""
 RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
 
@@ -71,7 +73,7 @@ def attention_scores(context: AdviceContext) -> Scores:
     marked = empty.copy()
     # Softmax frames within something called attention, or within a function whose own lines make as large a product.
     centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, direct))
-    shaped = _by_shape(context, births, caller, direct & ~fused)
+    shaped = _by_shape(context, births, caller, direct & ~fused, named)
     marked |= centres | shaped
     marked |= _neighbours(context, births, np.flatnonzero(centres[births] | shaped[births]), caller, direct)
     math_core = in_math[context.stack]
@@ -95,28 +97,37 @@ def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
 def _has_product(
     context: AdviceContext, births: np.ndarray, softmax: np.ndarray, caller: np.ndarray, direct: np.ndarray
 ) -> np.ndarray:
-    """Bool per allocation: its calling function makes, directly and without a softmax, an allocation of the same size,
-    and a smaller one right after a softmax.
+    """Bool per allocation: made by a softmax, between an allocation as large that its function makes directly before
+    it without a softmax, the product, and a smaller one after it, the output. The softmax of a loss has no output.
     """
-    rows = births[direct[context.stack[births]]]
-    stack = context.stack[rows]
-    key = caller[stack].astype(np.int64) << 42 | context.size[rows]
     found = np.zeros(len(context.size), bool)
-    found[rows] = np.isin(key, np.unique(key[~softmax[stack]]))
+    stack, size = context.stack[births], context.size[births]
+    function, is_direct = caller[stack], direct[stack]
+    without = is_direct & ~context.frames(_SOFTMAX)[stack]
+    centres = np.flatnonzero(softmax[stack] & is_direct)
+    product, output = np.zeros(len(centres), bool), np.zeros(len(centres), bool)
+    for distance in range(1, REACH + 1):
+        before, after = np.maximum(centres - distance, 0), np.minimum(centres + distance, len(births) - 1)
+        product |= without[before] & (function[before] == function[centres]) & (size[before] == size[centres])
+        smaller = (size[after] < size[centres]) & (size[after] * SMALL > size[centres])
+        output |= without[after] & (function[after] == function[centres]) & smaller
+    found[births[centres[product & output]]] = True
     return found
 
 
-def _by_shape(context: AdviceContext, births: np.ndarray, caller: np.ndarray, direct: np.ndarray) -> np.ndarray:
-    """Bool per allocation: the last of at least two equal matrices that one function makes directly in a forward pass,
-    followed directly by an output as large as two of the tensors, or one third of a tensor, made within the same
-    function
-    before.
+def _by_shape(
+    context: AdviceContext, births: np.ndarray, caller: np.ndarray, direct: np.ndarray, named: np.ndarray
+) -> np.ndarray:
+    """Bool per allocation: the last of at least two equal matrices that one function makes directly, followed directly
+    by an output as large as two of the tensors, or one third of a tensor, made within the same function before.
+
+    Within a module's forward pass, or in something called attention (``named``, bool per stack).
     """
     found = np.zeros(len(context.size), bool)
-    forward = context.phases.innermost == FORWARD
+    where = (context.phases.innermost == FORWARD) | named
     stack, size = context.stack[births], context.size[births]
     other = context.frames(_OTHER)[stack]
-    usable = direct[stack] & forward[stack] & ~other & (size >= 1 << 16)
+    usable = direct[stack] & where[stack] & ~other & (size >= 1 << 16)
     rows = np.flatnonzero(usable)
     if len(rows) < 3:
         return found
@@ -236,8 +247,10 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
         if not is_score.any() or is_score.all():
             continue
         first = int(np.argmax(is_score))
-        # Scaled queries and keys come first, then at least two matrices of scores, then the output.
-        if first >= 2 and sizes[first - 1] == sizes[first - 2] and is_score[first : first + 2].all():
+        # Scaled queries and keys come first, then at least two matrices of scores, then the output. Where the last is
+        # a matrix of scores, the program makes the output in another line.
+        copies = first >= 2 and sizes[first - 1] == sizes[first - 2]
+        if copies and is_score[first : first + 2].all() and not is_score[-1]:
             found[births[mine & marked[births]]] = True
     one_line: np.ndarray = found & (caller[context.stack] > 0)
     return one_line

@@ -121,6 +121,25 @@ def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> N
     assert "store loss.item()" in leak.detail[-1]
 
 
+def test_what_two_stacks_of_one_line_leave_behind_is_one_leak(tmp_path: Path) -> None:
+    """Of two lines it is two: what they keep may have two owners."""
+
+    def both(*lines: str) -> Body:
+        def body(script: Script, number: int) -> None:
+            for i, line in enumerate(lines):
+                inner = (f"/env/site-packages/torch/optim/part{i}.py", "step")
+                script.alloc("kept", (i + 1) * MIB, inner, ("/app/train.py", line), TRAIN)
+
+        return body
+
+    (leak,), _ = found_in(program(both("update", "update"), 10), tmp_path)
+    assert leak.title.startswith("Leak: update train.py:7 keeps 3.00 MiB every step, 30.0 MiB")
+    assert [row["bytes"] for row in leak.evidence["stacks"]] == [20 * MIB, 10 * MIB]
+    assert not any(line.startswith("Each step:") for line in leak.detail)
+    leaks, _ = found_in(program(both("update", "average"), 10), tmp_path)
+    assert [leak.bytes for leak in leaks] == [20 * MIB, 10 * MIB]
+
+
 @pytest.mark.parametrize("annotate", [True, False])
 @pytest.mark.parametrize(
     "name", ["nothing", "replay buffer", "levels off", "first step only", "replaced by its like", "inputs grow"]

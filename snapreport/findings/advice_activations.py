@@ -17,7 +17,6 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 # Functions whose output is as large as their input and depends on it element by element; softmax and attention are not
 # among them.
 _ELEMENTWISE = (
-    ""
     "relu6?|leaky_relu|rrelu|prelu|elu|selu|celu|gelu|silu|mish|glu|hardswish|hardtanh|hardsigmoid|softplus|threshold|tanh|sigmoid|"
     "dropout[123]?d?|alpha_dropout|feature_alpha_dropout"
 )
@@ -66,9 +65,8 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         "checkpointing",
         "Use activation checkpointing",
         [
-            f"Activations of about {of} hold {context.share(size)}, and no recorded stack "
-            f"trace goes "
-            "through torch.utils.checkpoint.",
+            f"Activations of about {of} hold {context.share(size)}, and no recorded stack trace goes through "
+            "torch.utils.checkpoint.",
             "The replay leaves the input of every layer and the activations of one layer.",
         ],
         "torch.utils.checkpoint",
@@ -96,8 +94,9 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         do = "Call backward() after each forward pass"
         why = [
             f"{passes} forward passes hold {context.share(size)}, until one backward pass frees all of it.",
-            "Where the loss only adds up theirs, backward() on each part gives the same gradients, and one graph is "
-            "alive at a time. The gradients of the first part stay allocated through the others.",
+            "Where no pass uses another's output and the loss adds up theirs, backward() on each part gives the same "
+            "gradients, and one graph is alive at a time. The gradients of the first part stay allocated through the "
+            "others.",
         ]
     return Advice(
         "backward-each",
@@ -174,7 +173,7 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
         "Compute the loss in chunks, or fuse it with the last layer",
         [
             f"The loss and its gradient (cross entropy, log softmax) hold {context.share(size)}; {CHUNKS} chunks "
-            f"need one at a time."
+            "need one at a time."
         ],
         "chunked or fused linear cross entropy",
         "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",

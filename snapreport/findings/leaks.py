@@ -61,12 +61,21 @@ def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitio
         return []
     growths = growing_stacks(timeline, repetitions)
     piled = [growth for growth in growths if not growth.replaced]
-    groups = [piled] if len(piled) >= _ONE_CAUSE else [[growth] for growth in piled]
     caches = [growth for growth in growths if growth.replaced]
-    groups += [caches] if len(caches) >= _ONE_CAUSE else [[growth] for growth in caches]
+    groups = _by_cause(piled, names) + _by_cause(caches, names)
     groups.sort(key=lambda group: -_per_repetition(group))
     total = sum(_per_repetition(group) for group in groups)
     return [_leak(timeline, names, repetitions, group, total) for group in groups[:MOST]]
+
+
+def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[GrowingStack]]:
+    """Growths that are one leak: all where they are many, else those of one line of the program."""
+    if len(growths) >= _ONE_CAUSE:
+        return [growths]
+    groups: dict[tuple[str, int], list[GrowingStack]] = {}
+    for growth in growths:
+        groups.setdefault((names.place(growth.stack), growth.every), []).append(growth)
+    return list(groups.values())
 
 
 def _per_repetition(group: Sequence[GrowingStack]) -> int:
@@ -139,7 +148,7 @@ def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
         return f"{what} grows by {amount} {often} in {place}, to {after}"
     if evidence["replaced"]:
         return f"Leak: {place} replaces its tensor by one {amount} larger {often}, {after}"
-    if len(evidence["stacks"]) == 1:
+    if len({row["place"] for row in evidence["stacks"]}) == 1:
         return f"Leak: {place} keeps {amount} {often}, {after}"
     where = (
         f"in calls from {caller}" if (caller := evidence["caller"]) and caller != place else f"most of it in {place}"
@@ -154,10 +163,10 @@ def _detail(
     lines = []
     if not evidence["replaced"]:
         lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, none of them freed.")
-    if len(evidence["stacks"]) > 1:
-        places: dict[str, int] = {}
-        for row in evidence["stacks"]:
-            places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
+    places: dict[str, int] = {}
+    for row in evidence["stacks"]:
+        places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
+    if len(places) > 1:
         rows = sorted(places.items(), key=lambda item: -item[1])
         parts = [f"{place} ({bytes_text(size)})" for place, size in rows[:_LISTED]]
         if len(rows) > _LISTED:
@@ -190,11 +199,22 @@ def _remedy(evidence: LeakEvidence) -> str:
             "Something still references these tensors, probably through an autograd graph: store loss.item() or "
             "tensor.detach().clone()."
         )
+    if evidence["category"] == "activation" and evidence["kept_count"] >= _ONE_CAUSE * evidence["steps"]:
+        return (
+            "Something still references these tensors, views of them, or a graph that saved them: store .item(), "
+            ".cpu(), or .detach().clone() of the part that is needed, and .detach() what the next "
+            f"{evidence['unit']} starts with."
+        )
     if evidence["category"] == "activation":
         # A graph would hold what other lines saved as well. A detached view holds all of the tensor that it is of.
         return (
             "Something still references this tensor or a view of it: store .item(), .cpu(), or .detach().clone() of "
             "the part that is needed."
+        )
+    if evidence["category"] == "optimizer state":
+        return (
+            "An optimizer allocates its state once: something probably still references an optimizer or a model that "
+            "was replaced. Drop it, or keep using the first one."
         )
     return (
         f"Something still references these tensors after the {evidence['unit']}: drop it, or move them to the CPU. "

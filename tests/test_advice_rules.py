@@ -153,6 +153,51 @@ def test_softmax_of_a_loss_is_no_attention(tmp_path: Path) -> None:
         assert "fused-attention" not in advised(distillation(product=product, output=output).raw(), tmp_path)
 
 
+RESTORED = (TORCH + "serialization.py", "default_restore_location")
+WEIGHTS_ONLY = (TORCH + "_weights_only_unpickler.py", "load")
+READ = (TORCH + "serialization.py", "_load")
+
+
+def resumed(*, loaded: list[int], made: list[int], reader: tuple[str, str], keeps: bool = True) -> Script:
+    """Two steps of a model with parameters of ``made`` MiB, after a file with tensors of ``loaded`` MiB was read."""
+    script = Script()
+    read = [script.alloc("loaded", size * MIB, RESTORED, reader, READ, OWN_LOOP) for size in loaded]
+    for size in made:
+        script.alloc("parameter", size * MIB, *WEIGHTS)
+    if not keeps:
+        for address in read:
+            script.free(address, OWN_LOOP)
+    for number in range(2):
+        began = len(script.events)
+        saved = [script.alloc("activation", 30 * MIB, MIXED, *FORWARD) for _ in range(3)]
+        grads = [script.alloc("gradient", size * MIB, *BACKWARD) for size in made]
+        for address in [*saved[::-1], *grads]:
+            script.free(address, *BACKWARD)
+        script.step(number, began)
+    return script
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_checkpoint_that_stays_loaded_is_worth_its_twins(tmp_path: Path, times: int) -> None:
+    """Of each size as many as there are parameters: the rest may be an optimizer's state, which is used as loaded."""
+    sizes = [10, 20, 30, 40]
+    script = resumed(loaded=sizes * times, made=sizes, reader=WEIGHTS_ONLY)
+    saving = advised(script.raw(), tmp_path)["loaded-checkpoint"].evidence["saving"]
+    assert saving["saves_bytes"] == sum(sizes) * MIB
+    assert saving["peak_bytes"] == script.total(script.peak) - sum(sizes) * MIB
+
+
+def test_what_was_loaded_and_is_used_or_freed_is_no_checkpoint_that_stays(tmp_path: Path) -> None:
+    sizes = [10, 20, 30, 40]
+    for script in (
+        resumed(loaded=sizes, made=sizes, reader=WEIGHTS_ONLY, keeps=False),
+        resumed(loaded=sizes, made=[], reader=WEIGHTS_ONLY),  # assigned to the model
+        resumed(loaded=[40] * 4, made=sizes, reader=WEIGHTS_ONLY),  # one twin is no model
+        resumed(loaded=sizes, made=sizes, reader=("/usr/lib/python3/pickle.py", "load")),  # may be a model
+    ):
+        assert "loaded-checkpoint" not in advised(script.raw(), tmp_path)
+
+
 def test_graphs_that_leak_are_no_layers(tmp_path: Path) -> None:
     """Eight steps that each leave a graph allocated look like eight layers: the leak has its own remedy."""
     script = Script()

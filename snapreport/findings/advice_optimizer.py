@@ -1,4 +1,4 @@
-"""Advice about optimizers and gradients."""
+"""Advice about parameters, gradients and optimizers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
+from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.saving import peak_without_spans
 from snapreport.number_format import bytes_text
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
@@ -224,4 +225,5 @@ OPTIMIZER_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _keep_gradients,
     _optimizer_state,
     _offload,
+    loaded_checkpoint,
 )

@@ -1,0 +1,45 @@
+"""A checkpoint that stays on the device beside the parameters into which it was copied."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.number_format import plural
+
+# Only tensors and containers come out of these, no modules that would use them (torch.load(weights_only=True), its
+# default since 2.6: torch/_weights_only_unpickler.py). What the plain unpickler loads may be a model in use.
+_LOADING = r"(^|/)(torch/_weights_only_unpickler|safetensors/torch)\.py load\w*$"
+_FEWEST = 4
+
+
+def loaded_checkpoint(context: AdviceContext) -> Advice | None:
+    """Loaded tensors, as many of each size as there are parameters of that size which were allocated elsewhere."""
+    loaded, live = context.frames(_LOADING)[context.stack], context.at_peak
+    if not (loaded & live).any():
+        return None
+    parameters = np.sort(context.size[context.category("parameter") & live & ~loaded])
+    rows = np.flatnonzero(loaded & live)
+    rows = rows[np.argsort(context.size[rows], kind="stable")]
+    sizes = context.size[rows]
+    # The n-th loaded tensor of a size has a twin where there are n parameters of that size.
+    number = np.arange(len(rows)) - np.searchsorted(sizes, sizes)
+    of_size = np.searchsorted(parameters, sizes, "right") - np.searchsorted(parameters, sizes)
+    mask = np.zeros(len(context.size), bool)
+    mask[rows[number < of_size]] = True
+    size, count = context.bytes_at_peak(mask), int(mask.sum())
+    if count < _FEWEST or not context.is_much(size):
+        return None
+    return Advice(
+        "loaded-checkpoint",
+        "Load the checkpoint to the CPU, or delete it after load_state_dict()",
+        [
+            f"{context.share(size)} in {plural(count, 'tensor')} were loaded from a file to the device, beside "
+            "parameters of the same sizes that were allocated elsewhere.",
+            "load_state_dict() copies their values, and does not need them afterwards.",
+        ],
+        'torch.load(..., map_location="cpu")',
+        "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
+        mask,
+        evidence={"blocks": count},
+    )

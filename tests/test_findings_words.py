@@ -25,7 +25,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Numbers that are not measurements: names of devices and settings, and constants of a rule.
 CONSTANTS = re.compile(
     r"\"Tried to allocate [^\"]*\"|would report [^:]*:|"
-    r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|\(0, 0\)"
+    r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|until 4 more|\(0, 0\)"
 )
 ARROW = re.compile(r"([\d.]+) → ([\d.]+) ([KMGT]iB)")
 # Which block sizes are assumed is computed with the blocks, and tested there.

@@ -100,6 +100,16 @@ def test_evaluation_with_gradients_after_training(tmp_path: Path) -> None:
     assert "checkpointing" not in advice, "what no backward pass uses needs no checkpoint"
 
 
+def test_what_a_pass_without_gradients_needs_stays(tmp_path: Path) -> None:
+    """Weights, a batch, four activations in use and the output; a share of all bytes is rounded down to 1 / 4096."""
+    script = model()
+    evaluate(script, 3, keeps=True)
+    found = advised(script.raw(), tmp_path)["no-grad"]
+    needed = (12 * 5 + 1 + 4 * 10 + 10) * MIB
+    assert found.title.startswith("Disable gradients: wrap inference in torch.no_grad(): peak")
+    assert 0 <= found.evidence["saving"]["peak_bytes"] - needed <= PASS / 4096
+
+
 def test_evaluation_without_gradients_after_training(tmp_path: Path) -> None:
     script = model()
     steps(script, 2, 1, together=True)

@@ -54,7 +54,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
             given.append((advice, saving))
     given.sort(key=lambda pair: (not pair[0].avoids_failure, -(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
     lowering = [pair for pair in given if not pair[0].avoids_failure]
-    both = _best_two(timeline, lowering)
+    both = _best_two(context, lowering)
     limited = next((pair for pair in given if _is_limited(*pair)), None)
     following = _second_remedy(context, limited, given) if limited else None
     return [
@@ -152,13 +152,14 @@ def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
     return f"{here} event {count_text(saving.peak_event)} is {high}."
 
 
-def _best_two(timeline: DeviceTimeline, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
-    """The saving of the two best pieces of advice together; None where there are fewer, or the second adds nothing."""
+def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
+    """The saving of the two best pieces of advice together; None where there are fewer, or the second adds little."""
     best = [(advice, saving) for advice, saving in given if saving and not advice.spares_peak][:2]
     if len(best) < 2 or given[0][0] is not best[0][0]:
         return None
     (first, one), (second, two) = best
-    return _combined(timeline, (first, one), (second, two), f"Together with “{second.do}”")
+    found = _combined(context.timeline, (first, one), (second, two), f"Together with “{second.do}”")
+    return found if found and context.is_much(found.row["saves_bytes"] - one.saves_bytes) else None
 
 
 def _second_remedy(

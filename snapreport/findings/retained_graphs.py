@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes
 from snapreport.findings.live import names_of
-from snapreport.findings.saving import CLOSE, peak_without_spans
+from snapreport.findings.saving import CLOSE, share_of_lives
 from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.small_numbers import is_among
@@ -21,7 +21,6 @@ FEWEST_TENSORS, FEWEST_LINES = 5, 2
 layer. With fewer lines than ``FEWEST_STACKS`` it may be a set of outputs."""
 _MOSTLY = 0.5
 """The share of a line's activations that outlive a backward pass, of those that are freed."""
-_PARTS = 16
 
 
 def retained_graphs(context: AdviceContext) -> np.ndarray:
@@ -81,13 +80,8 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     starts, size = backward_ends(context)[rows], context.size[rows]
     there = (starts <= context.event) & (context.freed[rows] > context.event)
     retained = int(size[there].sum())
-    freed = context.timeline.allocations["free_event"].to_numpy().astype(np.int64)[rows]
-    spans = starts < context.freed[rows]
-    without, then, _ = peak_without_spans(context.timeline, starts[spans], freed[spans], size[spans])
-    if not context.is_much(min(retained, context.timeline.peak_bytes - without)):
-        return None
-    fraction = _fraction(context, rows, freed, without)
-    if not fraction:
+    fraction, without, then = share_of_lives(context.timeline, rows, starts)
+    if not fraction or not context.is_much(min(retained, context.timeline.peak_bytes - without)):
         return None
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
@@ -111,12 +105,3 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         is_partly=True,
         evidence={"retained_bytes": retained},
     )
-
-
-def _fraction(context: AdviceContext, rows: np.ndarray, freed: np.ndarray, without: int) -> float:
-    """The largest share of these bytes that saves no more than all of them from the end of their backward pass on."""
-    for parts in range(_PARTS, 0, -1):
-        out = np.floor(context.size[rows] * (parts / _PARTS)).astype(np.int64)
-        if peak_without_spans(context.timeline, context.born[rows], freed, out)[0] >= without:
-            return parts / _PARTS
-    return 0.0

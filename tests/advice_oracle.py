@@ -60,7 +60,11 @@ def evidence(
         row["in_forward_bytes"] = told["in_forward_bytes"]
     if "blocks" in told:
         row["blocks"] = len(change or {})
+    if "widths" in told:
         row["widths"] = told["widths"]  # sizes are checked in tests/test_advice_files.py
+    for key in ("gradient_bytes", "weight_copy_bytes"):  # against other programs: tests/test_advice_rules.py
+        if key in told:
+            row[key] = told[key]
     if "previous_bytes" in told:
         row["previous_bytes"] = told[
             "previous_bytes"
@@ -73,11 +77,11 @@ def evidence(
 
 
 def layers(device: oracle.Device, chosen: Mapping[int, int]) -> int:
-    """The number of equal tensors of one line that are alive at the peak, by most bytes; four at least."""
+    """The largest number, four at least, that divides the number of equal tensors of one line which are alive at the
+    peak, for three quarters of the bytes that the best such number does.
+    """
     live = [device.allocations[n] for n in chosen if device.allocations[n].lives_at(device.peak_event)]
     counts = Counter((a.stack, a.size) for a in live)
-    weights: Counter[int] = Counter()
-    for (_, size), count in counts.items():
-        if count >= 4:
-            weights[count] += size * count
-    return max(weights, key=lambda count: (weights[count], count))
+    lines = [(count, size * count) for (_, size), count in counts.items() if count >= 4]
+    agree = {layers: sum(size for count, size in lines if count % layers == 0) for layers, _ in lines}
+    return max(layers for layers, size in agree.items() if size >= 0.75 * max(agree.values()))

@@ -84,6 +84,42 @@ def test_math_kernel_without_cpp_frames(tmp_path: Path) -> None:
     assert "sdpa-math-kernel" not in advised(attention(0, line).raw(), tmp_path)
 
 
+def in_parts(parts: int) -> Script:
+    """Three steps whose batch runs in that many parts: its peak is at the loss, before there are gradients. The second
+    part's are added to those of the first.
+    """
+    script = Script()
+    for _ in range(8):
+        script.alloc("parameter", 20 * MIB, *WEIGHTS)
+    for number in range(3):
+        began, grads = len(script.events), list[int]()
+        for _ in range(parts):
+            saved = [script.alloc("activation", 60 * MIB // parts, MIXED, *FORWARD) for _ in range(8)]
+            loss = script.alloc("temporary", 200 * MIB // parts, *BACKWARD)
+            script.free(loss, *BACKWARD)
+            new = len(grads) == 0
+            for address in saved[::-1]:
+                script.free(address, *BACKWARD)
+                gradient = script.alloc("gradient", 20 * MIB, *BACKWARD)
+                if new:
+                    grads.append(gradient)
+                else:
+                    script.free(gradient, *BACKWARD)
+        for address in grads:
+            script.free(address, (TORCH + "optim/optimizer.py", "zero_grad"))
+        script.step(number, began)
+    return script
+
+
+def test_half_of_a_batch_keeps_the_gradients_of_the_other_half(tmp_path: Path) -> None:
+    whole, halves = in_parts(1), in_parts(2)
+    evidence = advised(whole.raw(), tmp_path)["accumulation"].evidence
+    assert evidence["gradient_bytes"] == 8 * 20 * MIB
+    assert whole.total(whole.peak) == (160 + 680) * MIB and halves.total(halves.peak) == (160 + 340 + 160) * MIB
+    more = evidence["saving"]["peak_bytes"] - halves.total(halves.peak)
+    assert 0 <= more <= 680 * MIB / 4096 + 9
+
+
 OWN_LOOP = ("/app/train.py", "train")
 
 

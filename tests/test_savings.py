@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import corpus
+import numpy as np
 import oracle
 import pytest
 import recorded
 import saving_oracle
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import MIB, Script
 
+import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.findings.saving import bytes_over_time, share_of_lives, share_with_cost
 from snapreport.number_format import arrow_text
 from snapreport.snapshot import Snapshot
 
@@ -77,3 +84,58 @@ def test_savings_are_compared() -> None:
     """The files that are always present have some, also of two together."""
     path = corpus.path_of("training")
     assert check(corpus.loaded(path), corpus.replayed(path)) >= 4
+
+
+LINE = ("/app/train.py", "work")
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Script:
+    """Some allocations, of which some are freed, in any order."""
+    script, live = Script(), list[int]()
+    for choice in draw(st.lists(st.integers(-6, 12), min_size=4, max_size=30)):
+        if choice > 0:
+            live.append(script.alloc("some", choice * MIB, LINE))
+        elif live:
+            script.free(live.pop(choice % len(live)), LINE)
+    script.alloc("last", MIB, LINE)
+    return script
+
+
+@given(programs(), st.data())
+def test_a_share_leaves_as_much_as_the_change_it_stands_for(
+    tmp_path_factory: pytest.TempPathFactory, script: Script, data: st.DataObject
+) -> None:
+    """Counted place by place: a cost, a fraction, and lives that end earlier."""
+    path = tmp_path_factory.mktemp("share") / "some.pickle"
+    path.write_bytes(pickle.dumps(script.raw(), 4))
+    timeline = snapreport.load(path).timeline(0)
+    table, never = timeline.allocations, len(timeline.events)
+    rows = np.array(data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, unique=True)))
+    fraction = data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    places = range(len(timeline.allocated))
+    cost = np.array([data.draw(st.integers(-3, 6)) * MIB for _ in places])
+    size = table["size"].to_list()
+    lives = {
+        row: (born + 1, (never if freed < 0 else freed) + 1)
+        for row, born, freed in table.select("id", "alloc_event", "free_event").rows()
+    }
+
+    def alive(place: int, ends: dict[int, int]) -> int:
+        return sum(size[row] for row in rows if lives[row][0] <= place < ends.get(row, lives[row][1]))
+
+    def greatest(left: list[int]) -> float:
+        here = [place for place in places if alive(place, {})]
+        most = max([0, *(left[place] for place in here)])
+        shares = [(int(timeline.allocated[place]) - most) / alive(place, {}) for place in here]
+        return min(1.0, max(0.0, *shares, 0.0))
+
+    assert bytes_over_time(timeline, rows).tolist() == [alive(place, {}) for place in places]
+    left = [int(timeline.allocated[place]) - int(alive(place, {}) * fraction) + int(cost[place]) for place in places]
+    assert share_with_cost(timeline, rows, fraction, cost) == pytest.approx(greatest(left))
+    starts = np.array([data.draw(st.integers(max(0, lives[row][0] - 1), never)) for row in rows])
+    ends = {int(row): int(start) + 1 for row, start in zip(rows, starts, strict=True) if start + 1 < lives[row][1]}
+    without = [int(timeline.allocated[place]) - alive(place, {}) + alive(place, ends) for place in places]
+    share, highest, event = share_of_lives(timeline, rows, starts)
+    assert share == pytest.approx(greatest(without))
+    assert (highest, event) == (max(without), without.index(max(without)) - 1)

@@ -10,6 +10,8 @@ import polars as pl
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.number_format import bytes_text
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -29,8 +31,12 @@ FEWEST_LAYERS = 4
 CHUNKS = 8
 """Pieces in which a chunked loss is computed."""
 INPUT_SHARE = 1 / 16
-"""Of the activations of a layer: its input, which checkpointing keeps. A transformer's layer has 34 bytes to 2 of input
-(Korthikanti et al. 2022, without the scores of attention)."""
+"""Of the activations of a layer, at least: its input, which checkpointing keeps. A transformer's layer has 34 bytes to
+2 of input (Korthikanti et al. 2022, without the scores of attention), a residual block of convolutions 4 to 1."""
+MOST = 0.75
+"""Of the bytes of activations that repeat: their lines agree on the number of layers."""
+SMALL = 32
+"""Tensors so many times smaller than the largest of a layer are statistics of a normalisation, or masks of bits."""
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
@@ -47,9 +53,10 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     counts = rows.group_by("stack", "size").agg(n=pl.len()).filter(pl.col("n") >= FEWEST_LAYERS)
     if not len(counts):
         return None
-    # The number of layers is that of the tensors that most bytes agree on.
-    weights = counts.group_by("n").agg((pl.col("size") * pl.col("n")).sum())
-    layers = int(weights.sort("size", "n", descending=True)["n"][0])
+    layers = _layers(counts)
+    kept = 1 / layers + _input_share(counts, layers)
+    if kept >= 1:
+        return None
     alike = np.flatnonzero(activation & is_among(context.stack, counts["stack"].to_numpy()))
     every = pl.DataFrame({"row": alike, "stack": context.stack[alike], "size": context.size[alike]})
     mask = np.zeros(len(activation), bool)
@@ -72,9 +79,30 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         "torch.utils.checkpoint",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
-        1 - 1 / layers - INPUT_SHARE,
+        1 - kept,
         evidence={"layers": layers},
     )
+
+
+def _layers(counts: pl.DataFrame) -> int:
+    """The largest number that divides ``n`` for most of the bytes: a line may run several times in each layer.
+
+    counts: ``n`` tensors of ``size`` that one ``stack`` made in all layers.
+    """
+    rows = counts.select("n", bytes=pl.col("size") * pl.col("n")).group_by("n").agg(pl.col("bytes").sum())
+    pairs = rows.select(layers="n").join(rows, how="cross").filter(pl.col("n") % pl.col("layers") == 0)
+    agree = pairs.group_by("layers").agg(pl.col("bytes").sum())
+    return int(agree.filter(pl.col("bytes") >= MOST * pl.col("bytes").max())["layers"].max())  # type: ignore[arg-type]
+
+
+def _input_share(counts: pl.DataFrame, layers: int) -> float:
+    """How much of a layer's activations is its input: as large as most of its tensors are, but for its statistics.
+    counts: see :func:`_layers`.
+    """
+    layer = counts.filter(pl.col("n") % layers == 0).with_columns(pl.col("n") // layers)
+    tensors = layer.filter(pl.col("size") * SMALL >= layer["size"].max()).group_by("size").agg(pl.col("n").sum())
+    usual = int(tensors.sort("n", "size", descending=True)["size"][0])
+    return max(INPUT_SHARE, usual / int((layer["size"] * layer["n"]).sum()))
 
 
 def _several_graphs(context: AdviceContext) -> Advice | None:
@@ -116,18 +144,33 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size // 2):
         return None
+    gradients, share = context.remember("half of the batch", lambda: _half_of_batch(context, mask))
+    if not share:
+        return None
+    stay = f"The gradients of the first half, {bytes_text(gradients)}, stay allocated through the second."
     return Advice(
         "accumulation",
         "Halve the batch and accumulate gradients over two",
         [
-            f"What grows with the batch (activations, inputs, temporaries of forward and backward) holds "
-            f"{context.share(size)}."
+            "What grows with the batch (activations, inputs, temporaries of forward and backward) holds "
+            f"{context.share(size)}.",
+            *([stay] if context.is_much(gradients) else []),
         ],
         "gradient accumulation",
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
-        0.5,
+        share,
+        evidence={"gradient_bytes": gradients},
     )
+
+
+def _half_of_batch(context: AdviceContext, mask: np.ndarray) -> tuple[int, float]:
+    """(bytes of the gradients, the share of ``mask`` that is saved)."""
+    gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
+    all_of_them = int(gradients.max(initial=0))
+    # While the second half runs, the gradients of the first are there that one pass over all would yet have to make.
+    share = share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, all_of_them - gradients)
+    return all_of_them, share
 
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
@@ -143,18 +186,26 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
         return None
+    copies = context.bytes_at_peak(context.category("parameter")) // 2
+    share = context.remember(
+        ("16-bit activations", copies), lambda: share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, copies)
+    )
+    if not share:
+        return None
     return Advice(
         "mixed-precision",
         "Compute in a 16-bit type",
         [
             f"Activations hold {context.share(size)}, and no recorded stack trace goes through autocast.",
+            *([f"Autocast's copies of the weights take {bytes_text(copies)}."] if context.is_much(copies) else []),
             "A snapshot does not record types: a program in 16 bits already saves nothing.",
         ],
         "torch.autocast",
         "https://docs.pytorch.org/docs/stable/amp.html",
         mask,
-        0.5,
+        share,
         confidence="guess",
+        evidence={"weight_copy_bytes": copies},
     )
 
 

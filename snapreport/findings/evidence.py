@@ -284,6 +284,8 @@ class AdviceNumbers(TypedDict, total=False):
     in_forward_bytes: int
     previous_bytes: int
     retained_bytes: int
+    gradient_bytes: int
+    weight_copy_bytes: int
     widths: list[int]
     blocks: int
     peaks: list[int]

@@ -93,28 +93,60 @@ def together(timeline: DeviceTimeline, changes: Sequence[tuple[np.ndarray, float
 
 def share_of_lives(timeline: DeviceTimeline, rows: np.ndarray, starts: np.ndarray) -> tuple[float, int, int]:
     """(share, highest allocated, its first position) where each of ``rows`` goes at its event of ``starts`` (Int64)
-    instead of later. share: of all their bytes over their whole lives, as a query and a fraction describe a change; the
-    largest that leaves as much as that where they are alive.
+    instead of later. share: see :func:`share_with_cost`.
     """
-    table = timeline.allocations
-    size = table["size"].to_numpy()[rows]
-    born, freed = (table[name].to_numpy()[rows].astype(np.int64) for name in ("alloc_event", "free_event"))
-    end = np.where(freed < 0, len(timeline.events), freed)
-    alive = _bytes_over_time(timeline, born, end, size)
-    left = timeline.allocated - _bytes_over_time(timeline, np.minimum(starts, end), end, size)
+    end = _ends(timeline, rows)
+    gone = _over_time(timeline, np.minimum(starts, end), end, rows)
+    left = timeline.allocated - gone
     event = int(np.argmax(left)) - 1
-    here = np.flatnonzero(alive)
-    highest = int(left[here].max())
-    share = float(((timeline.allocated[here] - highest) / alive[here]).max())
-    return min(share, 1.0), int(left[event + 1]), event
+    return share_with_cost(timeline, rows, 0.0, -gone), int(left[event + 1]), event
 
 
-def _bytes_over_time(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Int64 per place in a curve (position + 1): bytes of what is alive from one event each up to another."""
-    change = np.zeros(len(timeline.allocated) + 1, np.int64)
+def share_with_cost(timeline: DeviceTimeline, rows: np.ndarray, fraction: float, cost: np.ndarray | int) -> float:
+    """The largest share of the bytes of ``rows``, over their whole lives, that leaves as much where they are alive as
+    ``fraction`` of them taken out and ``cost`` added; 0.0 where that saves nothing.
+
+    cost: Int64 bytes per place in a curve (position + 1), or the same everywhere. A saving is told by a query and a
+    fraction, whatever the change is.
+    """
+    change = _changes(timeline, _births(timeline, rows), _ends(timeline, rows), rows)
+    # Between two changes only the highest place matters.
+    starts = np.flatnonzero(change[:-1])
+    alive = np.cumsum(change[starts])
+    highest = np.maximum.reduceat(timeline.allocated, starts)
+    changed = np.maximum.reduceat(timeline.allocated + cost, starts) - (alive * fraction).astype(np.int64)
+    here = alive > 0
+    share = (highest[here] - changed[here].max(initial=0)) / alive[here]
+    return float(np.clip(share.max(initial=0.0), 0.0, 1.0))
+
+
+def bytes_over_time(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
+    """Int64 per place in a curve (position + 1): bytes of the allocations ``rows``."""
+    return _over_time(timeline, _births(timeline, rows), _ends(timeline, rows), rows)
+
+
+def _births(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
+    births: np.ndarray = timeline.allocations["alloc_event"].to_numpy()[rows]
+    return births
+
+
+def _ends(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
+    freed = timeline.allocations["free_event"].to_numpy()[rows]
+    return np.where(freed < 0, len(timeline.events), freed)
+
+
+def _over_time(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    change = _changes(timeline, first, end, rows)
+    curve: np.ndarray = np.cumsum(change)[:-1]
+    return curve
+
+
+def _changes(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Int64, a place more than a curve has: bytes that begin, less those that end."""
+    change, size = np.zeros(len(timeline.allocated) + 1, np.int64), timeline.allocations["size"].to_numpy()[rows]
     np.add.at(change, np.maximum(first, -1) + 1, size)
     np.subtract.at(change, end + 1, size)
-    return np.cumsum(change)[:-1]
+    return change
 
 
 def peak_without(timeline: DeviceTimeline, rows: np.ndarray, bytes_out: np.ndarray) -> tuple[int, int, int]:

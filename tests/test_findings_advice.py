@@ -29,9 +29,7 @@ OPTIMIZER = ((TORCH + "optim/adam.py", "_init_group"), (TORCH + "optim/adam.py",
 WEIGHTS = ((TORCH + "nn/modules/module.py", "_apply"), (TORCH + "nn/modules/module.py", "to"))
 ATTENTION = (("/app/attention.py", "softmax"), ("/app/attention.py", "attend"), *FORWARD)
 LOSS = ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/train.py", "compute_loss"))
-RELU = ((TORCH + "nn/functional.py", "relu"), (TORCH + "nn/modules/activation.py", "forward"), *FORWARD)
 GELU = ((TORCH + "nn/modules/activation.py", "forward"), *FORWARD)
-SOFTMAX = ((TORCH + "nn/functional.py", "softmax"), *FORWARD)
 CACHE = (("/app/cache.py", "update"), *FORWARD)
 
 
@@ -105,7 +103,7 @@ GIVEN: list[Case] = [
     ("mixed-precision", lambda: training(activation=100), ("activation",), 1 / 2 - 300 / 1200),
     ("mixed-precision", lambda: serving(activation=100), ("activation",), 1 / 2 - 300 / 1200),
     ("fused-attention", lambda: training(activation=50, scores=60), ("scores",), 1),
-    ("chunked-loss", lambda: training(activation=50, loss=700), ("loss",), 7 / 8),
+    ("chunked-loss", lambda: training(activation=50, loss=700), ("loss",), 6 / 8),
     ("keep-gradients", lambda: training(activation=50, gradient=50, keep_gradients=True), ("gradient",), 1),
     ("optimizer-state", lambda: training(activation=50, state=80), ("state",), 3 / 4),
     (
@@ -116,8 +114,6 @@ GIVEN: list[Case] = [
     ),
     ("offload", lambda: training(activation=50, state=100), ("state",), 1),
     ("kv-cache", lambda: serving(cache=100), ("cache",), 1 / 2),
-    ("elementwise", lambda: training(activation=50, output=60, by=RELU), ("output",), 1),
-    ("elementwise", lambda: training(activation=50, output=60, by=GELU), ("output",), 1),
 ]
 
 
@@ -170,14 +166,6 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("kv-cache", lambda: training(activation=100, inside=(("/app/cache.py", "update"),), state=20)),
     ("kv-cache", lambda: serving(cache=100, cache_file=TORCH + "_inductor/codecache.py")),
     ("kv-cache", lambda: serving(cache=2, activation=100)),
-    ("elementwise", lambda: training(activation=100)),
-    ("elementwise", lambda: training(activation=50, output=60, by=SOFTMAX)),
-    ("elementwise", lambda: training(activation=50, output=60, by=(("/app/functional.py", "relu"),))),
-    ("elementwise", lambda: training(activation=100, output=3, by=RELU)),
-    (
-        "elementwise",
-        lambda: training(activation=50, output=60, by=RELU, inside=(("/tmp/torchinductor_me/ab/cab.py", "call"),)),
-    ),
 ]
 
 

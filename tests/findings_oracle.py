@@ -128,6 +128,7 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
             "peak_event": without.index(max(without)) - 1,
             "saves_bytes": device.peak_bytes - max(without),
         },
+        "needed_peak_bytes": peak_with_one_each(device, left, bounds),
         "kept_bytes": sum(births),
         "kept_count": len(left),
         "steps": count,
@@ -135,6 +136,19 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
         "bounds": bounds,
         "device_limit": max((device.reserved[i + 1] + device.events[i]["device_free"] for i in failed), default=0),
     }
+
+
+def peak_with_one_each(device: oracle.Device, left: list[Any], bounds: list[int]) -> int:
+    """The peak where each of ``left`` goes when its step is over and a later one has allocated its own."""
+    without = list(device.allocated)
+    for a in left:
+        own = stretch(bounds, a.alloc_event)
+        later = [b.alloc_event for b in left if stretch(bounds, b.alloc_event) > own]
+        over = [*bounds, len(device.events)][own + 1]
+        goes = max(over, min(later) + 1) if later else len(device.events)
+        for i in range(goes + 1, len(without)):
+            without[i] -= a.size
+    return max(without)
 
 
 def bursts_of(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> tuple[list[Row], int]:

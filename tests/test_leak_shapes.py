@@ -259,6 +259,19 @@ def test_the_saving_is_the_peak_without_what_leaked(tmp_path: Path) -> None:
     assert saving["saves_bytes"] == snapshot.timeline(0).peak_bytes - max(curve)
 
 
+def test_what_each_step_needs_of_a_leak(tmp_path: Path) -> None:
+    """A list of outputs: without it two of them are alive at once, where the next one takes the name of the last."""
+
+    def output(script: Script, number: int) -> None:
+        script.alloc("leak", 10 * MIB, KEEP, TRAIN)
+
+    (leak,), _ = found_in(program(output, 12), tmp_path)
+    saving, step = leak.evidence["saving"], (40 + 2 + 6 + 7) * MIB
+    assert (saving["peak_bytes"], leak.evidence["needed_peak_bytes"]) == (step, step + 2 * 10 * MIB)
+    told = "Without the leak the peak would be 55.0 MiB, and 75.0 MiB if each step needs its part (replayed)."
+    assert told in leak.detail
+
+
 @given(st.lists(st.integers(0, 50), min_size=4, max_size=30), st.integers(1, 9))
 def test_growth_does_not_depend_on_the_unit(added: list[int], scale: int) -> None:
     one, other = (steady_growth(np.array(added, float) * k) for k in (1, scale))

@@ -197,7 +197,8 @@ class LeakStackRow(TypedDict):
 
 class LeakEvidence(TypedDict):
     """Memory that grows. ``every``: in so many repetitions once; ``bounds``: the events at which repetitions begin, and
-    the end of the last; ``staircase``: the lowest live bytes of each.
+    the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
+    repetition keeps its part until the next one allocates its own.
     """
 
     bytes_per_step: int
@@ -214,6 +215,7 @@ class LeakEvidence(TypedDict):
     caller: str
     stacks: list[LeakStackRow]
     saving: SavingRow
+    needed_peak_bytes: int
 
 
 class CycleEvidence(TypedDict):

@@ -18,6 +18,7 @@ from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
+from snapreport.findings.saving import peak_without_spans
 from snapreport.number_format import bytes_text, count_text, plural
 from snapreport.timeline.build import DeviceTimeline
 
@@ -121,6 +122,7 @@ def _leak(
             for growth in group
         ],
         "saving": replayed_saving(timeline, remaining, query),
+        "needed_peak_bytes": _peak_with_one_each(timeline, remaining, repetitions),
     }
     return Finding(
         kind="leak",
@@ -185,7 +187,9 @@ def _detail(
         more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
         lines.append(f"Memory runs out after {count_text(more)} more {unit}s at {bytes_text(all_leaks)} each.")
     if saving["saves_bytes"] and not is_cache:
-        lines.append(f"Without the leak the peak would be {bytes_text(saving['peak_bytes'])} (replayed).")
+        peak, needed = bytes_text(saving["peak_bytes"]), bytes_text(evidence["needed_peak_bytes"])
+        or_needed = f", and {needed} if each {unit} needs its part" if needed != peak else ""
+        lines.append(f"Without the leak the peak would be {peak}{or_needed} (replayed).")
     if not is_cache:
         lines.append(_remedy(evidence))
     return lines
@@ -260,6 +264,23 @@ def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str)
         "peak_event": event,
         "saves_bytes": timeline.peak_bytes - peak,
     }
+
+
+def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
+    """The peak where each of ``leaked`` goes when its repetition has ended and its stack has allocated again, as a
+    tensor does whose variable is bound anew.
+    """
+    births = leaked["alloc_event"].to_numpy().astype(np.int64)
+    number = repetitions.of(births + 1)
+    ends = np.append(repetitions.bounds, len(timeline.events) + 1)[number + 1] - 1
+    generations = leaked.select("stack", "alloc_event", number=pl.Series(number))
+    first = generations.group_by("stack", "number").agg(pl.col("alloc_event").min()).sort("stack", "number")
+    following = first.with_columns(pl.col("alloc_event").shift(-1).over("stack").alias("next"))
+    again = generations.join(following, on=["stack", "number"], how="left", maintain_order="left")["next"]
+    ends = np.maximum(ends, again.fill_null(len(timeline.events)).to_numpy() + 1)
+    never = np.full(len(leaked), -1)
+    alive = ends < len(timeline.events)
+    return peak_without_spans(timeline, ends[alive], never[alive], leaked["size"].to_numpy()[alive])[0]
 
 
 def device_limit(timeline: DeviceTimeline) -> int:

@@ -77,11 +77,15 @@ def evidence(
 
 
 def layers(device: oracle.Device, chosen: Mapping[int, int]) -> int:
-    """The largest number, four at least, that divides the number of equal tensors of one line which are alive at the
-    peak, for three quarters of the bytes that the best such number does.
+    """The largest number of layers, four at least, of which the numbers of equal tensors of one line that are alive at
+    the peak are multiples, but for one layer: for three quarters of the bytes that the best such number explains.
     """
     live = [device.allocations[n] for n in chosen if device.allocations[n].lives_at(device.peak_event)]
     counts = Counter((a.stack, a.size) for a in live)
     lines = [(count, size * count) for (_, size), count in counts.items() if count >= 4]
-    agree = {layers: sum(size for count, size in lines if count % layers == 0) for layers, _ in lines}
+
+    def explains(layers: int, count: int) -> bool:
+        return any(abs(count - times * layers) <= times for times in range(1, count + 1))
+
+    agree = {layers: sum(size for count, size in lines if explains(layers, count)) for layers, _ in lines}
     return max(layers for layers, size in agree.items() if size >= 0.75 * max(agree.values()))

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_with_cost
@@ -28,8 +29,8 @@ INPUT_SHARE = 1 / 16
 2 of input (Korthikanti et al. 2022, without the scores of attention), a residual block of convolutions 4 to 1."""
 MOST = 0.75
 """Of the bytes of activations that repeat: their lines agree on the number of layers."""
-SMALL = 32
-"""Tensors so many times smaller than the largest of a layer are statistics of a normalisation, or masks of bits."""
+SMALL = 1024
+"""Tensors so many times smaller than all of a layer are statistics of a normalisation."""
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
@@ -80,24 +81,31 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
 
 
 def _layers(counts: pl.DataFrame) -> int:
-    """The largest number that divides ``n`` for most of the bytes: a line may run several times in each layer.
+    """The largest number of layers that most of the bytes agree on: ``n`` is a multiple of it, since a line may run
+    several times in each layer, less one layer that the backward pass has begun to free.
 
     counts: ``n`` tensors of ``size`` that one ``stack`` made in all layers.
     """
     rows = counts.select("n", bytes=pl.col("size") * pl.col("n")).group_by("n").agg(pl.col("bytes").sum())
-    pairs = rows.select(layers="n").join(rows, how="cross").filter(pl.col("n") % pl.col("layers") == 0)
+    pairs = rows.select(layers="n").join(rows, how="cross").filter(_in_each(pl.col("layers")) > 0)
     agree = pairs.group_by("layers").agg(pl.col("bytes").sum())
     return int(agree.filter(pl.col("bytes") >= MOST * pl.col("bytes").max())["layers"].max())  # type: ignore[arg-type]
+
+
+def _in_each(layers: pl.Expr) -> pl.Expr:
+    """How many of ``n`` tensors each of so many layers made; 0 where they do not agree."""
+    times = (pl.col("n") / layers).round().cast(pl.Int64)
+    return pl.when((pl.col("n") - times * layers).abs() <= times).then(times).otherwise(0)
 
 
 def _input_share(counts: pl.DataFrame, layers: int) -> float:
     """How much of a layer's activations is its input: as large as most of its tensors are, but for its statistics.
     counts: see :func:`_layers`.
     """
-    layer = counts.filter(pl.col("n") % layers == 0).with_columns(pl.col("n") // layers)
-    tensors = layer.filter(pl.col("size") * SMALL >= layer["size"].max()).group_by("size").agg(pl.col("n").sum())
-    usual = int(tensors.sort("n", "size", descending=True)["size"][0])
-    return max(INPUT_SHARE, usual / int((layer["size"] * layer["n"]).sum()))
+    layer = counts.with_columns(n=_in_each(pl.lit(layers))).filter(pl.col("n") > 0)
+    size = int((layer["size"] * layer["n"]).sum())
+    tensors = layer.filter(pl.col("size") * SMALL >= size).group_by("size").agg(pl.col("n").sum())
+    return max(INPUT_SHARE, int(tensors.sort("n", "size", descending=True)["size"][0]) / size)
 
 
 def _several_graphs(context: AdviceContext) -> Advice | None:
@@ -185,9 +193,7 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
         return None
     copies = context.bytes_at_peak(context.category("parameter")) // 2
-    share = context.remember(
-        ("16-bit activations", copies), lambda: share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, copies)
-    )
+    share = context.remember(("16 bits", copies, context.trains), lambda: _sixteen_bits(context, mask, copies))
     if not share:
         return None
     return Advice(
@@ -205,6 +211,17 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
         confidence="guess",
         evidence={"weight_copy_bytes": copies},
     )
+
+
+def _sixteen_bits(context: AdviceContext, mask: np.ndarray, copies: int) -> float:
+    """The share of ``mask`` that is saved beside ``copies`` of the weights. Autocast computes softmax in 32 bits, and
+    casts its result (docs.pytorch.org, "Autocast Op Reference"); the scores of SDPA's kernels are its own affair.
+    """
+    attention = attention_scores(context)
+    scores = mask & (attention.written if attention.is_recorded else attention.written | attention.math)
+    casts = bytes_over_time(context.timeline, np.flatnonzero(scores))
+    # Their half is not saved, and the casts take as much again.
+    return share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, copies + casts)
 
 
 def is_low_precision(context: AdviceContext) -> bool:

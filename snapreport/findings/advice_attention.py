@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.findings.attention_scores import Scores, attention_scores
+from snapreport.findings.attention_scores import attention_scores
 
 _SDPA = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
 _KERNELS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
 
 
-def _scores(context: AdviceContext) -> Scores:
-    return context.remember(("attention scores", context.trains), lambda: attention_scores(context))
-
-
 def _math_kernel(context: AdviceContext) -> Advice | None:
-    mask = _scores(context).math
-    size = context.bytes_at_peak(mask)
+    scores = attention_scores(context)
+    mask, size = scores.math, context.bytes_at_peak(scores.math)
     if not context.is_much(size):
         return None
+    kernel = "Let scaled_dot_product_attention use a fused kernel"
+    holds = f"Its math kernel holds {context.share(size)}: scores, softmax and copies of queries and keys."
+    if not scores.is_recorded:
+        kernel = "Use scaled_dot_product_attention with a fused kernel"
+        holds = (
+            f"One line of Python makes {context.share(size)} of attention scores: the math kernel of "
+            "scaled_dot_product_attention, or a product and softmax of its own."
+        )
     return Advice(
         "sdpa-math-kernel",
-        "Let scaled_dot_product_attention use a fused kernel",
+        kernel,
         [
-            f"Its math kernel holds {context.share(size)}: scores, softmax and copies of queries and keys.",
+            holds,
             "Fused kernels need 16-bit inputs or a supported head size and mask; sdpa_kernel() says why one "
             "cannot run.",
         ],
@@ -36,7 +40,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
 
 
 def _written(context: AdviceContext) -> Advice | None:
-    mask = _scores(context).written
+    mask = attention_scores(context).written
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None

@@ -26,6 +26,7 @@ _FUSED = (
     r"^(at::native::)?_(scaled_dot_product_(flash|efficient|cudnn|fused)|flash_attention|efficient_attention|cudnn_attention)"
     r"|^(flash_attn\w*|_flash_attn\w*|_?flash_attention_forward|memory_efficient_attention\w*|flex_attention)$"
 )
+_CALLED = r" (_call_impl|_wrapped_call_impl|_slow_forward)$"
 _FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
 MATH_KERNEL = r"(^|::)_scaled_dot_product_attention_math\b"
 # Functions that allocate equal sizes one after another for other reasons.
@@ -48,16 +49,21 @@ RATIOS = (1.0, 0.5, 2.0, 0.25)
 
 @dataclass(frozen=True)
 class Scores:
-    """Bool per allocation. math: made by SDPA's math kernel. written: by the program's own attention, or its
-    model's.
+    """Bool per allocation. math: made by SDPA's math kernel, as C++ frames say if ``is_recorded``; otherwise one line
+    of Python looks like it. written: by the program's own attention, or its model's.
     """
 
     math: np.ndarray
     written: np.ndarray
+    is_recorded: bool = True
 
 
 def attention_scores(context: AdviceContext) -> Scores:
     """The scores of every attention call of a device, with the row statistics and temporaries of their softmax."""
+    return context.remember(("attention scores", context.trains), lambda: _scores(context))
+
+
+def _scores(context: AdviceContext) -> Scores:
     births = np.argsort(context.born, kind="stable")
     births = births[context.born[births] >= 0]
     empty = np.zeros(len(context.size), bool)
@@ -80,7 +86,11 @@ def attention_scores(context: AdviceContext) -> Scores:
     one_line = _one_line(context, births, marked, caller)
     math = (math_core & _without_output(context, births, math_core)) | one_line
     backward = _of_backward(context, marked | math)
-    return Scores(math | (backward & math.any() & ~marked.any()), (marked & ~math) | (backward & bool(marked.any())))
+    return Scores(
+        math | (backward & math.any() & ~marked.any()),
+        (marked & ~math) | (backward & bool(marked.any())),
+        not one_line.any(),
+    )
 
 
 def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
@@ -126,7 +136,7 @@ def _by_shape(
     found = np.zeros(len(context.size), bool)
     where = (context.phases.innermost == FORWARD) | named
     stack, size = context.stack[births], context.size[births]
-    other = context.frames(_OTHER)[stack]
+    other = _in_module(context, _OTHER)[stack]
     usable = direct[stack] & where[stack] & ~other & (size >= 1 << 16)
     rows = np.flatnonzero(usable)
     if len(rows) < 3:
@@ -147,6 +157,16 @@ def _by_shape(
         if known[key]:
             found[births[last]] = True
     return found
+
+
+def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
+    """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
+    recording, texts = context.snapshot.recording, context._texts
+    outside = np.cumsum(texts.str.contains(_CALLED).to_numpy()[recording.stack_frames])
+    before = np.append(0, outside)[recording.stack_offsets[:-1]]
+    inside = outside == np.repeat(before, np.diff(recording.stack_offsets))
+    hit = texts.str.contains(pattern).to_numpy()[recording.stack_frames] & inside
+    return stacks_with(recording.stack_offsets, hit)
 
 
 def _is_call(

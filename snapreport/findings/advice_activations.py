@@ -239,7 +239,7 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
         "Compute the loss in chunks, or fuse it with the last layer",
         [
             f"The loss and its gradient (cross entropy, log softmax) hold {context.share(size)}. "
-            f"In {CHUNKS} chunks, one and its gradient are there at a time."
+            f"Of {CHUNKS} chunks, one and its gradient are there at a time."
         ],
         "chunked or fused linear cross entropy",
         "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",

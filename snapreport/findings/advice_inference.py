@@ -10,7 +10,7 @@ import polars as pl
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.retained_graphs import release_graphs
-from snapreport.findings.saving import share_of_lives
+from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_model import unused_model
 from snapreport.number_format import bytes_text
 from snapreport.small_numbers import is_among
@@ -68,6 +68,9 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
+    # Without its cache, autocast holds the copies of one operator at a time.
+    in_use = int(context.size[mask & context.at_peak].max())
+    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, in_use)
     return Advice(
         "autocast-copies",
         "Cast the weights to 16 bits once, before inference",
@@ -80,6 +83,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         "torch.autocast(cache_enabled=False), or model.to(torch.bfloat16)",
         _AUTOCAST,
         mask,
+        share,
     )
 
 

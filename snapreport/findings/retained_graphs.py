@@ -72,8 +72,21 @@ def backward_ends(context: AdviceContext) -> np.ndarray:
     return np.asarray(following[np.minimum(begun[np.maximum(context.born, 0)] + 1, len(following) - 1)])
 
 
+def _stored_outputs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: the last to be freed of a graph, which goes before the output that holds it. A program that
+    stores outputs without their graphs keeps it.
+    """
+    rows = np.flatnonzero(retained_graphs(context) & (context.freed < len(context.timeline.events)))
+    births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
+    rows = rows[np.argsort(-context.freed[rows], kind="stable")]
+    _, last = np.unique(births[context.freed[rows]], return_index=True)
+    outputs = np.zeros(len(context.size), bool)
+    outputs[rows[last]] = True
+    return outputs
+
+
 def release_graphs(context: AdviceContext) -> Advice | None:
-    mask = retained_graphs(context)
+    mask = retained_graphs(context) & ~_stored_outputs(context)
     rows = np.flatnonzero(mask)
     if not len(rows):
         return None

@@ -82,6 +82,10 @@ def images(batch: int) -> torch.Tensor:
     return torch.randn(2 * batch, 3, 96, 96).to(DEVICE)
 
 
+def features(batch: int) -> torch.Tensor:
+    return torch.randn(batch, 1024).to(DEVICE)
+
+
 def loss_of(net: Net, x: torch.Tensor) -> torch.Tensor:
     out = net(x).flatten(0, -2)
     target = torch.zeros(len(out), dtype=torch.long, device=DEVICE)
@@ -93,7 +97,7 @@ def loss_of(net: Net, x: torch.Tensor) -> torch.Tensor:
 
 def train(net: Net, data: object, passes: int = 1, steps: int = 4) -> None:
     """``passes``: batches whose losses add up to the step's, with one backward pass or one each."""
-    optimizer = torch.optim.AdamW(net.parameters())
+    optimizer = torch.optim.AdamW(net.parameters(), fused=True if REMEDY == "fused" else None)
     for _ in range(steps):
         losses = []
         for batch in [BATCH // 2] * 2 if REMEDY == "half" else [BATCH] * passes:
@@ -122,6 +126,28 @@ def outputs(net: Net) -> None:
                 del out
 
 
+def stored(net: Net) -> None:
+    """Steps whose output and loss are kept until the next one, with a graph that the backward pass leaves."""
+    optimizer = torch.optim.SGD(net.parameters())
+    kept: list[torch.Tensor] = []
+    for _ in range(8):
+        out = net(words(BATCH))
+        loss = out.square().mean()
+        loss.backward(retain_graph=REMEDY != "detach")
+        kept = [out, loss] if REMEDY != "detach" else [out.detach(), loss.detach()]
+        optimizer.step()
+        optimizer.zero_grad()
+    del kept
+
+
+def cast(net: Net) -> None:
+    """Inference that casts the weights to 16 bits, once each pass or once each use."""
+    with torch.no_grad():
+        for _ in range(4):
+            with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=REMEDY != "no cache"):
+                net(words(1)).argmax(-1)
+
+
 def resumed() -> Net:
     """A model whose parameters are read from a file."""
     file = io.BytesIO()
@@ -141,6 +167,9 @@ if PROGRAM in ("words", "zeroed"):
     train(transformer().to(DEVICE), words)
 elif PROGRAM == "images":
     train(convolutions().to(DEVICE), images)
+elif PROGRAM == "wide":
+    layers = [nn.Linear(1024, 1024) for _ in range(24)]
+    train(Net(nn.Linear(1024, 1024), layers, nn.Linear(1024, 10)).to(DEVICE), features)
 elif PROGRAM == "passes":
     train(transformer().to(DEVICE), words, passes=3)
 elif PROGRAM == "resumed":
@@ -151,6 +180,12 @@ elif PROGRAM == "evaluated images":
     evaluate(convolutions().to(DEVICE), images)
 elif PROGRAM == "outputs":
     outputs(transformer().to(DEVICE))
+elif PROGRAM == "stored":
+    stored(transformer().to(DEVICE))
+elif PROGRAM == "cast":
+    cast(
+        Net(nn.Embedding(WORDS, WIDTH), [nn.Linear(WIDTH, WIDTH) for _ in range(400)], nn.Linear(WIDTH, 10)).to(DEVICE)
+    )
 else:
     sys.exit(f"no program {PROGRAM!r}")
 torch.cuda.memory._dump_snapshot(OUT)

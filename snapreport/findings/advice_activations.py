@@ -176,7 +176,8 @@ def _beside_gradients(context: AdviceContext, mask: np.ndarray, fraction: float)
     """
     gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
     most = int(gradients.max(initial=0))
-    return most, share_with_cost(context.timeline, np.flatnonzero(mask), fraction, most - gradients)
+    np.subtract(most, gradients, out=gradients)
+    return most, share_with_cost(context.timeline, np.flatnonzero(mask), fraction, gradients)
 
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
@@ -219,9 +220,11 @@ def _sixteen_bits(context: AdviceContext, mask: np.ndarray, copies: int) -> floa
     """
     attention = attention_scores(context)
     scores = mask & (attention.written if attention.is_recorded else attention.written | attention.math)
-    casts = bytes_over_time(context.timeline, np.flatnonzero(scores))
-    # Their half is not saved, and the casts take as much again.
-    return share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, copies + casts)
+    cost: np.ndarray | int = copies
+    if scores.any():  # their half is not saved, and the casts take as much again
+        cost = bytes_over_time(context.timeline, np.flatnonzero(scores))
+        cost += copies
+    return share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, cost)
 
 
 def is_low_precision(context: AdviceContext) -> bool:

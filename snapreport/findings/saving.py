@@ -14,6 +14,7 @@ from snapreport.timeline.build import DeviceTimeline
 PARTS = 4096
 """Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
 _DENSE = 1 / 16  # of the positions: more changes than this are quicker added to the whole curve than sorted
+_PLACES = 1 << 16
 CLOSE = 0.9
 """A saving under this share of the bytes removed at the old peak means that a second maximum is close."""
 
@@ -109,15 +110,22 @@ def share_with_cost(timeline: DeviceTimeline, rows: np.ndarray, fraction: float,
     cost: Int64 bytes per place in a curve (position + 1), or the same everywhere. A saving is told by a query and a
     fraction, whatever the change is.
     """
-    change = _changes(timeline, _births(timeline, rows), _ends(timeline, rows), rows)
-    # Between two changes only the highest place matters.
-    starts = np.flatnonzero(change[:-1])
-    alive = np.cumsum(change[starts])
-    highest = np.maximum.reduceat(timeline.allocated, starts)
-    changed = np.maximum.reduceat(timeline.allocated + cost, starts) - (alive * fraction).astype(np.int64)
-    here = alive > 0
-    share = (highest[here] - changed[here].max(initial=0)) / alive[here]
-    return float(np.clip(share.max(initial=0.0), 0.0, 1.0))
+    alive = bytes_over_time(timeline, rows)
+    # Part by part: the temporaries of a million places at once would be most of what these findings take.
+    parts = [slice(start, start + _PLACES) for start in range(0, len(alive), _PLACES)]
+
+    def left(part: slice) -> int:
+        changed = timeline.allocated[part] - (alive[part] * fraction).astype(np.int64)
+        changed += cost if isinstance(cost, int) else cost[part]
+        return int(changed.max(where=alive[part] > 0, initial=0))
+
+    most = max(map(left, parts))
+
+    def share(part: slice) -> float:
+        here = alive[part] > 0
+        return float(((timeline.allocated[part][here] - most) / alive[part][here]).max(initial=0.0))
+
+    return min(1.0, max(map(share, parts)))
 
 
 def bytes_over_time(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
@@ -136,17 +144,11 @@ def _ends(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
 
 
 def _over_time(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    change = _changes(timeline, first, end, rows)
-    curve: np.ndarray = np.cumsum(change)[:-1]
-    return curve
-
-
-def _changes(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Int64, a place more than a curve has: bytes that begin, less those that end."""
-    change, size = np.zeros(len(timeline.allocated) + 1, np.int64), timeline.allocations["size"].to_numpy()[rows]
-    np.add.at(change, np.maximum(first, -1) + 1, size)
-    np.subtract.at(change, end + 1, size)
-    return change
+    curve, size = np.zeros(len(timeline.allocated) + 1, np.int64), timeline.allocations["size"].to_numpy()[rows]
+    np.add.at(curve, np.maximum(first, -1) + 1, size)
+    np.subtract.at(curve, end + 1, size)
+    np.cumsum(curve, out=curve)
+    return np.asarray(curve[:-1])
 
 
 def peak_without(timeline: DeviceTimeline, rows: np.ndarray, bytes_out: np.ndarray) -> tuple[int, int, int]:

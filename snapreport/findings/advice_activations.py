@@ -118,6 +118,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     gradients, share = _beside_gradients(context, mask, 1 - 1 / passes)
     if not share:
         return None
+    stay = f"The gradients of the first part, {bytes_text(gradients)}, stay allocated through the others."
     if waiting.failed:
         do = "Free the graph of each forward pass before the next"
         why = [
@@ -129,8 +130,8 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         why = [
             f"{passes} forward passes hold {context.share(size)}, until one backward pass frees all of it.",
             "Where no pass uses another's output and the loss adds up theirs, backward() on each part gives the same "
-            "gradients, and one graph is alive at a time. The gradients of the first part, "
-            f"{bytes_text(gradients)}, stay allocated through the others.",
+            "gradients, and one graph is alive at a time.",
+            *([stay] if context.is_much(gradients) else []),
         ]
     return Advice(
         "backward-each",

@@ -42,7 +42,7 @@ LIFE = 64
 TINY = 32
 """Allocations so many times smaller than the scores are row statistics or workspaces, and are skipped."""
 SMALL = 256
-"""An output is no smaller than so many times less than its scores, which have the length where it has the head size."""
+"""Scores are at most so many times larger than their output: one has the length where the other has the head's size."""
 RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
 

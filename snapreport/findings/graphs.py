@@ -25,6 +25,12 @@ _ALIKE = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
 
+def births_until(context: AdviceContext) -> np.ndarray:
+    """Int64 per event: allocations up to it. Frees with the same number have none between them."""
+    births: np.ndarray = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
+    return births
+
+
 def dropped_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
     backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
@@ -39,7 +45,7 @@ def _dropped(context: AdviceContext) -> np.ndarray:
         return found
     phase = context.phases.innermost
     events = context.timeline.events
-    births = np.cumsum(action_codes(events) == ACTIONS.index("alloc"))
+    births = births_until(context)
     last = len(events)
     inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack] & (context.freed < last)
     mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside

@@ -18,7 +18,7 @@ from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
-from snapreport.findings.saving import peak_without_spans
+from snapreport.findings.saving import peak_without, peak_without_spans
 from snapreport.number_format import bytes_text, count_text, plural
 from snapreport.timeline.build import DeviceTimeline
 
@@ -121,7 +121,7 @@ def _leak(
             }
             for growth in group
         ],
-        "saving": replayed_saving(timeline, remaining, query),
+        "saving": _saving(timeline, remaining, query),
         "needed_peak_bytes": _peak_with_one_each(timeline, remaining, repetitions),
     }
     return Finding(
@@ -244,19 +244,9 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
     return lowest
 
 
-def replayed_saving(timeline: DeviceTimeline, removed: pl.DataFrame, query: str) -> SavingRow:
-    """The peak without ``removed``, rows of the timeline's allocations: the whole curve is summed again.
-
-    ``query``: the documented query that selects exactly those rows.
-    """
-    span = len(timeline.allocated) + 1
-    size, birth = removed["size"].to_numpy(), removed["alloc_event"].to_numpy().astype(np.int64) + 1
-    death = removed["free_event"].to_numpy().astype(np.int64) + 1
-    change = np.bincount(birth, weights=size, minlength=span)
-    change -= np.bincount(np.where(death > 0, death, span - 1), weights=size, minlength=span)
-    curve = timeline.allocated - np.cumsum(change)[:-1].astype(np.int64)
-    event = int(np.argmax(curve)) - 1
-    peak = int(curve[event + 1])
+def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> SavingRow:
+    """The peak without ``leaked``, rows of the timeline's allocations, which ``query`` selects."""
+    peak, event, _ = peak_without(timeline, leaked["id"].to_numpy(), leaked["size"].to_numpy())
     return {
         "query": query,
         "fraction": 1.0,

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes
+from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, share_of_lives
 from snapreport.number_format import bytes_text, count_text
@@ -43,7 +43,7 @@ def _retained(context: AdviceContext) -> np.ndarray:
     outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
     rows = np.flatnonzero(forward & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
-    births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
+    births = births_until(context)
     table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
@@ -77,7 +77,7 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
     stores outputs without their graphs keeps it.
     """
     rows = np.flatnonzero(retained_graphs(context) & (context.freed < len(context.timeline.events)))
-    births = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
+    births = births_until(context)
     rows = rows[np.argsort(-context.freed[rows], kind="stable")]
     _, last = np.unique(births[context.freed[rows]], return_index=True)
     outputs = np.zeros(len(context.size), bool)

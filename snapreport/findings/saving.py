@@ -10,6 +10,7 @@ import numpy as np
 from snapreport.findings.evidence import SavingRow
 from snapreport.findings.selection import select
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.curves import allocated_curve
 
 PARTS = 4096
 """Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
@@ -96,8 +97,13 @@ def share_of_lives(timeline: DeviceTimeline, rows: np.ndarray, starts: np.ndarra
     """(share, highest allocated, its first position) where each of ``rows`` goes at its event of ``starts`` (Int64)
     instead of later. share: see :func:`share_with_cost`.
     """
-    end = _ends(timeline, rows)
-    gone = _over_time(timeline, np.minimum(starts, end), end, rows)
+    size = timeline.allocations["size"].to_numpy()[rows]
+    freed = timeline.allocations["free_event"].to_numpy()[rows]
+    end = np.where(freed < 0, len(timeline.events), freed)
+    gone = np.zeros(len(timeline.allocated) + 1, np.int64)
+    np.add.at(gone, np.minimum(starts, end) + 1, size)
+    np.subtract.at(gone, end + 1, size)
+    gone = np.cumsum(gone)[:-1]
     left = timeline.allocated - gone
     event = int(np.argmax(left)) - 1
     return share_with_cost(timeline, rows, 0.0, -gone), int(left[event + 1]), event
@@ -130,25 +136,8 @@ def share_with_cost(timeline: DeviceTimeline, rows: np.ndarray, fraction: float,
 
 def bytes_over_time(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
     """Int64 per place in a curve (position + 1): bytes of the allocations ``rows``."""
-    return _over_time(timeline, _births(timeline, rows), _ends(timeline, rows), rows)
-
-
-def _births(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
-    births: np.ndarray = timeline.allocations["alloc_event"].to_numpy()[rows]
-    return births
-
-
-def _ends(timeline: DeviceTimeline, rows: np.ndarray) -> np.ndarray:
-    freed = timeline.allocations["free_event"].to_numpy()[rows]
-    return np.where(freed < 0, len(timeline.events), freed)
-
-
-def _over_time(timeline: DeviceTimeline, first: np.ndarray, end: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    curve, size = np.zeros(len(timeline.allocated) + 1, np.int64), timeline.allocations["size"].to_numpy()[rows]
-    np.add.at(curve, np.maximum(first, -1) + 1, size)
-    np.subtract.at(curve, end + 1, size)
-    np.cumsum(curve, out=curve)
-    return np.asarray(curve[:-1])
+    born, freed, size = (timeline.allocations[name].to_numpy()[rows] for name in ("alloc_event", "free_event", "size"))
+    return allocated_curve(born, freed, size, len(timeline.events))
 
 
 def peak_without(timeline: DeviceTimeline, rows: np.ndarray, bytes_out: np.ndarray) -> tuple[int, int, int]:

@@ -58,7 +58,7 @@ class Bytes:
 
 @dataclass
 class Heads:
-    """The first bytes of n candidates: rows: Void n; words: UInt64, eight bytes of all of them in each line."""
+    """The first bytes of n candidates. rows: Void n. words: UInt64 (words, n), eight bytes of each in a line."""
 
     rows: np.ndarray
     words: np.ndarray

@@ -131,12 +131,15 @@ class Snapshot:
         factor) of sizes; memory: bytes for the allocator; start: ``fresh`` or ``recorded``; cards: whether to search
         the minimum memory on which the trace runs. Raises :class:`SettingsError` and :class:`QueryError`.
         """
-        from snapreport.allocator.document import SCHEMA
+        from snapreport.contracts import plain
+        from snapreport.contracts.whatif import WhatIfFile, whatif_document
 
         answers = self.whatif_answers(
             device, settings=settings, without=without, scale=scale, memory=memory, start=start, cards=cards
         )
-        return {"schema": SCHEMA, "file": self.recording.path, "devices": [answer.to_json() for answer in answers]}
+        file = WhatIfFile(self.recording.path, [answer.device() for answer in answers])
+        document: dict[str, Any] = plain(whatif_document([file]))
+        return document
 
     def whatif_answers(self, device: int | None = None, **question: Any) -> list[Answer]:
         """As :meth:`whatif`, with the curves; devices without events are left out."""

@@ -4,7 +4,6 @@ the README's jobs.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from cli import assert_refused, process
 from cli import in_process as run
 from planted import path_of, planted
 
+from snapreport.contracts import json_text
 from snapreport.findings.gate import check
 from snapreport.findings.gate_rules import Growth, Rules
 
@@ -168,7 +168,7 @@ def test_shares_are_exact() -> None:
     assert Growth(share=0.0).limit(1 << 50) == 1 << 50
     snapshot = planted("training", **TINY)
     (result,) = check(snapshot, Rules(max_peak=snapshot.timeline(0).peak_bytes))
-    assert result.passed and json.dumps(result.to_json())
+    assert result.passed and json_text(result)
 
 
 README = (corpus.ROOT / "README.md").read_text()

@@ -18,7 +18,7 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"available_memory", "terminal"},
+    {"available_memory", "contracts", "terminal"},
     {"supervision"},
     {"vocabulary"},
     {
@@ -43,7 +43,7 @@ FLOORS = [
     {"jobs"},
     {"commands", "pytest_plugin"},
     {"samples"},
-    {"cli"},
+    {"cli", "schemas"},
     {"__main__"},
 ]
 HEAVY = ("polars", "numpy", "torch", "jinja2", "brotli")

@@ -16,8 +16,8 @@ from test_recorder_metadata import COMMIT, recorded, with_metadata
 
 import snapreport
 from snapreport import samples
+from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
-from snapreport.findings.gate_rules import Check
 from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.report.code_spans import sentence_markup
 from snapreport.report.gate_output import check_markdown

@@ -1,10 +1,9 @@
-"""The answer to a what-if as a document: schema ``snapreport-whatif/1``."""
+"""The answer to a what-if on one device, and its entry in the document of ``snapreport whatif --json``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,9 @@ from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import FRESH, RECORDED, Change, Run, WhatIf, scaled
+from snapreport.contracts.whatif import CardFit, MinimumMemory, ReplayCheck, ReplayRun, WhatIfDevice
 from snapreport.timeline.build import DeviceTimeline
 
-SCHEMA = "snapreport-whatif/1"
 Masks = Callable[[int, str], np.ndarray]
 """(device, query) → Boolean by allocation id."""
 
@@ -44,62 +43,61 @@ class Answer:
     question: Question
     runs: list[Run]
     least: list[Minimum]
-    cards: list[dict[str, Any]]
+    cards: list[CardFit]
 
-    def to_json(self) -> dict[str, Any]:
+    def device(self) -> WhatIfDevice:
         """The device's entry in the document."""
         whatif, check, trace = self.whatif, self.whatif.check, self.whatif.trace
         own = self.least[0] if self.least else None
-        return {
-            "device": whatif.timeline.device,
-            "check": {
-                "exact": check.exact,
-                "allocations": check.allocations,
-                "same_allocations": check.same_allocations,
-                "segment_events": check.segment_events,
-                "same_segment_events": check.same_segment_events,
-                "curve_error": check.curve_error,
-                "reason": check.reason or None,
-            },
-            "start": RECORDED if trace.starts_empty else whatif.start,
-            "settings": check.settings.text(),
-            "recorded_peak_reserved_bytes": trace.peak_reserved,
-            "capacity_bytes": whatif.capacity,
-            "placements": whatif.placements,
-            "limits": limits(whatif),
-            "runs": [run_json(run) for run in self.runs],
-            "minimum_memory_bytes": own.memory if own else None,
-            "minimum_retries": own.retries if own and own.memory is not None else None,
-            "minimums": [
-                {
-                    "settings": least.settings.text(),
-                    "memory_bytes": least.memory,
-                    "retries": least.retries,
-                    "monotone": least.monotone,
-                    "unlimited_peak_reserved_bytes": least.unlimited,
-                }
+        return WhatIfDevice(
+            device=whatif.timeline.device,
+            check=ReplayCheck(
+                exact=check.exact,
+                allocations=check.allocations,
+                same_allocations=check.same_allocations,
+                segment_events=check.segment_events,
+                same_segment_events=check.same_segment_events,
+                curve_error=check.curve_error,
+                reason=check.reason or None,
+            ),
+            start="recorded" if trace.starts_empty or whatif.start == RECORDED else "fresh",
+            settings=check.settings.text(),
+            recorded_peak_reserved_bytes=trace.peak_reserved,
+            capacity_bytes=whatif.capacity,
+            placements=whatif.placements,
+            limits=limits(whatif),
+            runs=[_run(run) for run in self.runs],
+            minimum_memory_bytes=own.memory if own else None,
+            minimum_retries=own.retries if own and own.memory is not None else None,
+            minimums=[
+                MinimumMemory(
+                    settings=least.settings.text(),
+                    memory_bytes=least.memory,
+                    retries=least.retries,
+                    monotone=least.monotone,
+                    unlimited_peak_reserved_bytes=least.unlimited,
+                )
                 for least in self.least
             ],
-            "cards": self.cards,
-        }
+            cards=self.cards,
+        )
 
 
-def run_json(run: Run) -> dict[str, Any]:
-    """A run's entry in the document."""
-    return {
-        "name": run.name,
-        "settings": run.settings.text(),
-        "without": run.change.without_text,
-        "scale": run.change.scale_text,
-        "peak_reserved_bytes": run.peak_reserved,
-        "low_bytes": run.low,
-        "high_bytes": run.high,
-        "peak_allocated_bytes": run.peak_allocated,
-        "retries": run.retries,
-        "oom_event": run.oom_event,
-        "avoided_oom_events": list(run.avoided),
-        "note": run.note or None,
-    }
+def _run(run: Run) -> ReplayRun:
+    return ReplayRun(
+        name=run.name,
+        settings=run.settings.text(),
+        without=run.change.without_text,
+        scale=run.change.scale_text,
+        peak_reserved_bytes=run.peak_reserved,
+        low_bytes=run.low,
+        high_bytes=run.high,
+        peak_allocated_bytes=run.peak_allocated,
+        retries=run.retries,
+        oom_event=run.oom_event,
+        avoided_oom_events=list(run.avoided),
+        note=run.note or None,
+    )
 
 
 def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer:
@@ -119,21 +117,21 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
     else:
         runs += whatif.standard(change)
     least: list[Minimum] = []
-    cards: list[dict[str, Any]] = []
+    cards: list[CardFit] = []
     if question.cards:
         chosen = parse_settings(question.settings, whatif.own)
         grown = replace(chosen, expandable_segments=True)
         least = [minimum_memory(whatif, settings, change) for settings in dict.fromkeys((chosen, grown))]
         cards = [
-            {
-                "card": card.name,
-                "example": card.example,
-                "usable_bytes": card.usable,
-                "source": card.source,
-                "fits": _fits(whatif, found, card.usable, change),
-                "spare_bytes": None if found.memory is None else card.usable - found.memory,
-                "settings": found.settings.text(),
-            }
+            CardFit(
+                card=card.name,
+                example=card.example,
+                usable_bytes=card.usable,
+                source=card.source,
+                fits=_fits(whatif, found, card.usable, change),
+                spare_bytes=None if found.memory is None else card.usable - found.memory,
+                settings=found.settings.text(),
+            )
             for found in least
             for card in CARDS
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -162,8 +161,9 @@ def check(
     """
     if (baseline is None) != (max_growth is None):
         raise click.UsageError("--baseline and --max-growth are given together")
+    from snapreport.contracts import json_text
     from snapreport.findings.gate import check_all
-    from snapreport.report.gate_output import check_json, check_junit, check_markdown, check_text, overall
+    from snapreport.report.gate_output import check_document, check_junit, check_markdown, check_text, overall
     from snapreport.report.source_links import SourceLinks
 
     read = [*snaps, *([baseline] if baseline else [])]
@@ -206,7 +206,7 @@ def check(
     if junit:
         _write(junit, check_junit(checks))
     if "-" not in (summary_md, junit):
-        text = json.dumps(check_json(checks), indent=1) if as_json else check_text(checks)
+        text = json_text(check_document(checks)) if as_json else check_text(checks)
         pipe_safe(lambda: echo(text))
     status = overall(checks)
     if status == "unknown":

@@ -4,7 +4,6 @@ allocations.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -104,10 +103,11 @@ def whatif(
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         snapshots = load_all(snaps, redaction=redaction)
-        from snapreport.allocator.document import SCHEMA
+        from snapreport.contracts import json_text
+        from snapreport.contracts.whatif import WhatIfFile, whatif_document
         from snapreport.report.whatif_text import whatif_text
 
-        documents, texts = [], []
+        files, texts = [], []
         for snapshot in snapshots:
             longest = max((len(snapshot.timeline(device).events) for device in snapshot.devices), default=0)
             answers = snapshot.whatif_answers(
@@ -118,12 +118,10 @@ def whatif(
                 start=start,
                 cards=longest <= MANY_EVENTS if cards is None else cards,
             )
-            documents.append({"file": snapshot.recording.path, "devices": [answer.to_json() for answer in answers]})
+            files.append(WhatIfFile(snapshot.recording.path, [answer.device() for answer in answers]))
             texts.append(whatif_text(snapshot.recording.name, answers))
     if as_json:
-        # One file has its devices at the top, several a list of files.
-        document = documents[0] if len(documents) == 1 else {"snapshots": documents}
-        pipe_safe(lambda: echo(json.dumps({"schema": SCHEMA, **document}, indent=1)))
+        pipe_safe(lambda: echo(json_text(whatif_document(files))))
     else:
         pipe_safe(lambda: echo("\n\n".join(texts)))
 

@@ -14,10 +14,11 @@ import polars as pl
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.whatif import WhatIf
+from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
-from snapreport.findings.gate_rules import Check, Growth, Rules
+from snapreport.findings.gate_rules import Growth, Rules
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings

@@ -1,9 +1,8 @@
-"""The rules of ``snapreport check``, and the result of one of them."""
+"""The rules of ``snapreport check``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
 from snapreport.number_format import bytes_text
 
@@ -42,29 +41,3 @@ class Rules:
         return bool(self.fail_on) or any(
             rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth, self.fits)
         )
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result of one rule on one device. ``message``: one sentence; ``evidence``: the reasons, a line each.
-
-    ``file``: of a series, all of them. ``value``, ``limit``: bytes, or for ``fail_on`` rules the number of findings and
-    0. ``unknown``: why the recording cannot show whether the rule holds, "" where it can; then ``passed`` is false.
-    """
-
-    rule: str
-    file: str
-    device: str
-    passed: bool
-    message: str
-    value: int
-    limit: int
-    evidence: list[str] = field(default_factory=list)
-    unknown: str = ""
-
-    @property
-    def status(self) -> Literal["passed", "failed", "unknown"]:
-        return "unknown" if self.unknown else "passed" if self.passed else "failed"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "status": self.status}

@@ -10,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from snapreport import progress
+from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.gate import check
-from snapreport.findings.gate_rules import FAILING_KINDS, Check, Growth, Rules
+from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
 from snapreport.jobs.job_diff import row_changes
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import on_ranks, outlier_sentence, place, ranks_text

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from xml.etree import ElementTree
 
 from snapreport import terminal
-from snapreport.findings.gate_rules import Check
+from snapreport.contracts.check import Check, CheckDocument, Status
 from snapreport.number_format import plural
 from snapreport.output_file import MARKDOWN_MARK
 from snapreport.report.markdown import code_cell, escape, prose
 
-SCHEMA = "snapreport-check/1"
 # XML 1.0 cannot contain these even escaped; names in a snapshot may.
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535, *range(55296, 57344)))
 
@@ -21,10 +19,10 @@ _MARKS = {"passed": "ok     ", "failed": "FAIL   ", "unknown": "UNKNOWN"}
 _EMOJI = {"passed": "✅", "failed": "❌", "unknown": "❔"}
 
 
-def overall(checks: Sequence[Check]) -> str:
+def overall(checks: Sequence[Check]) -> Status:
     """The status of all checks together: failed if any failed, otherwise unknown if any is unknown."""
     found = {check.status for check in checks}
-    return next(status for status in ("failed", "unknown", "passed") if status in found or status == "passed")
+    return "failed" if "failed" in found else "unknown" if "unknown" in found else "passed"
 
 
 def _verdict(checks: Sequence[Check], noun: str) -> str:
@@ -38,13 +36,9 @@ def _verdict(checks: Sequence[Check], noun: str) -> str:
     return "; ".join(parts) or f"{counted} passed"
 
 
-def check_json(checks: Sequence[Check]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "passed": all(check.passed for check in checks),
-        "status": overall(checks),
-        "checks": [check.to_json() for check in checks],
-    }
+def check_document(checks: Sequence[Check]) -> CheckDocument:
+    """The document of ``snapreport check --json``."""
+    return CheckDocument(all(check.passed for check in checks), overall(checks), list(checks))
 
 
 def check_text(checks: Sequence[Check]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from snapreport import terminal
 from snapreport.allocator.cards import CARDS, CONTEXT
 from snapreport.allocator.document import Answer, limits, start_text
 from snapreport.allocator.minimum import Minimum
 from snapreport.allocator.whatif import Run, WhatIf
+from snapreport.contracts.whatif import CardFit
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _HEADER = ("settings", "peak reserved", "change", "error bar", "peak allocated", "retries", "out of memory")
@@ -115,18 +115,18 @@ def _card_table(answer: Answer, found: Sequence[Minimum]) -> list[str]:
     header = ("card", "for the allocator", *("recorded settings" if name == "default" else name for name in names))
     rows: list[tuple[str, ...]] = [header]
     for card in CARDS:
-        same = [next(c for c in answer.cards if (c["card"], c["settings"]) == (card.name, name)) for name in names]
+        same = [next(c for c in answer.cards if (c.card, c.settings) == (card.name, name)) for name in names]
         rows.append((f"{card.name} ({card.example})", bytes_text(card.usable), *(_spare(one) for one in same)))
     return _aligned(rows)
 
 
-def _spare(card: dict[str, Any]) -> str:
-    spare = card["spare_bytes"]
+def _spare(card: CardFit) -> str:
+    spare = card.spare_bytes
     if spare is None:
         return "fails"
     if spare < 0:
         return f"{bytes_text(-spare)} too small"
-    return f"{bytes_text(spare)} to spare" if card["fits"] else "fails, though less would do"
+    return f"{bytes_text(spare)} to spare" if card.fits else "fails, though less would do"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -169,15 +169,15 @@ def _retries(count: int) -> str:
 
 def _cards(answer: Answer, found: Minimum) -> list[str]:
     """The smallest card that is large enough, and the next smaller one."""
-    cards = [card for card in answer.cards if card["settings"] == found.settings.text()]
-    fitting = next((card for card in cards if card["fits"]), None)
+    cards = [card for card in answer.cards if card.settings == found.settings.text()]
+    fitting = next((card for card in cards if card.fits), None)
     if fitting is None:
         return [f"The trace fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
-    spare = bytes_text(fitting["spare_bytes"])
-    text = f"The trace fits on a {fitting['card']} card ({fitting['example']}) with {spare} to spare"
+    spare = bytes_text(fitting.spare_bytes or 0)
+    text = f"The trace fits on a {fitting.card} card ({fitting.example}) with {spare} to spare"
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
-        text += f"; a {smaller['card']} card is {bytes_text(-smaller['spare_bytes'])} too small"
+        text += f"; a {smaller.card} card is {bytes_text(-(smaller.spare_bytes or 0))} too small"
     reserve = f"{bytes_text(CONTEXT)} for the CUDA context"
     beside = f"For the allocator: what CUDA reports for the card, less {reserve}. NCCL and other processes take more."
     return [f"{text}.", "", *_card_table(answer, answer.least), beside]

@@ -1,0 +1,23 @@
+"""The shapes of all JSON that snapreport prints, stores and reads back: one msgspec Struct for each object.
+
+The JSON Schemas in ``snapreport/schemas``, the validation of digests and the TypeScript types of the page are made from
+them; ``python -m snapreport.schemas`` writes those files again. A struct's docstring is its description in the schema,
+an annotated field's description that of the field. Keys are in the order of the fields.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+
+def plain(document: Any) -> Any:
+    """``document``, a Struct or a container of them, as dicts, lists and values that JSON has."""
+    return msgspec.to_builtins(document)
+
+
+def json_text(document: msgspec.Struct) -> str:
+    """The document as the commands print it: ASCII, so that the bytes are the same whatever the terminal's encoding."""
+    return json.dumps(plain(document), indent=1)

@@ -1,0 +1,61 @@
+"""The files that are generated from the contracts: a JSON Schema of each document, and the page's types."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from snapreport.contracts.check import CheckDocument
+from snapreport.contracts.whatif import WhatIfDocument
+
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
+    "check": CheckDocument,
+    "whatif": WhatIfDocument,
+}
+"""Command → the document that it prints with ``--json``."""
+
+
+def schema_name(document: type[msgspec.Struct]) -> str:
+    """``snapreport-check/1``: the value of its key ``schema``."""
+    return str(document.__struct_config__.tag)
+
+
+def schema_file(document: type[msgspec.Struct]) -> str:
+    """``snapreport-check-1.schema.json``."""
+    return f"{schema_name(document).replace('/', '-')}.schema.json"
+
+
+def schema(command: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the document that ``command`` prints."""
+    (root,), parts = msgspec.json.schema_components([DOCUMENTS[command]], ref_template="#/$defs/{name}")
+    for node in parts.values():
+        _as_written(node)
+    top = parts.pop(root["$ref"].removeprefix("#/$defs/"))
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": f"snapreport {command} --json"}
+    return {**head, "$defs": parts} if parts else head
+
+
+def _as_written(node: dict[str, Any]) -> None:
+    """A key with a default value is required, since it is always written; one whose default is UNSET has none here."""
+    properties = node.get("properties", {})
+    required = {*node.get("required", []), *(key for key, value in properties.items() if "default" in value)}
+    for value in properties.values():
+        value.pop("default", None)
+    node["required"] = [key for key in properties if key in required]
+    node["description"] = plain_text(node["description"])
+
+
+def plain_text(docstring: str) -> str:
+    """A docstring's paragraphs, each on one line."""
+    paragraphs = inspect.cleandoc(docstring).replace("``", "`").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def generated() -> dict[Path, str]:
+    """File → its content."""
+    folder = Path(__file__).parent
+    return {folder / schema_file(DOCUMENTS[name]): json.dumps(schema(name), indent=1) + "\n" for name in DOCUMENTS}

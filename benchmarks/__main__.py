@@ -18,6 +18,9 @@ findings
         200 generated runs, each with one planted cause or none: precision and recall of the findings
 categories
         snapshots with their first stack traces hidden: how right inferred categories are, rule by rule
+remedies
+        programs recorded with and without a remedy: program, remedy, rank of the advice, promised and measured peak;
+        recordings stay in the folder of --keep and are used again; names of programs may be given
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
@@ -55,6 +58,7 @@ from benchmarks import (
     job_outliers,
     peers,
     recording,
+    remedies,
     sizes,
     soak,
     switches,
@@ -120,6 +124,7 @@ def main() -> None:
             "growth",
             "findings",
             "recording",
+            "remedies",
             "categories",
             "whatif",
             "fuzz",
@@ -146,7 +151,9 @@ def main() -> None:
     )
     parser.add_argument("--cases", type=int, default=20_000, help="fuzz: files to read; default 20,000")
     parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; default 1")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault; remedies: where recordings stay"
+    )
     parser.add_argument("--minutes", type=float, default=30, help="soak: how long one report is driven; default 30")
     parser.add_argument(
         "--ranks", nargs="*", type=int, default=[64, 8, 1024], help="job: sizes of jobs; 8 ranks are of 100 MB"
@@ -162,7 +169,7 @@ def main() -> None:
         folder = Path(scratch)
         empty = (
             empty_report(folder)
-            if options.what not in ("findings", "recording", "categories", "whatif", "fuzz", "soak")
+            if options.what not in ("findings", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
             else 0
         )
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
@@ -203,6 +210,10 @@ def main() -> None:
             document["outliers"] = job_outliers.measure(options.runs, ROOT.parent / "shared" / "recorded")
             print(job_outliers.table(document["outliers"]), flush=True)
             document["cost"] = job_cost.run(folder, browser, options.ranks)
+        elif options.what == "remedies":
+            measured_pairs = remedies.measure(options.keep or folder, [path.name for path in options.snapshots])
+            document["rows"] = [vars(row) for row in measured_pairs]
+            print("\n".join(remedies.table(measured_pairs)))
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

@@ -1,0 +1,21 @@
+"""``remedy_pairs.py OUT PROGRAM [REMEDY]`` runs a program of the folder ``pairs`` and dumps a snapshot to OUT;
+``remedy_pairs.py --list`` prints them all with their remedies, as JSON: {program: {remedy: rule}}.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pairs.language
+import pairs.others
+import pairs.vision  # noqa: F401
+import torch
+from pairs.kit import OUT, PROGRAM, PROGRAMS
+
+if OUT == "--list":
+    print(json.dumps({name: remedies for name, (_, remedies) in PROGRAMS.items()}))
+else:
+    torch.backends.cudnn.enabled = False
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1_000_000)
+    PROGRAMS[PROGRAM][0]()
+    torch.cuda.memory._dump_snapshot(OUT)

@@ -24,7 +24,7 @@ remedies
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
-soak    a hundred reports of random inputs opened in one page, then one driven (--minutes): memory and errors
+soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and
         opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB (--ranks 64 for some of them, --ranks alone for none)
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault; remedies: where recordings stay"
     )
-    parser.add_argument("--minutes", type=float, default=30, help="soak: how long one report is driven; default 30")
+    parser.add_argument("--steps", type=int, default=20_000, help="soak: steps of driving one report; default 20,000")
     parser.add_argument(
         "--ranks", nargs="*", type=int, default=[64, 8, 1024], help="job: sizes of jobs; 8 ranks are of 100 MB"
     )
@@ -185,7 +185,7 @@ def main() -> None:
             command("-m", "snapreport", snapshot, "-o", report)
             courses = [
                 soak.open_in_turn(browser, min(100, options.cases), folder, options.seed),
-                soak.drive(browser, report, 60 * options.minutes, options.seed),
+                soak.drive(browser, report, options.steps, options.seed),
             ]
             print(soak.table(courses))
             document["courses"] = [vars(course) for course in courses]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import random
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from benchmarks.fuzz_cases import Cases
 
-EVERY = 5  # reports, or seconds of driving, between two figures
+EVERY = 5  # reports between two figures
 VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
 QUERIES = ("", "size>1MiB", "live:peak", "func:forward", "-file:torch OR size<1KiB", "stream:0 lifetime>10")
 # Early allocations stay: compiled code, font caches. The second half is compared with the second quarter.
@@ -101,16 +100,15 @@ def open_in_turn(browser: Any, count: int, folder: Path, seed: int = 0) -> Cours
     return course
 
 
-def drive(browser: Any, report: Path, seconds: float, seed: int = 0) -> Course:
-    """One report, with its views switched, moved, searched and clicked without a pause."""
-    course, rng = Course(f"one report driven for {seconds / 60:.1f} min"), random.Random(seed)
+def drive(browser: Any, report: Path, steps: int, seed: int = 0) -> Course:
+    """One report, with its views switched, moved, searched and clicked without a pause; measured up to 400 times."""
+    course, rng = Course("one report driven"), random.Random(seed)
     page, session = _page(browser, course)
     page.goto(report.as_uri())
     page.evaluate(SETTLED)
     events = page.evaluate("snapreport.stats(snapreport.devices()[0]).events")
-    end = time.monotonic() + seconds
-    due = time.monotonic() + min(EVERY, seconds / 20)
-    while time.monotonic() < end or len(course.heap) < FEWEST:
+    measured_every = max(1, steps // 400, min(steps // FEWEST, 20))
+    while course.steps < steps:
         course.steps += 1
         how = rng.randrange(5)
         if how == 0:
@@ -131,11 +129,10 @@ def drive(browser: Any, report: Path, seconds: float, seed: int = 0) -> Course:
             page.mouse.move(rng.randrange(50, 1200), rng.randrange(150, 800))
             page.mouse.wheel(0, rng.choice((-300, 300)))
             page.keyboard.press(rng.choice(("ArrowLeft", "ArrowRight", "Escape", "Tab", "+", "-")))
-        if time.monotonic() > due:
+        if course.steps % measured_every == 0:
             page.evaluate("() => snapreport.setView({ view: 'timeline', query: '', select: null })")
             page.evaluate(SETTLED)
             _measure(session, course)
-            due = time.monotonic() + min(EVERY, seconds / 20)
     page.context.close()
     return course
 

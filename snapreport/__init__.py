@@ -31,7 +31,7 @@ __all__ = [
     "write_report",
 ]
 
-# ``pytest -p snapreport`` switches the plugin on; imported by pytest alone.
+# ``pytest -p snapreport`` loads the plugin from a checkout without the entry point; read by pytest alone.
 pytest_plugins = ("snapreport.pytest_plugin",)
 
 _LAZY = {

@@ -1,9 +1,10 @@
-"""The pytest plugin, switched on by ``pytest -p snapreport``: limits on CUDA memory and leaks, as test markers.
+"""The pytest plugin, which pytest finds as an entry point: limits on CUDA memory and leaks, as test markers.
 
     @pytest.mark.limit_cuda_memory("2 GiB")
     @pytest.mark.limit_cuda_leaks("1 MiB", warmups=2)
 
-Light until a test has a marker or an option asks for measurements: neither torch nor polars is imported before.
+Without effect until a test has a marker or an option asks for measurements: neither torch nor polars is imported before
+that.
 """
 
 from __future__ import annotations

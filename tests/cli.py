@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import corpus
+from waiting import GUARD_SECONDS
 
 import snapreport
 
@@ -61,12 +62,9 @@ def process(
     stdin: bytes | None = None,
     cwd: Path | None = None,
     limit: int | None = None,
-    seconds: float = 60,
     program: list[str] | None = None,
 ) -> Run:
-    """Runs the command, or ``program`` instead, as a process; ``limit`` bounds its address space in bytes, ``seconds``
-    its time.
-    """
+    """Runs the command, or ``program`` instead, as a process; ``limit`` bounds its address space in bytes."""
 
     def bound() -> None:
         if limit is not None:
@@ -79,7 +77,7 @@ def process(
         input=stdin,
         capture_output=True,
         cwd=cwd,
-        timeout=seconds,
+        timeout=GUARD_SECONDS,
         preexec_fn=bound,
         env={**os.environ, "PYTHONUTF8": "1"},
         check=False,

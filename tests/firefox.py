@@ -11,11 +11,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from waiting import GUARD_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -48,7 +49,7 @@ class Page:
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
-            message = json.loads(self.socket.recv(timeout=60))
+            message = json.loads(self.socket.recv(timeout=GUARD_SECONDS))
             if message.get("id") != number:
                 continue
             if message["type"] == "error":
@@ -72,11 +73,8 @@ class Page:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']['text']}")
         return json.loads(result["result"]["value"])
 
-    def until(self, expression: str, seconds: float = 30) -> None:
-        end = time.monotonic() + seconds
-        while not self.js(expression):
-            assert time.monotonic() < end, f"never came true: {expression}"
-            time.sleep(0.05)
+    def until(self, expression: str) -> None:
+        wait_until(lambda: self.js(expression), expression)
 
     def click(self, x: float, y: float) -> None:
         """A press and release of the mouse, in CSS pixels of the window."""
@@ -111,15 +109,10 @@ def launched(binary: str) -> Iterator[Page]:
                 yield Page(socket)
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=GUARD_SECONDS)
 
 
 def _address(log: Path) -> str:
-    """The address it listens on, which it prints within a minute of its start."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        found = LISTENING.search(log.read_text(encoding="utf-8", errors="replace"))
-        if found:
-            return found[1]
-        time.sleep(0.1)
-    raise RuntimeError("Firefox does not listen")
+    """The address it listens on, which it prints after its start."""
+    found = wait_until(lambda: LISTENING.search(log.read_text(encoding="utf-8", errors="replace")), "Firefox listens")
+    return found[1]

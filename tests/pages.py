@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +21,7 @@ Color = tuple[int, int, int]
 # Two frames have passed, no tile is pending, and two frames more.
 SETTLED = """async () => {
     const frame = () => new Promise(done => requestAnimationFrame(done))
-    const end = performance.now() + 10_000
+    const end = performance.now() + 300_000
     await frame(); await frame()
     while (snapreport.drawn().pending !== 0) {
         if (performance.now() > end) throw new Error('tiles are pending for ever')
@@ -28,6 +29,10 @@ SETTLED = """async () => {
     }
     await frame(); await frame()
 }"""
+LOST_CONTEXT = """() => new Promise(done => {
+    document.addEventListener('webglcontextrestored', () => done(), { capture: true, once: true })
+    snapreport.testContextLoss()
+})"""
 PLOT = """() => {
     const strip = document.querySelector('canvas.minimap').getBoundingClientRect()
     const box = document.querySelector('.plot').getBoundingClientRect()
@@ -134,14 +139,16 @@ class Opened:
     def place_of(self, left: float, top: float) -> tuple[float, float]:
         return Still(None, self.view(), self.plot()).place_of(left, top)
 
-    def until(self, expression: str, argument: Any = None, seconds: float = 10) -> None:
+    def until(self, expression: str, argument: Any = None) -> None:
         """Waits until an expression is true. (playwright's own wait evaluates strings, which the page's policy
         forbids.)
         """
-        end = time.monotonic() + seconds
-        while not self.js(expression, argument):
-            assert time.monotonic() < end, f"never came true: {expression}"
-            self.page.wait_for_timeout(20)
+        wait_until(lambda: self.js(expression, argument), expression, lambda _: self.page.wait_for_timeout(20))
+
+    def lose_context(self) -> None:
+        """Drops what the graphics card holds, and waits until the page has it again and has drawn."""
+        self.js(LOST_CONTEXT)
+        self.settle()
 
     def settle(self) -> None:
         """Waits until what was requested is drawn: two frames have passed and no tile is pending."""

@@ -64,7 +64,7 @@ def python_of(folder: Path) -> Path:
 
 
 def environment(folder: Path, install: bool) -> Path:
-    """Makes the virtual environment and installs the package with its test extra; returns the path of its Python."""
+    """Makes the virtual environment and installs the package and the group dev; returns the path of its Python."""
     python = python_of(folder)
     if not python.exists():
         say(f"virtual environment {folder}")
@@ -73,7 +73,8 @@ def environment(folder: Path, install: bool) -> Path:
     if install:
         say("installing the package with what its tests need")
         # Not editable: the wheel is tested. pip rebuilds a local folder's wheel every time.
-        must(python, "-m", "pip", "install", "--quiet", ".[test]")
+        must(python, "-m", "pip", "install", "--quiet", "pip>=25.1")  # for --group; Python 3.11 comes with an older one
+        must(python, "-m", "pip", "install", "--quiet", ".", "--group", "dev")
     return python
 
 

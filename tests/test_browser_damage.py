@@ -24,8 +24,8 @@ SEEN = """async () => {
     if (window.snapreport) {
         const stats = () => JSON.stringify(snapreport.devices().map(d => snapreport.stats(d)))
         const ready = snapreport.ready.then(stats, error => 'failed: ' + error)
-        opened = await Promise.race([ready, wait(30000).then(() => 'failed: never')])
-        const end = performance.now() + 30000
+        opened = await Promise.race([ready, wait(300000).then(() => 'failed: never')])
+        const end = performance.now() + 300000
         const isChecked = () => performance.getEntriesByName('snapreport:checked').length > 0
         while (!opened.startsWith('failed') && !isChecked() && performance.now() < end) await wait(5)
     }

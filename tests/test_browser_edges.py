@@ -102,7 +102,7 @@ def test_pointer_and_selection_leave_no_trace(
     opened.settle()
     opened.page.mouse.move(5, 5)
     opened.set_view(x=window["x"], y=window["y"])
-    opened.page.wait_for_timeout(200)
+    opened.settle()
     assert plot_image(opened) == before
 
 
@@ -114,10 +114,9 @@ def test_a_lost_context_of_a_large_report_comes_back(
     opened.page.mouse.move(5, 5)
     for window in ([100_000, 103_000], [-1, EVENTS]):
         opened.set_view(x=window)
-        opened.page.wait_for_timeout(200)
+        opened.settle()
         before = plot_image(opened)
-        opened.js("snapreport.testContextLoss()")
-        opened.page.wait_for_timeout(1000)
+        opened.lose_context()
         assert plot_image(opened) == before
 
 

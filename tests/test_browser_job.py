@@ -227,8 +227,7 @@ def test_without_webgl_the_map_is_the_same_picture(open_report: Callable[..., An
 def test_a_lost_context_comes_back(open_report: Callable[..., Any], job_path: Path) -> None:
     opened = open_report(job_path)
     before = opened.page.locator(".job-map").screenshot()
-    opened.js("snapreport.testContextLoss()")
-    opened.page.wait_for_timeout(400)
+    opened.lose_context()
     assert opened.page.locator(".job-map").screenshot() == before
 
 

@@ -208,9 +208,7 @@ def test_lost_context(drawn_bands: tuple[oracle.Device, Path], open_report: Call
     device, report = drawn_bands
     opened = open_report(report)
     before = assert_bands(opened, device)
-    opened.js("snapreport.testContextLoss()")
-    opened.page.wait_for_timeout(1500)
-    opened.settle()
+    opened.lose_context()
     assert assert_bands(opened, device) == before
     opened.set_view(x=[100, 700])
     opened.set_view(x=[-1, 999])

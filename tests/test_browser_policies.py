@@ -13,10 +13,11 @@ from typing import Any
 import corpus
 import pytest
 from pages import Opened
+from waiting import wait_until
 
 # No frame is drawn, as in a tab behind another one, until the page is shown.
 HIDDEN = """
-const waiting = [], draw = window.requestAnimationFrame.bind(window)
+const waiting = window.waiting = [], draw = window.requestAnimationFrame.bind(window)
 let isShown = false
 window.requestAnimationFrame = callback => isShown ? draw(callback) : waiting.push(callback)
 Object.defineProperty(document, 'hidden', { configurable: true, get: () => !isShown })
@@ -154,12 +155,14 @@ def test_a_download_that_a_sandbox_refuses_is_not_announced_as_done(
     page.goto(address.replace("report.html", "viewer.html"))
     report = next(frame for frame in page.frames if frame.url.endswith("report.html"))
     report.evaluate("snapreport.ready.then(() => snapreport.setView({view: 'table'}))")
+    refusals: list[Any] = []
+    page.on("console", lambda message: refusals.append(message) if "Download is disallowed" in message.text else None)
     report.get_by_role("button", name="CSV").click()
     report.locator(".notice:visible").wait_for()
     said = report.locator(".notice").inner_text()
     assert "may refuse downloads" in said and "open the report itself in a browser" in said
     assert "Saving" not in report.locator("#app").inner_text()
-    page.wait_for_timeout(300)
+    wait_until(lambda: downloads or refusals, "a download, or its refusal", lambda _: page.wait_for_timeout(20))
     assert len(downloads) == int(allowed)
     page.context.close()
 
@@ -172,7 +175,7 @@ def test_a_hidden_tab_is_ready_once_it_is_shown(chromium: Any, report_of: Callab
     opened.page.add_init_script(HIDDEN)
     opened.page.goto(path.as_uri())
     opened.js("() => { window.isReady = false; void snapreport.ready.then(() => { window.isReady = true }) }")
-    opened.page.wait_for_timeout(1500)
+    opened.until("window.waiting.length > 0")
     assert opened.js("document.hidden") and not opened.js("window.isReady")
     opened.js("showTab()")
     opened.js("snapreport.ready")

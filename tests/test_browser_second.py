@@ -57,7 +57,7 @@ def test_linked_and_independent_windows(two: Any) -> None:
     two.page.locator(".pane.second .switch input").uncheck()
     state = two.set_view(x=[500, 600])
     assert state["second"]["x"] == pytest.approx([(e + 1) * factor - 1 for e in (100, 300)], abs=0.01)
-    assert "split.apart=1" in two.js("new Promise(done => setTimeout(() => done(location.hash), 600))")
+    two.until("location.hash.includes('split.apart=1')")
     # A move in the second pane, by key, leaves the first unchanged.
     two.page.locator(".pane.second .plot").focus()
     two.page.keyboard.press("d")
@@ -96,7 +96,8 @@ def test_a_saved_picture_has_both(two: Any) -> None:
 
 def test_a_link_opens_both_and_the_key_closes(two: Any, report_of: Callable[..., Path], open_report: Any) -> None:
     state = two.set_view(view="segments", at=300, second={"at": 500, "stacked": True})
-    hash_ = two.js("new Promise(done => setTimeout(() => done(location.hash), 600))")
+    two.until("['view=segments', 'at=300', 'stacked'].every(part => location.hash.includes(part))")
+    hash_ = two.js("location.hash")
     again = open_report(report_of(corpus.path_of("two_devices.pickle.gz")), hash_)
     assert again.view() == state
     assert again.page.locator(".panes.stacked").count() == 1

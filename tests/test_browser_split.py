@@ -10,6 +10,7 @@ from typing import Any
 import corpus
 import firefox
 import pytest
+from waiting import wait_until
 
 WIDTH, HEIGHT = 1400, 900
 SECOND = """(() => {
@@ -60,8 +61,9 @@ def check_pick(js: Callable[[str], Any], click: Callable[[float, float], None], 
     set_view(js, view="timeline", second={"device": device, "x": [event - 10, event + 10]})
     hit, byte = largest_live(js, device, event)
     click(*place_in_second(js, device, event, byte))
-    state = js("new Promise(done => setTimeout(() => done(snapreport.getView()), 100))")
-    assert state["second"]["select"] == hit["id"]
+    selected = "(snapreport.getView().second?.select ?? null)"
+    wait_until(lambda: js(selected) is not None, "something is selected")
+    assert js(selected) == hit["id"]
 
 
 @pytest.fixture(scope="module")

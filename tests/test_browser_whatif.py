@@ -199,11 +199,16 @@ def test_without_this_stack_leads_from_the_details_to_the_replay(
     assert opened.js(f"snapreport.debug.format.bytes({runs[1]['peak_reserved_bytes']})") == rows[2][1]
 
 
-# Opens the panel and cancels as soon as possible: the replays of a small trace end within a few frames.
+# Opens the panel and cancels as soon as the button is there: the replays of a small trace end within a few frames.
 CANCEL = """async () => {
     const named = text => [...document.querySelectorAll('button')].find(one => one.textContent === text)
     named('What if').click()
-    for (let turn = 0; turn < 5000 && (named('Cancel')?.hidden ?? true); turn++) await new Promise(f => setTimeout(f))
+    // Within the task that shows the button, before any answer of the worker is read.
+    await new Promise(done => {
+        const look = () => { if (named('Cancel')?.hidden === false) done() }
+        new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true })
+        look()
+    })
     const button = named('Cancel')
     button.click()
     return [document.querySelector('.what-if [role=status]').textContent, button.hidden]
@@ -217,16 +222,16 @@ def test_a_replay_is_cancelled_and_another_begins(
     opened = open_report(report_of(corpus.path_of("fragmentation")))
     opened.set_view(view="reserved")
     assert opened.page.evaluate(CANCEL) == ["Cancelled.", True]
-    opened.page.wait_for_timeout(300)
+    opened.js("snapreport.whatIf(0, {}).then(() => null)")  # replays asked for later end later
     assert opened.js("snapreport.debug.view().whatIf.rows.length") == 0, "nothing arrives after it"
     opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.rows.length === 7")
-    opened.until("snapreport.debug.view().whatIf.minimums.length === 2", seconds=60)
+    opened.until("snapreport.debug.view().whatIf.minimums.length === 2")
     opened.page.get_by_role("button", name="What if").click()
 
 
 WHILE_REPLAYING = """async () => {
-    const settings = Array.from({ length: 400 }, (_, n) => `max_split_size_mb:${21 + n}`)
+    const settings = Array.from({ length: 4000 }, (_, n) => `max_split_size_mb:${21 + n}`)
     let done = false
     snapreport.whatIf(0, { settings }).then(() => (done = true))
     const seen = []
@@ -239,7 +244,7 @@ WHILE_REPLAYING = """async () => {
 
 
 def test_tiles_are_drawn_while_replays_run(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    """Views settle before some 2,000 replays end, which they would not if one worker did both in turn."""
+    """Views settle before some 20,000 replays end, which they would not if one worker did both in turn."""
     opened = open_report(report_of(corpus.path_of("fragmentation")))  # a page of its own: the replays go with it
     opened.js("snapreport.whatIf(0, {}).then(() => null)")
     assert opened.page.evaluate(WHILE_REPLAYING) == [False, False, False]

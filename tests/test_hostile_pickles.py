@@ -213,7 +213,7 @@ def test_things_that_hold_themselves(tmp_path: Path) -> None:
         snapshot,
     ):
         path.write_bytes(pickle.dumps(hostile))
-        run = process(path, "-o", tmp_path / "out.html", seconds=20, limit=8 * GIGABYTE)
+        run = process(path, "-o", tmp_path / "out.html", limit=8 * GIGABYTE)
         if run.code != 0:
             assert_refused(run, path.name)
 
@@ -223,7 +223,7 @@ def test_one_object_shared_many_times(tmp_path: Path) -> None:
     path = tmp_path / "shared.pickle"
     frames = [FRAME | {"line": i} for i in range(20_000)]
     path.write_bytes(pickle.dumps(GOOD | {"device_traces": [[ALLOC | {"frames": frames} for _ in range(20_000)]]}))
-    run = process("stats", path, "--json", limit=8 * GIGABYTE, seconds=60)
+    run = process("stats", path, "--json", limit=8 * GIGABYTE)
     assert run.code == 0 and run.json["snapshots"][0]["devices"][0]["allocations"] == 20_000
 
 

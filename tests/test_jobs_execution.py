@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -113,10 +112,9 @@ def test_a_killed_process_fails_one_rank_only(
     stop = threading.Event()
 
     def kill_readers() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.2):
             for process in children_with(bad):
                 os.kill(process, signal.SIGKILL)
-            time.sleep(0.2)
 
     watcher = threading.Thread(target=kill_readers)
     # Opened for reading and writing, so that a reader does not wait for a writer before it has the file open.

@@ -13,13 +13,13 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli import assert_refused, command, in_process, process
 from test_bad_input import ALLOC, GOOD
+from waiting import GUARD_SECONDS, wait_until
 
 from snapreport import supervision
 from snapreport.output_file import is_ours, output_file
@@ -191,21 +191,34 @@ def test_a_job_summary_is_added_to(snap: Path, tmp_path: Path, monkeypatch: pyte
     assert text.startswith("# from the step before\n") and text.count("## 1 memory check passed") == 2
 
 
+# The command, which waits for a signal as soon as it compresses.
+STOPS_WHILE_WRITING = """
+import lzma, pathlib, signal
+def write(file, data):
+    pathlib.Path("writing").touch()
+    signal.pause()
+lzma.LZMAFile.write = write
+from snapreport.__main__ import run
+run()
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda n: n.name)
 def test_a_signal_while_writing_leaves_no_part(number: signal.Signals, tmp_path: Path) -> None:
     if signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip(f"{number.name} is ignored here, as under nohup: so do the processes started from here")
-    out = tmp_path / "big.pickle.xz"  # compressing takes time
+    out = tmp_path / "big.pickle.xz"
     out.write_bytes(b"")
     running = subprocess.Popen(
-        [*command(), "sample", "--preset", "training", "-o", str(out)], stderr=subprocess.PIPE, cwd=tmp_path
+        [sys.executable, "-c", STOPS_WHILE_WRITING, "sample", "--preset", "small", "-o", str(out)],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
     )
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob(".snapreport-*.part")) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert running.poll() is None, "it was done before the signal"
+    wait_until(lambda: (tmp_path / "writing").exists(), "a part is being written")
+    assert list(tmp_path.glob(".snapreport-*.part")) and running.poll() is None
+    (tmp_path / "writing").unlink()
     running.send_signal(number)
-    _, errors = running.communicate(timeout=30)
+    _, errors = running.communicate(timeout=GUARD_SECONDS)
     assert running.returncode == 128 + number and b"Traceback" not in errors
     assert [p.name for p in tmp_path.iterdir()] == ["big.pickle.xz"] and not out.stat().st_size
 
@@ -238,7 +251,7 @@ def test_marks(tmp_path: Path) -> None:
 def test_closed_streams(closed: str, arguments: str, snap: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f"exec {' '.join(command())} {arguments} {closed}"],
-        capture_output=True, text=True, cwd=snap.parent, check=False, timeout=60,
+        capture_output=True, text=True, cwd=snap.parent, check=False, timeout=GUARD_SECONDS,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1, done.stderr
@@ -287,25 +300,29 @@ def test_absurd_samples(arguments: list[str], tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who hears signals")
-@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
-def test_interrupted_while_it_starts(delay: float, snap: Path) -> None:
+# The command, interrupted when the module named first is imported, in whichever process that is.
+INTERRUPTED = """
+import os, signal, sys
+started, module = os.getpid(), sys.argv.pop(1)
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == module:
+            os.kill(started, signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from snapreport.__main__ import run
+run()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process of its own reads files on Linux alone")
+@pytest.mark.parametrize(
+    "module", ["snapreport.supervision", "click", "snapreport.cli", "polars", "snapreport.snapshot"]
+)
+def test_interrupted_while_it_starts(module: str, snap: Path) -> None:
     """Ctrl-C at any moment of the imports ended in a traceback."""
-    running = subprocess.Popen([*command(), "stats", str(snap)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    was_heard = False
-    until = time.monotonic() + 60
-    while time.monotonic() < until:  # Python itself first installs a handler, then our first line removes it
-        status = Path(f"/proc/{running.pid}/status").read_text()
-        hears = int(status.partition("SigCgt:")[2].split()[0], 16) >> (signal.SIGINT - 1) & 1
-        if was_heard and not hears:
-            break
-        was_heard = was_heard or bool(hears)
-        time.sleep(0.0005)  # without, this takes the processor from what it waits for
-    time.sleep(delay)
-    running.send_signal(signal.SIGINT)
-    out, errors = running.communicate(timeout=30)
-    assert running.returncode in (0, 130, -signal.SIGINT) and not errors, errors
-    assert out or running.returncode
+    call = [sys.executable, "-c", INTERRUPTED, module, "stats", str(snap)]
+    done = subprocess.run(call, capture_output=True, timeout=GUARD_SECONDS, check=False)
+    assert done.returncode in (130, -signal.SIGINT) and not done.stdout and not done.stderr, done
 
 
 def test_process_passes_exit_codes(snap: Path) -> None:

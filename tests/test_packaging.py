@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -200,3 +201,22 @@ def test_module_runs_too(tmp_path: Path) -> None:
     )
     assert done.returncode == 0 and snapreport.__version__ in done.stdout
     assert process("--version").out == done.stdout
+
+
+LINK = re.compile(r"\]\(([^)]+)\)")
+
+
+def test_links_of_the_readme_are_absolute_in_a_package_index() -> None:
+    """As rewritten in the build; each names a file of the repository that ``project.urls`` gives."""
+    project = tomllib.loads((corpus.ROOT / "pyproject.toml").read_text())
+    urls = project["project"]["urls"]
+    assert all(url.startswith(urls["Repository"]) for url in urls.values())
+    rewritten = readme = (corpus.ROOT / "README.md").read_text()
+    for rule in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        rewritten = re.sub(rule["pattern"], rule["replacement"].replace("$HFPR_VERSION", "1.2.3"), rewritten)
+    before, after = LINK.findall(readme), LINK.findall(rewritten)
+    assert len(before) == len(after) > 8
+    for link, absolute in zip(before, after, strict=True):
+        if not link.startswith(("https:", "#")):
+            kind = "raw" if link.endswith(".png") else "blob"
+            assert absolute == f"{urls['Repository']}/{kind}/v1.2.3/{link}" and (corpus.ROOT / link).exists()

@@ -1,12 +1,14 @@
-"""``pytest -p snapreport``: memory limits as markers, measured on PyTorch's own allocator (tests/fakecuda)."""
+"""The pytest plugin: memory limits as markers, measured on PyTorch's own allocator (tests/fakecuda)."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import corpus
 import fake_torch
 import pytest
 from fake_torch import Done, FakeTorch
@@ -78,7 +80,7 @@ def outcomes(done: Done) -> str:
     return done.out.strip().splitlines()[-1].partition(" in ")[0]
 
 
-def test_off_unless_asked_for(torch_cuda: FakeTorch, tmp_path: Path) -> None:
+def test_without_the_plugin_nothing_is_measured(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     done = run(torch_cuda, tmp_path, "-W", "ignore")
     assert outcomes(done) == "1 failed, 8 passed"  # the one that fails for its own reasons
 
@@ -145,3 +147,57 @@ def test_without_cuda(option: list[str], outcome: str, tmp_path: Path) -> None:
     done = subprocess.run(call, env=variables, capture_output=True, text=True, check=False, cwd=tmp_path)
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith(outcome) and "CUDA memory is not measured: PyTorch" in done.stdout, done.stdout + done.stderr
+
+
+PLAIN_TESTS = """
+import sys, pytest
+
+def test_light():
+    assert "snapreport.pytest_plugin" in sys.modules
+    assert not {"numpy", "polars", "torch"} & set(sys.modules)
+
+@pytest.mark.limit_cuda_memory("1 GiB")
+def test_limited(): pass
+"""
+
+
+def installed(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """pytest over ``PLAIN_TESTS`` where the package is installed, as its metadata have it."""
+    points = tomllib.loads((corpus.ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    metadata = folder / "path" / "snapreport-0.0.dist-info"
+    metadata.mkdir(parents=True)
+    lines = [f"{name} = {target}" for name, target in points.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines]))
+    (metadata / "METADATA").write_text("Name: snapreport\nVersion: 0.0\n")
+    (folder / "test_plain.py").write_text(PLAIN_TESTS)
+    call = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:hypothesispytest",
+    ]
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder / "path"), PACKAGE]),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    call += ["--strict-markers", "-W", "error", *options, "test_plain.py"]
+    return subprocess.run(call, env=variables, capture_output=True, text=True, check=False, cwd=folder)
+
+
+@pytest.mark.parametrize("options", [[], ["-p", "snapreport"]], ids=["entry point", "twice"])
+def test_found_by_pytest_and_off(options: list[str], tmp_path: Path) -> None:
+    """A test without a limit is not measured, and nothing heavy is imported for it; a limit asks for a measurement."""
+    done = installed(tmp_path, *options)
+    assert done.stdout.strip().splitlines()[-1].startswith("1 passed, 1 skipped"), done.stdout + done.stderr
+
+
+def test_left_out(tmp_path: Path) -> None:
+    done = installed(tmp_path, "-p", "no:snapreport", "--cuda-memory")
+    assert "unrecognized arguments: --cuda-memory" in done.stderr

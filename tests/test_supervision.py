@@ -7,14 +7,14 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from cli import assert_refused, command, in_process, process
+from cli import assert_refused, in_process, process
 from test_bad_input import ALLOC, GOOD
+from waiting import GUARD_SECONDS, wait_until
 
 from snapreport import available_memory, supervision
 
@@ -26,10 +26,12 @@ IMPATIENT = [
     sys.executable,
     "-c",
     "from snapreport import supervision\n"
-    "supervision.HANG_SECONDS, supervision.HANG_SECONDS_OF_WORKERS = 0.5, 2.0\n"
+    "supervision.HANG_SECONDS, supervision.HANG_SECONDS_OF_WORKERS = 0.5, 5.0\n"
     "from snapreport.__main__ import run\n"
     "run()",
 ]
+# And one that is never ended for hanging.
+PATIENT = [*IMPATIENT[:2], IMPATIENT[2].replace("= 0.5, 5.0", "= 1e9, 1e9")]
 
 
 def doubled_key(times: int = 60) -> bytes:
@@ -73,7 +75,7 @@ def test_values_that_multiply_as_keys(name: str, stdin: bool, tmp_path: Path) ->
     path.write_bytes(HANGING[name])
     # One with the unchanged command.
     program = None if stdin else IMPATIENT
-    run = process("stats", "-" if stdin else path, stdin=HANGING[name] if stdin else None, seconds=120, program=program)
+    run = process("stats", "-" if stdin else path, stdin=HANGING[name] if stdin else None, program=program)
     assert_refused(run, "standard input" if stdin else path, "multiply when they are compared")
 
 
@@ -88,39 +90,36 @@ def stat_of(process: int) -> list[str]:
 def hanging_child(running: subprocess.Popen[bytes]) -> int:
     """The command's child, once it has computed for so long (2 s) that imports are done: then it hangs."""
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+
+    def found() -> int | None:
         for child in map(int, children.read_text().split()):
             fields = stat_of(child)
             if fields and int(fields[11]) + int(fields[12]) > 2 * os.sysconf("SC_CLK_TCK"):
                 return child
-        time.sleep(0.02)
-    raise AssertionError("the command's child never came to read the file")
+        return None
+
+    return wait_until(found, "the command's child reads the file")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_hanging_reader_hears_signals(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "hang.pickle"
     path.write_bytes(doubled_key())
-    running = subprocess.Popen([*command(), "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen([*PATIENT, "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     hanging_child(running)
     running.send_signal(number)
-    out, errors = running.communicate(timeout=30)
-    # Had the signal been ignored, the child's end for hanging would be reported, with another code.
+    out, errors = running.communicate(timeout=GUARD_SECONDS)
     assert running.returncode in (128 + number, -number) and not out and not errors
 
 
 def test_nothing_survives_the_parent(tmp_path: Path) -> None:
     path = tmp_path / "hang.pickle"
     path.write_bytes(doubled_key())
-    running = subprocess.Popen([*command(), "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen([*PATIENT, "stats", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     child = hanging_child(running)
     running.kill()
-    running.communicate(timeout=30)
-    until = time.monotonic() + 10
-    while (found := stat_of(child)) and found[0] != "Z" and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not found or found[0] == "Z"
+    running.communicate(timeout=GUARD_SECONDS)
+    wait_until(lambda: stat_of(child)[:1] in ([], ["Z"]), "the child ended")
 
 
 def test_a_rank_that_hangs_is_one_failed_rank(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_a_rank_that_hangs_is_one_failed_rank(tmp_path: Path) -> None:
     for path in names:
         path.write_bytes(pickle.dumps(GOOD))
     names[1].write_bytes(doubled_key())
-    run = process("job", *names, "--jobs", "2", "-o", tmp_path / "job.html", seconds=300, program=IMPATIENT)
+    run = process("job", *names, "--jobs", "2", "-o", tmp_path / "job.html", program=IMPATIENT)
     assert "rank1.pickle" in run.err and "did not end" in run.err and (tmp_path / "job.html").exists()
 
 
@@ -150,7 +149,7 @@ def snapshot_with_a_long_name(folder: Path) -> Path:
 def test_a_pattern_that_never_ends(tmp_path: Path) -> None:
     """A match holds Python's lock: Ctrl-C would be ignored, and nothing would be written for years."""
     path = snapshot_with_a_long_name(tmp_path)
-    run = process("stats", path, "--redact-pattern", ENDLESS, seconds=120, program=IMPATIENT)
+    run = process("stats", path, "--redact-pattern", ENDLESS, program=IMPATIENT)
     assert_refused(run, path, "a pattern takes too long to search one text")
 
 
@@ -179,10 +178,10 @@ def test_memory_has_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "large.pickle"
     path.write_bytes(pickle.dumps(shared_text(300, MIB)))
     for arguments in (["stats", path], [path, "-o", tmp_path / "out.html"], ["whatif", path]):
-        run = process(*arguments, "--max-memory", "300MiB", seconds=120)
+        run = process(*arguments, "--max-memory", "300MiB")
         assert_refused(run, path, "300 MiB", "--max-memory")
     assert [p.name for p in tmp_path.iterdir()] == ["large.pickle"]
-    run = process("stats", "-", "--max-memory", "300MiB", stdin=path.read_bytes(), seconds=120)
+    run = process("stats", "-", "--max-memory", "300MiB", stdin=path.read_bytes())
     assert_refused(run, "standard input", "300")
 
 
@@ -198,7 +197,7 @@ def test_endless_streams(tmp_path: Path) -> None:
     octal = "".join(f"\\{byte:03o}" for byte in head)
     writer = subprocess.Popen(["sh", "-c", f"(printf '{octal}'; exec cat /dev/zero) > '{fifo}'"])
     try:
-        assert_refused(process("stats", fifo, "--max-memory", "200MiB", seconds=120), fifo)
+        assert_refused(process("stats", fifo, "--max-memory", "200MiB"), fifo)
     finally:
         writer.kill()
         writer.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from snapreport import samples
+from snapreport.contracts import plain
 from snapreport.jobs.build import job
 from snapreport.jobs.job_json import job_json
 
@@ -110,5 +111,5 @@ def _outliers(case: Case) -> list[tuple[int, list[str]]]:
         if case.cause != "recorded":
             samples.write_job(folder, case.kind, **{**SMALL, **case.options})
             where = folder
-        document = job_json(job(where, jobs=1))
+        document = plain(job_json(job(where, jobs=1)))
     return [(o["rank"], [stack["function"] for stack in o["stacks"]]) for o in document["outliers"]]

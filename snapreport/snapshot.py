@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.open import open_recording
@@ -20,6 +21,7 @@ from snapreport.timeline.stats import file_stats
 
 if TYPE_CHECKING:
     from snapreport.allocator.document import Answer
+    from snapreport.contracts.stats import FileStats
     from snapreport.search.evaluate import Searcher
     from snapreport.search.texts import StackTexts
 
@@ -107,11 +109,18 @@ class Snapshot:
 
     def stats(self, query: str | None = None) -> dict[str, Any]:
         """This file's entry in ``snapreport stats --json``; with a query each device says what matches it."""
+        from snapreport.contracts import plain
+
+        entry: dict[str, Any] = plain(self.file_stats(query))
+        return entry
+
+    def file_stats(self, query: str | None = None) -> FileStats:
+        """As :meth:`stats`, as a Struct."""
         devices = [self.timeline(device).stats for device in self.devices]
         if query is not None:
             from snapreport.search.matches import device_matches
 
-            devices = [{**entry, "matches": device_matches(self.searcher(entry["device"]), query)} for entry in devices]
+            devices = [replace(one, matches=device_matches(self.searcher(one.device), query)) for one in devices]
         return file_stats(self.recording, devices)
 
     def whatif(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,8 @@ from hypothesis import strategies as st
 from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
-from snapreport.findings.diff import diff, diff_json
+from snapreport.contracts import plain
+from snapreport.findings.diff import diff, diff_document
 from snapreport.findings.same_stacks import same_stacks
 from snapreport.reading.recording import Recording
 
@@ -160,7 +160,7 @@ def test_of_several_stacks_of_one_shape_the_nearest_lines_are_taken() -> None:
 
 def test_json_holds_what_the_tables_hold() -> None:
     before, after = planted("small"), planted("small", regression=1.5)
-    document = json.loads(json.dumps(diff_json(diff(before, after))))
+    document = plain(diff_document(diff(before, after)))
     assert document["schema"] == "snapreport-diff/1"
     device = document["devices"][0]
     assert device["moments"][0]["before_bytes"] == before.timeline(0).peak_bytes
@@ -174,4 +174,4 @@ def test_devices_of_one_side_alone_are_told(other: str) -> None:
         pytest.skip(corpus.NO_REAL)
     result = diff(planted("multi-gpu", steps=2), snapreport.load(corpus.path_of(other)))
     assert {d.before.device for d in result.devices} | set(result.only_before) >= {0, 1, 2, 3}
-    pickle.dumps(diff_json(result))
+    pickle.dumps(diff_document(result))

@@ -25,6 +25,7 @@ from decoder import Report
 
 import snapreport
 from snapreport import samples
+from snapreport.contracts import plain
 from snapreport.errors import SnapshotError
 from snapreport.jobs.build import PageOptions, build_job, job_of
 from snapreport.jobs.digest import digest_bytes, read_digest
@@ -302,7 +303,7 @@ def test_the_planted_rank_and_its_stack_are_found(
     kind: str, options: dict[str, Any], rank: int, function: str, tmp_path: Path
 ) -> None:
     job = small_job(tmp_path, kind, **{**size_of_case(kind), **options})
-    document = job_json(job)
+    document = plain(job_json(job))
     assert [outlier["rank"] for outlier in document["outliers"]] == [rank]
     stacks = document["outliers"][0]["stacks"]
     if function:
@@ -317,7 +318,7 @@ def test_the_planted_rank_and_its_stack_are_found(
 @pytest.mark.parametrize(("kind", "options"), BALANCED)
 def test_nothing_is_claimed_in_balanced_jobs(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     job = small_job(tmp_path, kind, **{**size_of_case(kind), **options})
-    assert job_json(job)["outliers"] == []
+    assert job_json(job).outliers == []
 
 
 def test_groups_are_the_stages(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_outliers_of_real_jobs(name: str, rank: int, function: str, size: int) -
     folder = recorded.ROOT / name
     if not folder.exists():
         pytest.skip(recorded.NONE)
-    document = job_json(snapreport.job([folder], jobs=1))
+    document = plain(job_json(snapreport.job([folder], jobs=1)))
     assert [outlier["rank"] for outlier in document["outliers"]] == [rank]
     names = [stack["function"] for stack in document["outliers"][0]["stacks"]]
     assert function in names
@@ -380,7 +381,7 @@ def test_the_heat_map_has_every_peak_where_it_was(tmp_path: Path) -> None:
 
 def test_the_rank_that_ran_out_first(tmp_path: Path) -> None:
     job = small_job(tmp_path, "data", ranks=6, oom=4, memory=8 << 30)
-    document = job_json(job)
+    document = plain(job_json(job))
     assert document["headline"][0].startswith("Rank 4 of 6 ran out of memory at step 2.")
     assert document["ranks"][4]["first_oom"]["tried_bytes"] == (8 << 30) // 64
     assert [outlier["rank"] for outlier in document["outliers"]] == [4]

@@ -19,7 +19,7 @@ from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.comparable import in_order, natural_key, paired_devices
-from snapreport.findings.snapshot_series import follow, grows_steadily, series_json
+from snapreport.findings.snapshot_series import follow, grows_steadily, series_rows
 
 TRAIN = ("/app/train.py", "main")
 LEAK, NOISE, CACHE = ("/app/log.py", "remember"), ("/app/work.py", "scratch"), ("/app/data.py", "fetch")
@@ -143,7 +143,7 @@ def test_devices_are_chosen_in_the_order_of_the_files(tmp_path: Path) -> None:
     devices = {0: 4, 1: 0, 2: 2}
     paths = [snapshot_file(tmp_path / f"s{n}.pickle", n, device=devices[n]) for n in (2, 0, 1)]
     (row,) = run("diff", *paths, "--device", "2:4:0", "--json").json["series"]
-    assert row["devices"] == [4, 0, 2] and row["files"] == ["s0.pickle", "s1.pickle", "s2.pickle"]
+    assert row["devices"] == [4, 0, 2] and row.files == ["s0.pickle", "s1.pickle", "s2.pickle"]
     assert row["stacks"][0]["bytes"] == [5 * MIB, 10 * MIB, 15 * MIB]
 
 
@@ -175,7 +175,7 @@ def test_a_real_series(prefix: str) -> None:
     truth = json.loads((RECORDED / f"{prefix}rec_series0.truth.json").read_text())
     assert "grows by 40 MiB each time" in truth["planted"]
     snapshots, order = in_order([snapreport.load(path) for path in paths])
-    (row,) = series_json(follow(snapshots, order, paired_devices(snapshots)))
-    assert order == "time" and row["files"] == [f"{prefix}rec_series{n}.pickle" for n in range(3)]
-    assert [stack["bytes_per_snapshot"] for stack in row["stacks"] if stack["grows"]] == [40 * MIB]
+    (row,) = series_rows(follow(snapshots, order, paired_devices(snapshots)))
+    assert order == "time" and row.files == [f"{prefix}rec_series{n}.pickle" for n in range(3)]
+    assert [stack.bytes_per_snapshot for stack in row.stacks if stack.grows] == [40 * MIB]
     assert run("check", *paths, "--fail-on", "leak").code == 1

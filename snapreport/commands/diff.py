@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
 from snapreport import progress
 from snapreport.commands.shared import (
@@ -23,6 +23,7 @@ from snapreport.commands.shared import (
     redaction_of,
     report_unlinked,
 )
+from snapreport.contracts import json_text
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
 
@@ -99,8 +100,8 @@ def diff(
         loaded = load_all(snaps, redaction=redaction)
         from snapreport.findings.comparable import in_order, paired_devices
         from snapreport.findings.diff import diff as compare
-        from snapreport.findings.diff import diff_json
-        from snapreport.findings.snapshot_series import follow, series_json
+        from snapreport.findings.diff import diff_document
+        from snapreport.findings.snapshot_series import follow, series_rows
         from snapreport.report.diff_text import diff_text, series_text
 
         snapshots, order = in_order(loaded)
@@ -118,10 +119,8 @@ def diff(
     if link:
         report_unlinked(links, loaded)
     if as_json:
-        document = diff_json(result)
-        if series:
-            document["series"] = series_json(series)
-        pipe_safe(lambda: echo(json.dumps(document, indent=1)))
+        document = diff_document(result, series=series_rows(series) if series else UNSET)
+        pipe_safe(lambda: echo(json_text(document)))
     elif output != "-":
         text = diff_text(result)
         if series:
@@ -143,7 +142,7 @@ def _diff_jobs(
         check_output(output, [], "the comparison", force=force)
     with progress.shown():
         from snapreport import job
-        from snapreport.jobs.job_diff import diff_jobs, job_diff_json, job_diff_text
+        from snapreport.jobs.job_diff import diff_jobs, job_diff_document, job_diff_text
 
         before, after = (job(snap, redaction=redaction) for snap in snaps)
         result = diff_jobs(before, after)
@@ -157,6 +156,6 @@ def _diff_jobs(
             page = job_diff_page(result, title or f"Two jobs: {' → '.join(names)}")
             pipe_safe(lambda: write_document(output, page))
     if as_json:
-        pipe_safe(lambda: echo(json.dumps(job_diff_json(result), indent=1)))
+        pipe_safe(lambda: echo(json_text(job_diff_document(result))))
     elif output != "-":
         pipe_safe(lambda: echo(job_diff_text(result)))

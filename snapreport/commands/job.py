@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -210,6 +209,7 @@ def run_job(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     written = None
     with progress.shown():
+        from snapreport.contracts import json_text
         from snapreport.jobs.build import job as reduce_paths
         from snapreport.jobs.detail import RankReader
         from snapreport.jobs.job_json import job_json
@@ -227,7 +227,7 @@ def run_job(
         if output:
             written = _write(reduced, output, page.options(each=each, read=read), dry_run=dry_run)
     if as_json:
-        pipe_safe(lambda: echo(json.dumps(job_json(reduced), indent=1)))
+        pipe_safe(lambda: echo(json_text(job_json(reduced))))
     for failed in reduced.failed[:FAILED_ROWS]:
         echo(lines([f"snapreport: {failed.error}"]), err=True)
     if len(reduced.failed) > FAILED_ROWS:

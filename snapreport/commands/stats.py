@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import UNSET, convert
+from msgspec.structs import replace
 
 from snapreport.commands.shared import (
     category_options,
@@ -22,6 +23,7 @@ from snapreport.commands.shared import (
 from snapreport.terminal import echo
 
 if TYPE_CHECKING:
+    from snapreport.contracts.stats import FileStats
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
@@ -77,11 +79,11 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
 
         return "\n".join(ticket_markdown(snapshot, links) for snapshot in snapshots)
     if as_json:
-        from snapreport.timeline.stats import stats_document
+        from snapreport.contracts import json_text
+        from snapreport.contracts.stats import StatsDocument
 
-        document = stats_document([_with_findings(snapshot, query) for snapshot in snapshots])
-        # ASCII: the same bytes whatever the terminal's encoding.
-        return json.dumps(document if query is None else {**document, "query": query}, indent=1)
+        files = [_with_findings(snapshot, query) for snapshot in snapshots]
+        return json_text(StatsDocument(files, UNSET if query is None else query))
     from snapreport.number_format import bytes_text
 
     if query is not None:
@@ -93,11 +95,13 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
     return "\n\n".join(stats_text(snapshot) for snapshot in snapshots)
 
 
-def _with_findings(snapshot: Snapshot, query: str | None) -> dict[str, Any]:
+def _with_findings(snapshot: Snapshot, query: str | None) -> FileStats:
+    from snapreport.contracts.finding import Finding
     from snapreport.findings.run import findings
 
-    file, found = snapshot.stats(query), findings(snapshot)
+    file, found = snapshot.file_stats(query), findings(snapshot)
     devices = [
-        {**entry, "findings": [f.to_json() for f in found if f.device == entry["device"]]} for entry in file["devices"]
+        replace(one, findings=[convert(f.to_json(), Finding) for f in found if f.device == one.device])
+        for one in file.devices
     ]
-    return {**file, "devices": devices}
+    return replace(file, devices=devices)

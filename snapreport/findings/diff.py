@@ -8,12 +8,24 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET, UnsetType, convert
 
+from snapreport.contracts.diff import (
+    DiffDevice,
+    DiffDocument,
+    DiffFile,
+    DiffTotals,
+    MomentDiff,
+    NamedChange,
+    SegmentChange,
+    SeriesDevice,
+    StackChange,
+)
 from snapreport.findings.same_stacks import Matching, same_stacks
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
-from snapreport.timeline.stats import stacks_at
+from snapreport.timeline.stats import frames_of, stacks_at
 
 CHANGES = ("appeared", "vanished", "grew", "shrank", "same")
 
@@ -238,70 +250,53 @@ def _segments(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def diff_json(result: SnapshotDiff, top: int = 50) -> dict[str, Any]:
-    """The comparison as plain values (schema "snapreport-diff/1"): totals of every moment, and the ``top`` changes of
-    each kind.
-    """
-    return {
-        "schema": "snapreport-diff/1",
-        "before": {"file": result.before.recording.name, "bytes": result.before.recording.file_bytes},
-        "after": {"file": result.after.recording.name, "bytes": result.after.recording.file_bytes},
-        "only_before": result.only_before,
-        "only_after": result.only_after,
-        "devices": [_device_json(result, device, top) for device in result.devices],
-    }
+def diff_document(result: SnapshotDiff, top: int = 50, series: list[SeriesDevice] | UnsetType = UNSET) -> DiffDocument:
+    """The document of ``snapreport diff --json``: totals of every moment, and the ``top`` changes of each kind."""
+    before, after = (DiffFile(one.recording.name, one.recording.file_bytes) for one in (result.before, result.after))
+    devices = [_document_device(result, device, top) for device in result.devices]
+    return DiffDocument(before, after, result.only_before, result.only_after, devices, series)
 
 
-def _device_json(result: SnapshotDiff, device: DeviceDiff, top: int) -> dict[str, Any]:
+def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> DiffDevice:
     moments = []
     for moment, stacks, categories, functions in zip(
         device.moments, device.stacks, device.categories, device.functions, strict=True
     ):
-        rows = []
-        for row in stacks.filter(pl.col("change") != "same").head(top).rows(named=True):
-            side, stack = (
-                ("after", row["stack_after"]) if row["stack_after"] is not None else ("before", row["stack_before"])
+        moments.append(
+            MomentDiff(
+                name=moment.name,
+                before_event=moment.before_event,
+                after_event=moment.after_event,
+                before_bytes=moment.before_bytes,
+                after_bytes=moment.after_bytes,
+                delta=moment.after_bytes - moment.before_bytes,
+                categories=convert(categories.rows(named=True), list[NamedChange]),
+                functions=convert(_changed(functions, top), list[NamedChange]),
+                stacks=[_stack_change(result, row) for row in _changed(stacks, top)],
             )
-            recording = getattr(result, side).recording
-            frames = recording.frames[recording.stack(stack)].select("filename", "line", "name").rows(named=True)
-            rows.append(
-                {
-                    key: row[key]
-                    for key in ("bytes_before", "bytes_after", "count_before", "count_after", "delta", "change")
-                }
-                | {"frames": frames}
-            )
-        moments.append({
-            "name": moment.name,
-            "before_event": moment.before_event,
-            "after_event": moment.after_event,
-            "before_bytes": moment.before_bytes,
-            "after_bytes": moment.after_bytes,
-            "delta": moment.after_bytes - moment.before_bytes,
-            "categories": categories.rows(named=True),
-            "functions": functions.filter(pl.col("change") != "same").head(top).rows(named=True),
-            "stacks": rows,
-        })  # fmt: skip
+        )
     differs = (pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)
-    return {
-        "device": device.before.device,
-        "device_after": device.after.device,
-        "kind": device.before.kind,
-        "before": _totals(device.before),
-        "after": _totals(device.after),
-        "moments": moments,
-        "segments": device.segments.filter(differs).head(top).rows(named=True),
-    }  # fmt: skip
-
-
-def _totals(timeline: DeviceTimeline) -> dict[str, Any]:
-    keys = (
-        "events",
-        "allocations",
-        "peak_allocated_bytes",
-        "peak_event",
-        "peak_reserved_bytes",
-        "end_allocated_bytes",
-        "end_reserved_bytes",
+    return DiffDevice(
+        device=device.before.device,
+        device_after=device.after.device,
+        kind=device.before.kind,
+        before=_totals(device.before),
+        after=_totals(device.after),
+        moments=moments,
+        segments=convert(device.segments.filter(differs).head(top).rows(named=True), list[SegmentChange]),
     )
-    return {key: timeline.stats[key] for key in keys}
+
+
+def _changed(rows: pl.DataFrame, top: int) -> list[dict[str, Any]]:
+    return rows.filter(pl.col("change") != "same").head(top).rows(named=True)
+
+
+def _stack_change(result: SnapshotDiff, row: dict[str, Any]) -> StackChange:
+    is_after = row["stack_after"] is not None
+    recording = (result.after if is_after else result.before).recording
+    frames = frames_of(recording, row["stack_after"] if is_after else row["stack_before"])
+    return convert({**row, "frames": frames}, StackChange)
+
+
+def _totals(timeline: DeviceTimeline) -> DiffTotals:
+    return convert(timeline.stats, DiffTotals, from_attributes=True)

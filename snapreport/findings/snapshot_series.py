@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.diff import SeriesDevice, SeriesStack
 from snapreport.findings.allocation_growth import theil_sen
 from snapreport.findings.comparable import Order
 from snapreport.findings.live import names_of
 from snapreport.findings.same_stacks import same_stacks
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.stats import stacks_at
+from snapreport.timeline.stats import frames_of, stacks_at
 
 FEWEST = 3
 """Snapshots at least: with two, growth cannot be distinguished from noise."""
@@ -104,7 +104,7 @@ def _device(snapshots: Sequence[Snapshot], numbers: tuple[int, ...], same: Seque
         size[rows["same"].to_numpy(), column] = rows["bytes"].to_numpy()
         count[rows["same"].to_numpy(), column] = rows["count"].to_numpy()
     stats = [timeline.stats for timeline in timelines]
-    totals = {key: [int(entry[key]) for entry in stats] for key in _TOTALS}
+    totals = {key: [getattr(entry, key) for entry in stats] for key in _TOTALS}
     return DeviceSeries(
         numbers,
         timelines[-1].kind,
@@ -152,37 +152,32 @@ def _tau(values: np.ndarray) -> float:
     return float(np.sign(values[second] - values[first]).mean())
 
 
-def series_json(series: SnapshotSeries) -> list[dict[str, Any]]:
-    """A row per device as plain values, the ``series`` of schema snapreport-diff/1.
-
-    ``growth``: the median change from one snapshot to the next of what is allocated at the end.
-    """
+def series_rows(series: SnapshotSeries) -> list[SeriesDevice]:
+    """A row per device, the ``series`` of ``snapreport diff --json``."""
     recording = series.snapshots[-1].recording
     return [
-        {
-            "device": device.devices[0],
-            "devices": list(device.devices),
-            "kind": device.kind,
-            "files": series.files,
-            "order": series.order,
+        SeriesDevice(
+            device=device.devices[0],
+            devices=list(device.devices),
+            kind=device.kind,
+            files=series.files,
+            order=series.order,
             **device.totals,
-            "growth": int(np.median(np.diff(device.totals["end_allocated_bytes"]))),
-            "slope": device.slope,
-            "leak_bytes_per_snapshot": sum(stack.slope for stack in device.leaks),
-            "stacks": [
-                {
-                    "place": row.place,
-                    "bytes": row.bytes,
-                    "counts": row.counts,
-                    "bytes_per_snapshot": row.slope,
-                    "grows": row.grows,
-                    "stack": row.stack,
-                    "frames": recording.frames[recording.stack(row.stack)]
-                    .select("filename", "line", "name")
-                    .rows(named=True),
-                }
+            growth=int(np.median(np.diff(device.totals["end_allocated_bytes"]))),
+            slope=device.slope,
+            leak_bytes_per_snapshot=sum(stack.slope for stack in device.leaks),
+            stacks=[
+                SeriesStack(
+                    place=row.place,
+                    bytes=row.bytes,
+                    counts=row.counts,
+                    bytes_per_snapshot=row.slope,
+                    grows=row.grows,
+                    stack=row.stack,
+                    frames=frames_of(recording, row.stack),
+                )
                 for row in device.stacks
             ],
-        }
+        )
         for device in series.devices
     ]

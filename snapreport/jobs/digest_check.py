@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from snapreport.contracts.finding import Severity
 from snapreport.errors import SnapshotError
 from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, clean
 
@@ -62,7 +63,7 @@ class DigestFinding:
     """As in ``findings/model.py``. ``stack``: function and file of the stack that it concerns."""
 
     kind: str
-    severity: str
+    severity: Severity
     rule: str
     title: str
     detail: tuple[str, ...]
@@ -303,7 +304,7 @@ def _finding(row: _Reader) -> DigestFinding:
         raise SnapshotError(f"findings: {severity!r} is no severity")
     return DigestFinding(
         row.text("kind", 40),
-        severity,
+        cast(Severity, severity),
         row.text("rule", 100),
         row.text("title", 1000),
         tuple(row.texts("detail", 4, 1000)),

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from snapreport.contracts.job import JobDocument
 from snapreport.jobs.heat import Heat, heat_of
-from snapreport.jobs.job_json import SCHEMA
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
     group_name,
@@ -45,7 +45,7 @@ class Detail:
 
 
 @dataclass(frozen=True, eq=False)
-class JobDocument:
+class JobPageData:
     """``manifest``: the value of ``job``; ``columns``: by section; ``heat``: the data of the heat map."""
 
     manifest: dict[str, Any]
@@ -53,7 +53,7 @@ class JobDocument:
     heat: Heat
 
 
-def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] = ()) -> JobDocument:
+def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] = ()) -> JobPageData:
     """``links``: to the report of each row, relative to this report; "" if there is none."""
     heat = heat_of(job)
     shown = _shown_stacks(job)
@@ -105,7 +105,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
         ],
         "job.heat": _heat_columns(heat),
     }
-    return JobDocument(manifest, columns, heat)
+    return JobPageData(manifest, columns, heat)
 
 
 def shown_sources(job: Job) -> dict[str, str]:
@@ -117,7 +117,7 @@ def shown_sources(job: Job) -> dict[str, str]:
 def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
     cost, shown_as = imbalance_of(job), shown_sources(job)
     return {
-        "schema": SCHEMA,
+        "schema": JobDocument.__struct_config__.tag,
         "world_size": job.world_size,
         "missing": job.missing[:1000],
         "failed": [

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from snapreport.contracts.job import GroupDiff, JobDiffDocument, PlaceChange, RankBytes, RankDiff, WorstRank
 from snapreport.errors import SnapshotError
 from snapreport.jobs import outliers
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import outlier_sentence, rank_ranges, ranks_text
 from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
 
-SCHEMA = "snapreport-job-diff/1"
 MOST_PLACES, MOST_APART, MOST_SENTENCES = 6, 3, 3
 MIN_SHARE = 0.005
 """Share of the earlier peak; a smaller change counts as none."""
@@ -104,42 +103,33 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
     )
 
 
-def job_diff_json(diff: JobDiff) -> dict[str, Any]:
-    """The document of ``snapreport diff --json`` for two jobs; sizes in bytes."""
-    return {
-        "schema": SCHEMA,
-        "worst_before": {"rank": diff.worst_before[0], "peak_allocated_bytes": diff.worst_before[1]},
-        "worst_after": {"rank": diff.worst_after[0], "peak_allocated_bytes": diff.worst_after[1]},
-        "ranks": [{"rank": rank, "before_bytes": was, "after_bytes": now} for rank, was, now in diff.changes],
-        "groups": [
-            {
-                "ranks": group.ranks,
-                "before_bytes": group.before,
-                "after_bytes": group.after,
-                "change_bytes": group.change,
-                "places": _places_json(group.places),
-                "apart": [
-                    {
-                        "rank": one.rank,
-                        "before_bytes": one.before,
-                        "after_bytes": one.after,
-                        "places": _places_json(one.places),
-                    }
-                    for one in group.apart
-                ],
-            }
+def job_diff_document(diff: JobDiff) -> JobDiffDocument:
+    """The document of ``snapreport diff --json`` for two jobs."""
+    return JobDiffDocument(
+        worst_before=WorstRank(*diff.worst_before),
+        worst_after=WorstRank(*diff.worst_after),
+        ranks=[RankBytes(*change) for change in diff.changes],
+        groups=[
+            GroupDiff(
+                ranks=group.ranks,
+                before_bytes=group.before,
+                after_bytes=group.after,
+                change_bytes=group.change,
+                places=_place_changes(group.places),
+                apart=[RankDiff(one.rank, one.before, one.after, _place_changes(one.places)) for one in group.apart],
+            )
             for group in diff.groups
         ],
-        "only_before": diff.only_before,
-        "only_after": diff.only_after,
-        "new_outliers": diff.new_outliers,
-        "gone_outliers": diff.gone_outliers,
-        "outlier_sentences": diff.outlier_sentences,
-    }
+        only_before=diff.only_before,
+        only_after=diff.only_after,
+        new_outliers=diff.new_outliers,
+        gone_outliers=diff.gone_outliers,
+        outlier_sentences=diff.outlier_sentences,
+    )
 
 
-def _places_json(places: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    return [{"name": name, "change_bytes": change} for name, change in places]
+def _place_changes(places: list[tuple[str, int]]) -> list[PlaceChange]:
+    return [PlaceChange(name, change) for name, change in places]
 
 
 def job_diff_headline(diff: JobDiff) -> list[str]:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
 
+from snapreport.contracts import plain
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff
-from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, series_json
+from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, series_rows
 from snapreport.number_format import bytes_text
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import device_names, leak_sentences, series_order, signed
@@ -58,7 +61,7 @@ class Comparison:
     @property
     def manifest(self) -> dict[str, object]:
         """``devices``: [number, index of before, index of after, [[name, event before, event after], …]]; indices are
-        the page's. ``series``: from ``series_json``, without frames and with the page's stack numbers.
+        the page's. ``series``: from ``series_rows``, without frames and with the page's stack numbers.
         """
         result = self.result
         first = sum(len(snapshot.devices) for snapshot in self.snapshots[:-1])
@@ -81,17 +84,14 @@ class Comparison:
         }
 
     @property
-    def _series(self) -> list[dict[str, object]]:
+    def _series(self) -> list[object]:
         if self.series is None:
             return []
-        rows = series_json(self.series)
         base = sum(len(snapshot.recording.stack_offsets) - 1 for snapshot in self.snapshots[:-1])
+        rows = series_rows(self.series)
         for row in rows:
-            row["stacks"] = [
-                {key: value for key, value in stack.items() if key != "frames"} | {"stack": base + stack["stack"]}
-                for stack in row["stacks"]
-            ]
-        return rows
+            row.stacks = [replace(stack, stack=base + stack.stack, frames=UNSET) for stack in row.stacks]
+        return [plain(row) for row in rows]
 
     @property
     def headline(self) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.contracts import plain
 from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
@@ -69,7 +70,7 @@ def device_tables(
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
     columns = _Columns(prefix, add)
     # First what takes most memory (blocks, annotations), while no columns wait to be encoded.
-    stats = dict(timeline.stats)
+    stats = plain(timeline.stats)
     _ = timeline.steps
     trim()
     _add_allocations(columns, timeline, names, stack_base)

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from snapreport import terminal
+from snapreport.contracts import plain
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
@@ -42,7 +43,7 @@ def stats_text(snapshot: Snapshot) -> str:
     for timeline in devices:
         lines += ["", *_findings(found, timeline)]
     left_out = (*_LEFT_OUT, *_OF_ALLOCATOR) if recording.is_profiled else _LEFT_OUT
-    lines += ["", *_numbers([timeline.stats for timeline in devices], left_out)]
+    lines += ["", *_numbers([plain(timeline.stats) for timeline in devices], left_out)]
     for timeline in devices:
         lines += _stacks(snapshot, timeline)
     if not recording.is_profiled:

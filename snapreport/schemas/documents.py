@@ -10,13 +10,20 @@ from typing import Any
 import msgspec
 
 from snapreport.contracts.check import CheckDocument
+from snapreport.contracts.diff import DiffDocument
+from snapreport.contracts.job import JobDiffDocument, JobDocument
+from snapreport.contracts.stats import StatsDocument
 from snapreport.contracts.whatif import WhatIfDocument
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
-    "check": CheckDocument,
-    "whatif": WhatIfDocument,
+    "stats --json": StatsDocument,
+    "check --json": CheckDocument,
+    "diff --json": DiffDocument,
+    "diff --json of two jobs": JobDiffDocument,
+    "whatif --json": WhatIfDocument,
+    "job --json": JobDocument,
 }
-"""Command → the document that it prints with ``--json``."""
+"""Command → the document that it prints."""
 
 
 def schema_name(document: type[msgspec.Struct]) -> str:
@@ -35,7 +42,7 @@ def schema(command: str) -> dict[str, Any]:
     for node in parts.values():
         _as_written(node)
     top = parts.pop(root["$ref"].removeprefix("#/$defs/"))
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": f"snapreport {command} --json"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": f"snapreport {command}"}
     return {**head, "$defs": parts} if parts else head
 
 

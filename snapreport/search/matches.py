@@ -8,13 +8,15 @@ from typing import Any
 import polars as pl
 
 from snapreport import terminal
+from snapreport.contracts.stats import MatchedStack, Matches
 from snapreport.search.evaluate import Searcher
 from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.stats import frames_of
 
 TOP = 10
 
 
-def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
+def device_matches(searcher: Searcher, query: str) -> Matches:
     """The matches on one device: their number, bytes, those live at the peak, and the stacks with the most bytes.
 
     The entry ``matches`` of a device in ``snapreport stats --query TEXT --json``.
@@ -36,22 +38,25 @@ def device_matches(searcher: Searcher, query: str) -> dict[str, Any]:
         .head(TOP)
     )
     recording = timeline.recording
-    frames, names = recording.frames.select("filename", "line", "name"), own_lines(recording)
-    return {
-        "count": len(rows),
-        "bytes": int(rows["size"].sum()),
-        "count_at_peak": len(live),
-        "bytes_at_peak": int(live["size"].sum()),
-        "top_stacks": [
-            {
-                **{key: value for key, value in row.items() if key != "stack"},
-                "name": names[row["stack"]],
-                "frames": frames[recording.stack(row["stack"])].rows(named=True),
-            }
+    names = own_lines(recording)
+    return Matches(
+        count=len(rows),
+        bytes=int(rows["size"].sum()),
+        count_at_peak=len(live),
+        bytes_at_peak=int(live["size"].sum()),
+        top_stacks=[
+            MatchedStack(
+                row["bytes_at_peak"],
+                row["count_at_peak"],
+                row["bytes"],
+                row["count"],
+                names[row["stack"]],
+                frames_of(recording, row["stack"]),
+            )
             for row in stacks.rows(named=True)
         ],
-        "notes": found.notes,
-    }
+        notes=found.notes,
+    )
 
 
 def matches_table(query: str, files: list[dict[str, Any]], bytes_text: Callable[[int], str]) -> str:

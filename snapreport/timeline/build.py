@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.stats import DeviceStats
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
@@ -167,7 +167,7 @@ class DeviceTimeline:
         return device_activity(self.events, self.allocations, stack_phases(self.recording))
 
     @cached_property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> DeviceStats:
         """The device's entry in ``snapreport stats --json``."""
         return device_stats(self)
 

@@ -1,0 +1,92 @@
+"""The document of ``snapreport stats --json``, and the numbers of a device that the page has, too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from snapreport.contracts.finding import Finding
+from snapreport.contracts.values import Bytes, Count, Frames, Position, SignedBytes
+
+
+class DeviceNumbers(Struct):
+    """The numbers of one device. ``preexisting_allocations``: from before the trace; ``live_at_end``: allocations;
+    ``max_memory_allocated_bytes``: what PyTorch's function of that name would have returned at the end, for the trace
+    alone; ``trace_overflowed``: whether the oldest events were dropped, null where the recording does not say;
+    ``reconciliation_bytes``: allocated at the end of the replay, less what the final state has.
+    """
+
+    device: Annotated[int, Meta(description="-1: pinned host memory")]
+    kind: str
+    events: Count
+    allocations: Count
+    preexisting_allocations: Count
+    live_at_end: Count
+    segments: Count
+    start_allocated_bytes: Bytes
+    end_allocated_bytes: Bytes
+    peak_allocated_bytes: Bytes
+    peak_event: Position
+    max_memory_allocated_bytes: Bytes
+    trace_overflowed: bool | None
+    reconciliation_bytes: SignedBytes
+    start_reserved_bytes: SignedBytes
+    end_reserved_bytes: SignedBytes
+    peak_reserved_bytes: SignedBytes
+    oom_events: list[Count]
+
+
+class StackAtPeak(Struct, forbid_unknown_fields=True):
+    """The bytes of one stack at the peak."""
+
+    bytes: Bytes
+    count: Count
+    frames: Frames
+
+
+class MatchedStack(Struct):
+    """The matching allocations of one stack, and those live at the peak. ``name``: the program's line."""
+
+    bytes_at_peak: Bytes
+    count_at_peak: Count
+    bytes: Bytes
+    count: Count
+    name: str | None
+    frames: Frames
+
+
+class Matches(Struct):
+    """The allocations that match the query. ``notes``: why a term cannot match anything on this device."""
+
+    count: Count
+    bytes: Bytes
+    count_at_peak: Count
+    bytes_at_peak: Bytes
+    top_stacks: list[MatchedStack]
+    notes: list[str]
+
+
+class DeviceStats(DeviceNumbers):
+    __doc__ = DeviceNumbers.__doc__
+
+    top_stacks_at_peak: Annotated[list[StackAtPeak], Meta(max_length=10, description="most bytes first")]
+    matches: Annotated[Matches | UnsetType, Meta(description="with --query")] = UNSET
+    findings: list[Finding] | UnsetType = UNSET
+
+
+class FileStats(Struct):
+    """One snapshot file. ``source``: of a profiler's trace, what wrote it; ``notes``: what was unusual in the file."""
+
+    file: str
+    bytes: Count
+    source: str | UnsetType = UNSET
+    devices: list[DeviceStats] = []
+    notes: dict[str, Any] = {}
+
+
+class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/1"):
+    """The numbers and findings of snapshot files. ``query``: of --query."""
+
+    snapshots: list[FileStats]
+    query: str | UnsetType = UNSET

@@ -14,12 +14,13 @@ from typing import Any
 import snapreport
 from benchmarks.measure import command
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import STANDARD, WhatIf
+from snapreport.allocator.whatif import WhatIf
+from snapreport.allocator_facts import TRIED_SETTINGS
 
 WITHIN = 0.01
 """A curve that is this close, as a share of peak reserved memory, counts as within 1%."""
 SAMPLES = ("small:22000", "small:920183")
-CONFIGURATIONS = STANDARD[:4]
+CONFIGURATIONS = TRIED_SETTINGS[:4]
 # From the request to the answer. The first has the self-check; each also replays the recorded settings, as a request
 # without settings does: the difference is that of the setting's replays, one for each placement. For short traces the
 # setting is replayed twenty times.

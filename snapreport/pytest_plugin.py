@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from snapreport.number_format import bytes_text
+from snapreport.sizes import parse_size
 
 if TYPE_CHECKING:
     from snapreport.recorder.session import Recorder
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 MEMORY, LEAKS = "limit_cuda_memory", "limit_cuda_leaks"
 _PROPERTY = "snapreport_cuda_bytes"
 _SHOWN = 10  # tests in the table of --cuda-memory
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(|k|m|g|t|ki|mi|gi|ti)b?\s*\Z", re.IGNORECASE)
-_EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,18 +109,10 @@ def _limit(item: pytest.Function, name: str) -> int | None:
     if marker is None:
         return None
     text = marker.args[0] if len(marker.args) == 1 else None
-    size = text if type(text) is int else _bytes(text) if type(text) is str else None
+    size = text if type(text) is int else parse_size(text) if type(text) is str else None
     if size is None:
         raise pytest.UsageError(f'{item.nodeid}: {name} takes one size, such as "2 GiB"')
-    return size
-
-
-def _bytes(text: str) -> int | None:
-    found = _SIZE.match(text)
-    if not found:
-        return None
-    unit = found[2].lower()
-    return int(float(found[1]) * (1024 if unit.endswith("i") else 1000) ** _EXPONENTS[unit[:1]])
+    return int(size)
 
 
 def _torch() -> Any:

@@ -117,7 +117,9 @@ def front_end(scratch: Path, is_tested: bool) -> tuple[Path | None, int]:
     copy = scratch / "static"
     shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
     (scratch / "snapreport").mkdir()
-    shutil.copy(ROOT / "snapreport/vocabulary.json", scratch / "snapreport")  # which the bundle includes, too
+    (scratch / "tests").mkdir()
+    for data in ("snapreport/vocabulary.json", "snapreport/allocator_facts.json", "tests/size_vectors.json"):
+        shutil.copy(ROOT / data, scratch / data)  # which the bundle and its tests include, too
     must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
     code = 0
     for name, script in (("biome", "lint"), ("tsc", "check"), ("the front end's unit tests", "test"))[: 2 + is_tested]:

@@ -16,7 +16,8 @@ import recorded
 import snapreport
 from snapreport.allocator.document import Question, answer, limits
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import STANDARD, Run, WhatIf
+from snapreport.allocator.whatif import Run, WhatIf
+from snapreport.allocator_facts import TRIED_SETTINGS
 
 SETTINGS = [
     "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:[256:1,512:2,>:4]",
@@ -79,7 +80,7 @@ def agree(opened: Any, path: Path, numbers: list[int] | None = None) -> None:
             assert (got["placements"], got["residual"]) == (whatif.placements, whatif.residual)
             wanted = [(text, parse_settings([text], whatif.own)) for text in SETTINGS]
             runs = [whatif.baseline]
-            runs += [whatif.run(s, None, text) for text, s in wanted if s != whatif.own or text not in STANDARD]
+            runs += [whatif.run(s, None, text) for text, s in wanted if s != whatif.own or text not in TRIED_SETTINGS]
             for want, run in zip(runs, got["runs"], strict=True):
                 assert run == expected(want), want.name
         if WhatIf(timeline).check.exact and len(timeline.events) <= SEARCHED:

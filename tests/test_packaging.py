@@ -21,7 +21,7 @@ PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
     {"available_memory", "contracts", "terminal"},
     {"supervision"},
-    {"vocabulary"},
+    {"allocator_facts", "vocabulary"},
     {
         "durable_rename",
         "errors",
@@ -31,6 +31,7 @@ FLOORS = [
         "process_memory",
         "progress",
         "scalars",
+        "sizes",
         "small_numbers",
     },
     {"output_file"},

@@ -5,18 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any
 
-MIN_BLOCK = 512
-"""kMinBlockSize: sizes are rounded up to a multiple of it."""
-SMALL_SIZE = 1024 * 1024
-"""kSmallSize: the largest rounded size that the small pool serves."""
-SMALL_BUFFER = 2 * 1024 * 1024
-"""kSmallBuffer: the size of a segment of the small pool."""
-LARGE_BUFFER = 20 * 1024 * 1024
-"""kLargeBuffer: the size of a segment for large allocations below MIN_LARGE_ALLOC."""
-MIN_LARGE_ALLOC = 10 * 1024 * 1024
-"""kMinLargeAlloc: from here on a segment has the size of the request, rounded up."""
-ROUND_LARGE = 2 * 1024 * 1024
-"""kRoundLarge: the rounding of those segments."""
+from snapreport.allocator_facts import CONSTANTS
+
+MIN_BLOCK = CONSTANTS["min_block"]
+"""Sizes are rounded up to a multiple of it."""
+SMALL_SIZE = CONSTANTS["small_size"]
+"""The largest rounded size that the small pool serves."""
+SMALL_BUFFER = CONSTANTS["small_buffer"]
+"""The size of a segment of the small pool."""
+LARGE_BUFFER = CONSTANTS["large_buffer"]
+"""The size of a segment for large allocations below MIN_LARGE_ALLOC."""
+MIN_LARGE_ALLOC = CONSTANTS["min_large_alloc"]
+"""From here on a segment has the size of the request, rounded up to ROUND_LARGE."""
+ROUND_LARGE = CONSTANTS["round_large"]
 
 ADDRESS_BITS = 53
 """Addresses are below 2**53, so that JavaScript's numbers hold them exactly as well."""
@@ -107,7 +108,8 @@ class BlockPool:
     Per stream, `free` holds sorted keys (size, rank, address), each packed into one integer, so that best fit is a
     bisection, and `unmapped` the sorted addresses of address space that is not mapped. `blocks` finds a free block by
     its address.
-    `requests` counts the requests while garbage collection is on.
+    `requests` counts the requests while garbage collection is on. Where recorded segments overlap, two free blocks have
+    one address, and removing the second raises KeyError or IndexError.
     """
 
     __slots__ = ("blocks", "free", "pool_id", "requests", "small", "unmapped")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from snapreport import allocator_facts as facts
+
 GIB = 1 << 30
-CONTEXT = GIB // 2
+CONTEXT = int(facts.CONTEXT_GIB * GIB)
 """What the driver, the CUDA context and its kernels use of a card beside the allocator. In PyTorch's out-of-memory
 messages, "this process has … in use" less allocated and reserved memory is 0.44 GiB (the source of the 24 GB row) to
 0.50 GiB (48 GB). With four ranks and NCCL it is 0.74 GiB (40 GB).
@@ -29,14 +31,7 @@ class Card:
         return self.total - CONTEXT
 
 
-CARDS = (
-    Card("24 GB", "RTX 4090", int(23.52 * GIB), "https://github.com/Soul-AILab/SoulX-FlashTalk/issues/5"),
-    Card("40 GB", "A100", int(39.39 * GIB), "https://github.com/Wan-Video/Wan2.2/issues/87"),
-    Card("48 GB", "L40", int(44.40 * GIB), "https://github.com/QwenLM/Qwen3-VL/issues/2097"),
-    Card("80 GB", "H100", int(79.11 * GIB), "https://github.com/vllm-project/vllm/issues/27508"),
-    Card("141 GB", "H200", int(139.8 * GIB), "https://github.com/RightNow-AI/autokernel/issues/5"),
-    Card("192 GB", "B200", int(178.35 * GIB), "https://github.com/pytorch/ao/pull/4002"),
-)
+CARDS = tuple(Card(card["name"], card["example"], int(card["gib"] * GIB), card["source"]) for card in facts.CARDS)
 """One card of each size, with the least that a source reports for it: drivers differ by some 0.3 GiB. Other cards of
 one size differ more: an A10 or L4 with ECC has 22 of its 24 GB, an MI300X all of its 192.
 """

@@ -11,12 +11,11 @@ from snapreport.allocator.placement import Recorded
 from snapreport.allocator.replay import Replayed, replay
 from snapreport.allocator.settings import AllocatorSettings
 from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, GROWS, OOM, RELEASES, RETRY, Trace
+from snapreport.allocator_facts import NEW_SETTINGS, sentence
+from snapreport.number_format import share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State
-
-NEW_SETTINGS = frozenset(("trace_alloc_max_entries", "max_cached_size", "max_round_threshold"))
-"""Settings that PyTorch 2.12 to 2.15 records and 2.9 does not."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,16 @@ def self_check(trace: Trace, start: State) -> Check:
 def _not_replayable(trace: Trace) -> str:
     timeline = trace.timeline
     if timeline.kind != "cuda":
-        return f"the model covers CUDA memory, not {timeline.kind} memory"
+        return sentence("refusals", "kind", kind=timeline.kind)
     if timeline.recording.is_profiled:
-        return "a profiler's trace has no segments"
+        return sentence("refusals", "profiler")
     if not trace.born.any():
-        return "the trace has no allocations"
+        return sentence("refusals", "no_allocations")
     actions = set(timeline.events["action"].unique().to_list())
     if not actions & {"free_completed"} and int((trace.timeline.allocations["free_event"] >= 0).sum()):
-        return "completed frees were not recorded (skip_actions)"
+        return sentence("refusals", "no_completed_frees")
     if not actions & {"segment_alloc", "segment_map"} and timeline.overflowed is None and trace.starts_empty:
-        return "segment events were not recorded (skip_actions)"
+        return sentence("refusals", "no_segment_events")
     return ""
 
 
@@ -97,9 +96,8 @@ def _compare(trace: Trace, settings: AllocatorSettings, start: State, recorded_r
             recorded_retries=recorded_retries,
             with_addresses=True,
         )
-    except (IndexError, KeyError):
-        # Segments of a contradictory record may overlap, and two blocks of the model then have one address.
-        return Check(False, settings, count, 0, 0, 0, 1.0, "recorded segments overlap: the trace contradicts itself")
+    except (IndexError, KeyError):  # two free blocks of the model had one address
+        return Check(False, settings, count, 0, 0, 0, 1.0, sentence("refusals", "overlap"))
     assert done.addresses is not None
     recorded = timeline.allocations["addr"].to_numpy().astype(np.int64)
     same = int((done.addresses[born] == recorded[born]).sum())
@@ -149,16 +147,15 @@ def _reason(trace: Trace, done: Replayed, different: int) -> str:
     timeline = trace.timeline
     expandable = timeline.segment_history["expandable"]
     if timeline.reconciliation_bytes:
-        return "trace and final state of this file contradict each other"
+        return sentence("refusals", "contradictory")
     if done.contradictions:
-        return "the state at the start of the trace cannot be reconstructed"
+        return sentence("refusals", "start")
     if bool(expandable.any()) and not bool(expandable.all()):
-        return "expandable and other segments are mixed"
+        return sentence("refusals", "mixed")
     if trace.settings.garbage_collection_threshold:
-        return "garbage collection was on, and its memory limit was not recorded"
+        return sentence("refusals", "collected")
     if len(trace.pools) > 1:
-        return "private pools, whose release is not recorded"
+        return sentence("refusals", "pools")
     if timeline.overflowed:
-        return "the trace lost events (it overflowed)"
-    share = different / max(int(trace.born.sum()), 1)
-    return f"{share:.1%} of the allocations are at other addresses in the replay"
+        return sentence("refusals", "overflowed")
+    return sentence("refusals", "elsewhere", share=share_text(different, int(trace.born.sum())))

@@ -10,7 +10,8 @@ import numpy as np
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import FRESH, RECORDED, Change, Run, WhatIf, scaled
+from snapreport.allocator.whatif import FRESH, OWN, RECORDED, Change, Run, WhatIf, scaled
+from snapreport.allocator_facts import sentence
 from snapreport.contracts.whatif import CardFit, MinimumMemory, ReplayCheck, ReplayRun, WhatIfDevice
 from snapreport.timeline.build import DeviceTimeline
 
@@ -111,7 +112,7 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
     changed = change.without is not None or change.sizes is not None
     runs = [whatif.baseline]
     if changed:
-        runs.append(whatif.run(whatif.own, change, "recorded settings"))
+        runs.append(whatif.run(whatif.own, change, OWN))
     if question.settings:
         runs.append(whatif.run(parse_settings(question.settings, whatif.own), change))
     else:
@@ -164,15 +165,7 @@ def start_text(whatif: WhatIf) -> str:
     """How the replay starts; empty where the trace starts with no reserved memory."""
     if whatif.trace.starts_empty:
         return ""
-    if whatif.start == FRESH:
-        return (
-            "Fresh start: what was live when the trace begins is allocated first, in order of address. Compare with "
-            "the recorded settings replayed, not with the recording."
-        )
-    return (
-        "From here on: the recorded state at the start of the trace is kept. What was cached stays cached, which hides "
-        "what a setting saves."
-    )
+    return sentence("limits", whatif.start)
 
 
 def limits(whatif: WhatIf) -> list[str]:
@@ -181,19 +174,12 @@ def limits(whatif: WhatIf) -> list[str]:
     if start := start_text(whatif):
         found.append(start)
     if len(trace.pools) > 1:
-        found.append("The trace does not record when private pools are released: they keep their segments.")
-        # Seen in 2.9 and 2.12 over a driver without a GPU; a snapshot does not name the PyTorch that wrote it.
-        found.append(
-            "Inside torch.cuda.use_mem_pool, some PyTorch versions fail without releasing cached memory first; the "
-            "replay releases it."
-        )
+        # The second was seen in 2.9 and 2.12 over a driver without a GPU; a snapshot does not name its PyTorch.
+        found += [sentence("limits", "pools"), sentence("limits", "pool_retries")]
     requested = trace.timeline.allocations["free_requested_event"].to_numpy()
     completed = trace.timeline.allocations["free_event"].to_numpy()
     if bool((completed > requested + 1)[requested >= 0].any()):
-        found.append("Frees that waited for another stream complete where they did in the recording.")
+        found.append(sentence("limits", "pending_frees"))
     if trace.timeline.oom_events:
-        found.append(
-            "Where a request fits that ran out of memory, it is freed at once: what the program would have done with "
-            "it is not recorded."
-        )
+        found.append(sentence("limits", "failures"))
     return found

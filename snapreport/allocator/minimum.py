@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import AllocatorSettings
 from snapreport.allocator.whatif import FRESH, Change, WhatIf
+from snapreport.allocator_facts import REPLAYS
 
-STEP = 2 << 20
-"""Memory is tried in steps of 2 MiB: segments are multiples of it."""
-AROUND = 8
-"""Steps below and above the result that are tried as well: with more memory a trace may, rarely, fail again."""
+STEP = REPLAYS["minimum_step"]
+AROUND = REPLAYS["steps_around_minimum"]
 
 
 @dataclass(frozen=True)

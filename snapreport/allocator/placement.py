@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 
 from snapreport.allocator.blocks import ROUND_LARGE
+from snapreport.allocator_facts import REPLAYS
 
 UNLIMITED = 1 << 62
-TOTAL = 1 << 40
+TOTAL = REPLAYS["device_bytes"]
 """Bytes of the device where its size is not known; expandable segments reserve 9/8 of it as address space."""
 SHIFT = 1 << 51
 """Recorded addresses are shifted up by this much, to leave room for new segments below and above them."""

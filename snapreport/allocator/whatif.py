@@ -14,23 +14,14 @@ from snapreport.allocator.replay import Replayed, replay
 from snapreport.allocator.settings import AllocatorSettings, parse_settings
 from snapreport.allocator.start import start_state
 from snapreport.allocator.trace import Trace, trace_of
+from snapreport.allocator_facts import REPLAYS, TRIED_SETTINGS, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.state import State
 
-STANDARD = (
-    "expandable_segments:True",
-    "max_split_size_mb:128",
-    "max_split_size_mb:512",
-    "roundup_power2_divisions:4",
-    "garbage_collection_threshold:0.8",
-)
-"""The settings that are tried where the user names none."""
-PLACEMENTS = 5
-MANY_OPERATIONS = 300_000
-"""From so many operations on, three placements of new segments are tried instead of five: each takes a second."""
 RECORDED, FRESH = "recorded", "fresh"
-NEEDS_FRACTION = "does nothing without a memory fraction; give --memory to replay it with one"
+OWN = sentence("notes", "own")
+"""The name of the run that all others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,8 @@ class WhatIf:
     @property
     def placements(self) -> int:
         """How many placements of new segments are tried."""
-        return PLACEMENTS if len(self.trace.kind) <= MANY_OPERATIONS else 3
+        is_long = len(self.trace.kind) > REPLAYS["long_trace"]
+        return REPLAYS["placements_of_long_traces" if is_long else "placements"]
 
     def replay(
         self,
@@ -132,7 +124,7 @@ class WhatIf:
     @cached_property
     def baseline(self) -> Run:
         """The recorded settings, replayed: the baseline of the other runs."""
-        return self._spread("recorded settings", self.own, Change(), residual=0)
+        return self._spread(OWN, self.own, Change(), residual=0)
 
     @cached_property
     def residual(self) -> int:
@@ -153,19 +145,18 @@ class WhatIf:
         if settings.garbage_collection_threshold and settings.memory_fraction is None:
             if self.capacity is None:
                 allocated = self.peak_allocated(change)
-                return Run(
-                    name or settings.text(), settings, change, None, None, None, allocated, 0, None, (), NEEDS_FRACTION
-                )
+                note = sentence("notes", "needs_memory", option="--memory")
+                return Run(name or settings.text(), settings, change, None, None, None, allocated, 0, None, (), note)
             settings = replace(settings, memory_fraction=1.0)
             name = settings.text() if name is None else f"{name},per_process_memory_fraction:1"
         return self._spread(name or settings.text(), settings, change, self.residual)
 
     def standard(self, change: Change | None = None) -> list[Run]:
         """The usual settings, each on top of the recorded ones."""
-        wanted = [parse_settings([text], self.own) for text in STANDARD]
+        wanted = [parse_settings([text], self.own) for text in TRIED_SETTINGS]
         return [
             self.run(settings, change, text)
-            for text, settings in zip(STANDARD, wanted, strict=True)
+            for text, settings in zip(TRIED_SETTINGS, wanted, strict=True)
             if settings != self.own
         ]
 
@@ -191,7 +182,7 @@ class WhatIf:
             return Run(name, settings, change, None, None, None, allocated, first.retries, oom, avoided, "", first)
         peaks = [one.peak_reserved for one in done if one.oom_event is None]
         peak = first.peak_reserved
-        note = f"out of memory in {len(failed)} of {len(done)} placements of new segments" if failed else ""
+        note = sentence("notes", "placements", failed=len(failed), tried=len(done)) if failed else ""
         low, high = min(*peaks, peak - residual), max(*peaks, peak + residual)
         return Run(name, settings, change, peak, low, high, allocated, first.retries, oom, avoided, note, first)
 

@@ -21,7 +21,6 @@ from snapreport.commands.shared import (
     link_options,
     load_all,
     max_memory_option,
-    parse_size,
     pipe_safe,
     redact_options,
     redaction_of,
@@ -29,6 +28,7 @@ from snapreport.commands.shared import (
 )
 from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
 from snapreport.output_file import cannot_write, check_output, write_file
+from snapreport.sizes import parse_size
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
             return Growth(share=float(percent[1]) / 100)
         size = parse_size(value)
         # A bare number could be meant as either.
-        if size is None or (re.fullmatch(r"[\s0-9.]*", value) and size != 0):
+        if size is None or (re.fullmatch(r"[\s0-9.,_]*", value) and size != 0):
             self.fail(f"{value!r} is neither a percentage nor a size; try 5% or 512MiB", param, ctx)
-        return Growth(size=size)
+        return Growth(size=int(size))
 
 
 class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only

@@ -16,6 +16,7 @@ import click
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.paths import expand, is_remote, shown_path
+from snapreport.sizes import parse_size
 from snapreport.supervision import name_file, set_memory_limit
 from snapreport.terminal import echo, lines
 
@@ -26,30 +27,18 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
-_SIZE_UNITS = {
-    "": 1,
-    "k": 1000,
-    "m": 1000**2,
-    "g": 1000**3,
-    "ki": 1024,
-    "mi": 1024**2,
-    "gi": 1024**3,
-    "t": 1000**4,
-    "ti": 1024**4,
-}
-
 _MIN_BARE_SIZE = 1 << 20
 
 
 class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``."""
+    """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; see ``snapreport/sizes.py``."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        size = parse_size(value)
+        size = int(parse_size(value) or 0)
         if not size:
             self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
         return size
@@ -63,12 +52,6 @@ class LimitType(SizeType):
         if isinstance(value, str) and size < _MIN_BARE_SIZE and not re.search("[a-z]", value, re.IGNORECASE):
             self.fail(f"{value!r} has no unit; try {value.strip()}GiB or {value.strip()}MiB", param, ctx)
         return size
-
-
-def parse_size(text: str) -> int | None:
-    """Bytes of ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; None for any other text."""
-    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*(|[kmgt]i?)b?\s*", text, re.IGNORECASE | re.ASCII)
-    return int(float(found[1]) * _SIZE_UNITS[found[2].lower()]) if found else None
 
 
 def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

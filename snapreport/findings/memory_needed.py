@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import STANDARD, WhatIf
+from snapreport.allocator.whatif import WhatIf
+from snapreport.allocator_facts import TRIED_SETTINGS
 from snapreport.timeline.build import DeviceTimeline
 
 MOST_EVENTS = 60_000
 """Longer traces are not searched for a finding: the search takes some 25 replays, 2 s of CPU for so many events."""
-_TRIED = tuple(text for text in STANDARD if not text.startswith("garbage"))
+_TRIED = tuple(text for text in TRIED_SETTINGS if not text.startswith("garbage"))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import force_option, max_memory_option
+from snapreport.commands.shared import SizeType, force_option, max_memory_option
 from snapreport.output_file import cannot_write, check_output
 from snapreport.terminal import echo, lines
 
 _LARGEST = 1 << 46  # 64 TiB; no device has more
-_UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 PRESET_HELP = """\b
 Presets (options given beside one win):
@@ -48,22 +46,14 @@ Jobs, a file for each rank (--job NAME -o FOLDER; --ranks, --seed, --steps, --me
 """
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A number of bytes: 3000000, 3MiB, 1.5 GiB (units are binary, the i and B may be left out)."""
-
-    name = "size"
+class Size(SizeType):
+    """A number of bytes that a device could have."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes, or a usage error that shows the value."""
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", value, re.IGNORECASE)
-        if match is None:
-            self.fail(f"{value!r} is no size: a number with KiB, MiB or GiB is one", param, ctx)
-        size = float(match[1]) * _UNITS[match[2].lower()]
+        size = super().convert(value, param, ctx)
         if size > _LARGEST:
             self.fail(f"{value!r} is more than {_LARGEST >> 40} TiB", param, ctx)
-        return int(size)
+        return size
 
 
 @click.command(name="sample", epilog=PRESET_HELP, context_settings={"show_default": False})

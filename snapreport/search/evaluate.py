@@ -16,9 +16,7 @@ from snapreport.search.grammar import AllOf, Node, Not, Term, parse
 from snapreport.search.steps import in_range, positions_within, why_none
 from snapreport.search.texts import Folded, StackTexts
 from snapreport.timeline.build import DeviceTimeline
-
-NO_TIMES = "this snapshot was recorded without times"
-NO_OOM = "no allocation failed for want of memory"
+from snapreport.vocabulary import QUERY_NOTES
 
 
 @dataclass
@@ -125,7 +123,7 @@ class Searcher:
         if name == "oom":
             events = self.timeline.oom_events
             if not events:
-                self._notes.append(NO_OOM)
+                self._notes.append(QUERY_NOTES["no_oom"])
             counts = np.zeros(self._positions + 1, np.int64)
             counts[np.array(events, np.int64) + 2] = 1  # the state after event i is position s = i + 1
             running = np.cumsum(counts)
@@ -238,7 +236,7 @@ class Searcher:
     def _alloc_us(self) -> np.ndarray:
         """µs from the first event to the alloc; NaN if the trace lacks the alloc, or has no times."""
         if self._event_us is None:
-            self._notes.append(NO_TIMES)
+            self._notes.append(QUERY_NOTES["no_times"])
             return np.full(len(self.table), np.nan)
         alloc_event = self._column("alloc_event")
         return np.where(alloc_event >= 0, self._event_us[np.maximum(alloc_event, 0)].astype(np.float64), np.nan)

@@ -11,14 +11,15 @@ import re
 from dataclasses import dataclass
 
 from snapreport.errors import QueryError
+from snapreport.sizes import NUMBER, parse_size, scaled
 from snapreport.vocabulary import (
     CATEGORIES,
     CATEGORY_SOURCES,
     MOMENTS,
     ORIGINS,
     POOLS,
+    QUERY_ERRORS,
     QUERY_FIELDS,
-    SIZE_UNITS,
     TIME_UNITS_US,
 )  # fmt: skip
 
@@ -26,9 +27,7 @@ PREEXISTING = "preexisting"
 
 # A bound beyond any data; both ends fit every column.
 _LIMIT = 2**64
-_NUMBER = r"[0-9](?:[0-9,_]{0,24}[0-9])?(?:\.[0-9]{1,12})?"
-_SIZE = re.compile(rf"({_NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)")
-_TIME = re.compile(rf"({_NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)")
+_TIME = re.compile(rf"({NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)")
 _WHOLE = re.compile(r"(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)")
 _ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,20})")
 _PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
@@ -75,14 +74,14 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
     """The test for a value. ``at``: where it begins in the query. Raises :class:`QueryError`."""
     kind = QUERY_FIELDS[field]
     is_equal = op in (":", "=")
-    bad = _Bad(field, value, at)
+    bad = _Bad(value, at)
     if kind == "text" or (kind == "whole or text" and is_equal and not _is_whole_range(value)):
         if not is_equal:
-            raise bad(f"{field} is text and takes : only")
+            raise bad("text_only", field=field)
         return Text((fold(value),) if is_quoted else _parts(value), _place(value) if field == "file" else None)
     if kind in ("category", "source", "origin", "pool"):
         if not is_equal:
-            raise bad(f"{field} is a name and takes : only")
+            raise bad("name_only", field=field)
         return _choice(kind, value, bad)
     if kind == "moment" and is_equal and value.lower() in MOMENTS:
         return Choice((value.lower(),))
@@ -93,18 +92,19 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
 
 def is_quantity(text: str) -> bool:
     """Whether text can only be meant as a number with or without a unit."""
-    return bool(text) and bool(_SIZE.fullmatch(text) or _TIME.fullmatch(text))
+    return parse_size(text) is not None or bool(_TIME.fullmatch(text))
 
 
 class _Bad:
-    """Creates errors about a value or a part of it."""
+    """Creates errors about a value, or about a part of it that begins at ``begin``."""
 
-    def __init__(self, field: str, value: str, at: int) -> None:
-        self.field, self.value, self.at = field, value, at
+    def __init__(self, value: str, at: int) -> None:
+        self.value, self.at = value, at
 
-    def __call__(self, message: str, begin: int = 0, length: int | None = None) -> QueryError:
-        length = len(self.value) - begin if length is None else length
-        return QueryError(message, self.at + begin, max(length, 1))
+    def __call__(self, error: str, part: str | None = None, begin: int = 0, **values: str) -> QueryError:
+        part = self.value if part is None else part
+        reason = QUERY_ERRORS[error].format(value=part, **values)
+        return QueryError(reason, self.at + begin, max(len(part), 1))
 
 
 def _parts(words: str) -> tuple[str, ...]:
@@ -125,23 +125,23 @@ def _choice(kind: str, value: str, bad: _Bad) -> Choice:
     if kind == "category":
         names = tuple(name for name in CATEGORIES if wanted in name)
         if not names:
-            raise bad(f'there is no category "{value}"; categories are {", ".join(CATEGORIES)}')
+            raise bad("category", known=", ".join(CATEGORIES))
         return Choice(names)
     if kind == "source":
         if wanted not in CATEGORY_SOURCES:
-            raise bad(f'there is no source "{value}"; sources of categories are {", ".join(CATEGORY_SOURCES)}')
+            raise bad("source", known=", ".join(CATEGORY_SOURCES))
         return Choice((wanted,))
     if kind == "origin":
         if wanted == PREEXISTING:
             return Choice(("freed", "ghost"))
         if wanted not in ORIGINS:
-            raise bad(f'there is no origin "{value}"; origins are {", ".join((*ORIGINS, PREEXISTING))}')
+            raise bad("origin", known=", ".join((*ORIGINS, PREEXISTING)))
         return Choice((wanted,))
     if wanted in POOLS:
         return Choice((wanted,))
     pair = re.fullmatch(r"\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?", value)
     if not pair:
-        raise bad(f'"{value}" is no pool: a pool is a pair like 0,1, or one of {", ".join(POOLS)}')
+        raise bad("pool", known=", ".join(POOLS))
     return Choice((f"({int(pair[1])}, {int(pair[2])})",))
 
 
@@ -153,17 +153,17 @@ def _range(field: str, kind: str, op: str, value: str, bad: _Bad) -> Range:
         highest = {"<": math.ceil(number) - 1, ">": None, ">=": None}.get(op, math.floor(number))
         return Range(_limited(lowest), _limited(highest), unit)
     if op not in (":", "="):
-        raise bad(f"a range takes : only, as in {field}:{value}")
+        raise bad("range_only", field=field)
     first, last = value[:dots], value[dots + 2 :]
     if not first and not last:
-        raise bad("a range needs a beginning or an end")
+        raise bad("open_range")
     low, low_unit = _number(field, kind, first, 0, bad) if first else (None, "")
     high, high_unit = _number(field, kind, last, dots + 2, bad) if last else (None, "")
     if low is not None and high is not None:
         if low_unit != high_unit:
-            raise bad("one end of this range is a number of events and the other a time")
+            raise bad("mixed_range")
         if low > high:
-            raise bad(f"this range is empty: {first} is more than {last}")
+            raise bad("empty_range", first=first, last=last)
     return Range(
         None if low is None else _limited(math.ceil(low)),
         None if high is None else _limited(math.floor(high)),
@@ -178,35 +178,25 @@ def _limited(number: int | None) -> int | None:
 def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[float, str]:
     """A number and its unit: "events" or "us" for lifetimes, otherwise "". Exact to 64 bits for 64-bit fields."""
     if kind == "size":
-        found = _SIZE.fullmatch(text)
-        if found and (unit := found[2].lower().removesuffix("b")) in SIZE_UNITS:
-            return _scaled(found[1], SIZE_UNITS[unit]), ""
-        raise bad(f'"{text}" is no size; try 512, 1.5MiB or 2GiB', begin, len(text))
+        size = parse_size(text)
+        if size is not None:
+            return size, ""
+        raise bad("size", text, begin)
     if kind in ("time", "lifetime"):
         found = _TIME.fullmatch(text)
         if found and (found[2] or kind == "time" or "." not in found[1]):
             is_events = kind == "lifetime" and not found[2]
             unit = ("events" if is_events else "us") if kind == "lifetime" else ""
-            return _scaled(found[1], TIME_UNITS_US[found[2]]), unit
-        hint = "250 (events), 3ms or 1.5s" if kind == "lifetime" else "800 (µs), 250ms or 1.5s"
-        raise bad(f'"{text}" is no {field}; try {hint}', begin, len(text))
+            return scaled(found[1], TIME_UNITS_US[found[2]]), unit
+        raise bad(kind, text, begin, field=field)
     if kind == "address":
         found = _ADDRESS.fullmatch(text)
         number = int(found[1], 16) if found and found[1] else int(found[2]) if found else 2**64
         if number < 2**64:
             return number, ""
-        raise bad(f'"{text}" is no address; try 0x7f12ab000000', begin, len(text))
+        raise bad("address", text, begin)
     found = _WHOLE.fullmatch(text)
     if found:
         whole = int(found[1] + re.sub("[,_]", "", found[2]))
         return (whole if kind == "stream" else float(whole)), ""
-    hints = {"moment": f"an event or one of {', '.join(MOMENTS)}", "device": "a number or a kind like cuda"}
-    raise bad(f'"{text}" is no {field}; it is {hints.get(kind, "a whole number")}', begin, len(text))
-
-
-def _scaled(digits: str, unit: float) -> float:
-    """A number times its unit. Fractions are rounded to a thousandth, so that 1.234567s is 1234567 µs exactly."""
-    plain = re.sub("[,_]", "", digits)
-    if "." not in plain and unit >= 1:
-        return float(plain) * unit
-    return math.floor(float(plain) * unit * 1000 + 0.5) / 1000
+    raise bad(kind if kind in ("moment", "device") else "whole", text, begin, field=field, known=", ".join(MOMENTS))

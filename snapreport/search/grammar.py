@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from snapreport.errors import QueryError
 from snapreport.search.fields import Test, fold, is_quantity, read_value, text_of
-from snapreport.vocabulary import QUERY_FIELDS
+from snapreport.vocabulary import QUERY_ERRORS, QUERY_FIELDS
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
@@ -62,8 +62,12 @@ Node = Term | Not | AllOf | AnyOf
 def parse(query: str) -> Node:
     """The tree of a query; an empty one is ``AllOf(())``. Raises :class:`QueryError` with the place of an error."""
     if len(query) > MAX_LENGTH:
-        raise QueryError(f"a query has {MAX_LENGTH} characters at most", MAX_LENGTH, len(query) - MAX_LENGTH)
+        raise _error("too_long", MAX_LENGTH, len(query) - MAX_LENGTH, most=MAX_LENGTH)
     return _Parser(query).query()
+
+
+def _error(error: str, at: int, length: int, /, **values: object) -> QueryError:
+    return QueryError(QUERY_ERRORS[error].format(**values), at, length)
 
 
 class _Parser:
@@ -79,7 +83,7 @@ class _Parser:
             return AllOf(())
         node = self._any()
         if self.at < len(self.text):
-            raise QueryError("this ) closes nothing", self.at, 1)
+            raise _error("unopened", self.at, 1)
         return node
 
     def _any(self) -> Node:
@@ -101,19 +105,19 @@ class _Parser:
                 self._blanks()
                 operator = self._operator()
                 if self._at_end() or operator:
-                    raise QueryError(f"{after} needs a term on each side", after_at, 3)
+                    raise _error("sides", after_at, 3, operator=after)
             if self._at_end() or operator == "OR":
                 break
             if operator:
-                raise QueryError("AND needs a term on each side", self.at, 3)
+                raise _error("sides", self.at, 3, operator=operator)
             parts.append(self._term())
         if parts:
             return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
         if after:
-            raise QueryError(f"{after} needs a term on each side", after_at, len(after))
+            raise _error("sides", after_at, len(after), operator=after)
         if self._operator() == "OR":
-            raise QueryError("OR needs a term on each side", self.at, 2)
-        raise QueryError("there is nothing in these parentheses" if self.depth else "this ) closes nothing", self.at, 1)
+            raise _error("sides", self.at, 2, operator="OR")
+        raise _error("empty_group" if self.depth else "unopened", self.at, 1)
 
     def _term(self) -> Node:
         text, begin = self.text, self.at
@@ -122,7 +126,7 @@ class _Parser:
             self.at += 1
             signs += 1
         if signs and (self._at_end() or text[self.at] in BLANKS):
-            raise QueryError("- needs a term right after it", begin, signs)
+            raise _error("minus", begin, signs)
         if text[self.at] == "(":
             node = self._group()
         elif text[self.at] == '"':
@@ -137,14 +141,14 @@ class _Parser:
         opened = self.at
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise QueryError(f"parentheses nest {MAX_DEPTH} deep at most", opened, 1)
+            raise _error("depth", opened, 1, most=MAX_DEPTH)
         self.at += 1
         self._blanks()
         if self.at == len(self.text):
-            raise QueryError("this ( is not closed", opened, 1)
+            raise _error("unclosed_group", opened, 1)
         node = self._any()
         if self.at == len(self.text):
-            raise QueryError("this ( is not closed", opened, 1)
+            raise _error("unclosed_group", opened, 1)
         self.at += 1
         self.depth -= 1
         return node
@@ -160,9 +164,7 @@ class _Parser:
             if op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)]):
                 return None
             known = ", ".join(QUERY_FIELDS)
-            raise QueryError(
-                f'there is no field "{found[1]}" (put a word into quotes); fields are {known}', start, len(found[1])
-            )
+            raise _error("no_field", start, len(found[1]), field=found[1], known=known)
         self.at = value_at
         if is_quoted := self.text.startswith('"', value_at):
             value = self._quoted()
@@ -171,7 +173,7 @@ class _Parser:
             self.at = self._word_end(value_at)
             value = self.text[value_at : self.at]
         if not value:
-            raise QueryError(f"{name} needs a value", start, self.at - start)
+            raise _error("no_value", start, self.at - start, field=name)
         test = read_value(name, op, value, value_at, is_quoted)
         return Term(name, test, start, self.at - start)
 
@@ -188,7 +190,7 @@ class _Parser:
         while True:
             end = text.find('"', self.at)
             if end < 0:
-                raise QueryError("this quote is not closed", opened, len(text) - opened)
+                raise _error("unclosed_quote", opened, len(text) - opened)
             words.append(text[self.at : end])
             self.at = end + 1
             if not text.startswith('"', self.at):
@@ -196,9 +198,9 @@ class _Parser:
             words.append('"')
             self.at += 1
         if not fold("".join(words)).strip(BLANKS):
-            raise QueryError("there is nothing in these quotes", opened, self.at - opened)
+            raise _error("empty_quote", opened, self.at - opened)
         if not self._at_end() and text[self.at] not in BLANKS:
-            raise QueryError("a blank is missing after the quote", self.at, 1)
+            raise _error("blank", self.at, 1)
         return "".join(words)
 
     def _word_end(self, at: int) -> int:

@@ -9,10 +9,7 @@ import numpy as np
 from snapreport.search.fields import Range, Text
 from snapreport.search.texts import Folded
 from snapreport.timeline.build import DeviceTimeline
-
-NO_STEPS = "no steps are known on this device"
-NO_STEP = "no step of this device has such a number"
-NO_NAME = "no step and no annotation of this device has such a name"
+from snapreport.vocabulary import QUERY_NOTES
 
 
 def positions_within(timeline: DeviceTimeline, test: Range | Text) -> np.ndarray:
@@ -41,9 +38,9 @@ def why_none(timeline: DeviceTimeline, test: Range | Text) -> str:
         numbers = timeline.steps["step"].to_list()
         if any(in_range(number, test) for number in numbers):
             return ""
-        return NO_STEP if numbers else NO_STEPS
+        return QUERY_NOTES["no_step" if numbers else "no_steps"]
     names = (timeline.steps["name"], timeline.annotated.spans["name"])
-    return "" if any(Folded(column).having(test.parts).any() for column in names) else NO_NAME
+    return "" if any(Folded(column).having(test.parts).any() for column in names) else QUERY_NOTES["no_name"]
 
 
 def in_range(number: int, test: Range) -> bool:

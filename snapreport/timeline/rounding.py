@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-MIN_BLOCK = 512  # every block's size is a multiple of it
-SMALL_SIZE = 1 << 20  # largest rounded request of the small pool; remainders split off in the large pool are larger
-# Requests from 2**n MiB to 2**(n + 1) MiB have their own number of divisions, the last of which also applies to larger
-# ones.
-_INTERVALS = 16
+from snapreport.allocator_facts import CONSTANTS
+
+MIN_BLOCK = CONSTANTS["min_block"]  # every block's size is a multiple of it
+# Largest rounded request of the small pool; remainders split off in the large pool are larger.
+SMALL_SIZE = CONSTANTS["small_size"]
+INTERVALS = CONSTANTS["intervals"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class AllocatorRules:
     expandable: whether expandable segments were enabled when the snapshot was taken.
     """
 
-    divisions: tuple[int, ...] = (0,) * _INTERVALS
+    divisions: tuple[int, ...] = (0,) * INTERVALS
     max_split_size: int | None = None
     expandable: bool = False
 
@@ -35,7 +36,7 @@ class AllocatorRules:
         result: np.ndarray = np.maximum(-(-size // MIN_BLOCK), 1) * MIN_BLOCK
         if any(divisions > 1 for divisions in self.divisions):
             power = np.frexp(size.astype(np.float64))[1].astype(np.int64) - 1
-            divisions = np.array(self.divisions, np.int64)[np.clip(power - 20, 0, _INTERVALS - 1)]
+            divisions = np.array(self.divisions, np.int64)[np.clip(power - 20, 0, INTERVALS - 1)]
             coarse = (divisions > 1) & (size > MIN_BLOCK * divisions)
             step = np.int64(1) << np.maximum(power - (np.frexp(np.maximum(divisions, 1).astype(np.float64))[1] - 1), 0)
             result = np.where(coarse, -(-size // step) * step, result)
@@ -46,7 +47,7 @@ def allocator_rules(settings: Mapping[str, Any]) -> AllocatorRules:
     """The rules of a snapshot's ``allocator_settings``; absent or invalid values have their defaults."""
     given = settings.get("roundup_power2_divisions")
     given = given if isinstance(given, dict) else {}
-    divisions = tuple(_count(given.get(str(1 << n))) for n in range(_INTERVALS))
+    divisions = tuple(_count(given.get(str(1 << n))) for n in range(INTERVALS))
     split = settings.get("max_split_size")
     limit = split if isinstance(split, int) and not isinstance(split, bool) and 0 < split < 2**62 else None
     return AllocatorRules(divisions, limit, settings.get("expandable_segments") is True)

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import sizes from '../../tests/size_vectors.json'
 import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/model'
-import { QueryError, type Text } from '../src/search/fields'
+import { parseSize, QueryError, type Text } from '../src/search/fields'
 import { asksForTimes, parse } from '../src/search/grammar'
 import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
 import { FramePostings } from '../src/search/postings'
@@ -28,6 +29,15 @@ test('the string index finds what a look at every string finds', () => {
     assert.deepEqual([...index.having(parts)], want, JSON.stringify(parts))
   }
   assert.deepEqual([...new StringIndex(['ABC', 'b']).having(['b', 'c'])], [1, 0])
+})
+
+test('sizes are read as the library reads them', () => {
+  const read = Object.fromEntries(Object.keys(sizes.sizes).map((text) => [text, parseSize(text)]))
+  assert.deepEqual(read, sizes.sizes)
+  assert.deepEqual(
+    sizes.no_sizes.filter((text) => parseSize(text) !== null),
+    [],
+  )
 })
 
 /** Stacks 0: none, 1: a.py f, 2: a.py f called by b.py g, 3: b.py g. */

@@ -1,14 +1,7 @@
 // How PyTorch's caching allocators round a request and when they split a block (c10/cuda/CUDACachingAllocator.cpp,
 // ATen/core/CachingHostAllocator.h). The twin of snapreport/timeline/rounding.py.
 
-/** Every block's size is a multiple of it. */
-export const MIN_BLOCK = 512
-/** The largest rounded request of the small pool; whatever is split off in the large pool is larger. */
-export const SMALL_SIZE = 2 ** 20
-/** The size of the small pool's segments, and of what it maps at a time. */
-export const SMALL_BUFFER = 2 * 2 ** 20
-/** Requests of 2**n MiB and more have their own number of divisions, up to this n; larger ones share it. */
-const INTERVALS = 16
+import { INTERVALS, MIN_BLOCK } from './facts'
 
 export interface Rules {
   /** Pinned memory: powers of two, and a block is a segment. */

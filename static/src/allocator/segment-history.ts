@@ -6,7 +6,7 @@
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { firstWhere } from '../layout/binary-search'
 import type { AddressSpace } from './address'
-import { SMALL_BUFFER } from './rounding'
+import { SMALL_BUFFER } from './facts'
 
 /** One row per segment and time, by address, then time. */
 export interface SegmentHistory {

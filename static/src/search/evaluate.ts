@@ -1,13 +1,11 @@
 // Which allocations a query matches: the twin of snapreport/search/evaluate.py. Every term is a mask over whole columns.
 
 import type { DeviceData, DeviceInfo, Stacks, Times } from '../data/model'
-import type { Choice, Range, Text, WideRange } from './fields'
+import { type Choice, QUERY_NOTES, type Range, type Text, type WideRange } from './fields'
 import { type Node, parse, type Term } from './grammar'
 import { inRange, positionsWithin } from './steps'
 import { StackTexts, textsHaving } from './texts'
 
-const NO_TIMES = 'this snapshot was recorded without times'
-const NO_OOM = 'no allocation failed for want of memory'
 /** Names of the columns that a size limit may leave out. */
 const LEFT_OUT: Record<string, string> = {
   addr_lo: 'this report was made without addresses',
@@ -124,7 +122,7 @@ class Finder {
     const { start, end } = data
     if (name === 'oom') {
       const events = info.stats.oom_events
-      if (events.length === 0) this.notes.add(NO_OOM)
+      if (events.length === 0) this.notes.add(QUERY_NOTES.no_oom)
       // How many of these states lie before each position.
       const before = new Uint32Array(data.P + 1)
       for (const event of events) before[event + 2] = 1
@@ -231,7 +229,7 @@ class Finder {
 
   /** µs since the first event; null where there are none, or while they are still being read. */
   private timeUs(): Times | null {
-    if (!this.isLeftOut('times') && this.info.time0 === null) this.notes.add(NO_TIMES)
+    if (!this.isLeftOut('times') && this.info.time0 === null) this.notes.add(QUERY_NOTES.no_times)
     return this.data.timeUs
   }
 

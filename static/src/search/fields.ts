@@ -2,6 +2,7 @@
 // Numbers end up as whole closed intervals: every column they are compared with is whole (bytes, µs, events, numbers).
 
 import vocabulary from '../../../snapreport/vocabulary.json'
+import { fillIn } from '../data/fill-in'
 
 /** A query that cannot be read. `position`, `length`: the bad part of it, in UTF-16 units. */
 export class QueryError extends Error {
@@ -14,6 +15,20 @@ export class QueryError extends Error {
     this.name = 'QueryError'
   }
 }
+
+export type QueryErrorName = keyof typeof vocabulary.query_errors
+
+export function queryError(
+  error: QueryErrorName,
+  at: number,
+  length: number,
+  values: Record<string, string | number> = {},
+): QueryError {
+  return new QueryError(fillIn(vocabulary.query_errors[error], values), at, length)
+}
+
+/** Why a term of a query matches nothing. */
+export const QUERY_NOTES = vocabulary.query_notes
 
 export type Field = keyof typeof vocabulary.query_fields
 type Kind =
@@ -75,7 +90,7 @@ export type Op = ':' | '=' | '>' | '>=' | '<' | '<='
 
 const LIMIT = 2 ** 64
 const NUMBER = String.raw`[0-9](?:[0-9,_]{0,24}[0-9])?(?:\.[0-9]{1,12})?`
-const SIZE = new RegExp(`^(${NUMBER}) *([kmgtKMGT]?[iI]?[bB]?)$`)
+const SIZE = new RegExp(String.raw`^[ \t]*(${NUMBER})[ \t]*([kmgt]?i?)b?[ \t]*$`, 'i')
 const TIME = new RegExp(`^(${NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)$`)
 const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
 const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
@@ -106,7 +121,7 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
   const isEqual = op === ':' || op === '='
   const bad = badValue(value, at)
   if (kind === 'text' || (kind === 'whole or text' && isEqual && !isWholeRange(value))) {
-    if (!isEqual) throw bad(`${field} is text and takes : only`)
+    if (!isEqual) throw bad('text_only', { field })
     return {
       kind: 'text',
       parts: isQuoted ? [fold(value)] : partsOf(value),
@@ -114,7 +129,7 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
     }
   }
   if (kind === 'category' || kind === 'source' || kind === 'origin' || kind === 'pool') {
-    if (!isEqual) throw bad(`${field} is a name and takes : only`)
+    if (!isEqual) throw bad('name_only', { field })
     return { kind: 'choice', names: namesOf(kind, value, bad) }
   }
   if (kind === 'moment' && isEqual && includes(MOMENTS, value.toLowerCase()))
@@ -125,15 +140,24 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
     : range(field, kind, op, value, bad)
 }
 
-/** Whether text can only be meant as a number with or without a unit. */
-export function isQuantity(text: string): boolean {
-  return text !== '' && (SIZE.test(text) || TIME.test(text))
+/** Bytes of a size, a fraction of one rounded to a thousandth; null for text that is none: see snapreport/sizes.py. */
+export function parseSize(text: string): number | null {
+  const found = SIZE.exec(text)
+  const unit = found && SIZE_UNITS[found[2].toLowerCase()]
+  return unit ? scaled(found[1], unit) : null
 }
 
-type Bad = (message: string, begin?: number, length?: number) => QueryError
+/** Whether text can only be meant as a number with or without a unit. */
+export function isQuantity(text: string): boolean {
+  return parseSize(text) !== null || TIME.test(text)
+}
+
+/** An error about a value, or about a part of it that begins at `begin`. */
+type Bad = (error: QueryErrorName, values?: Record<string, string>, part?: string, begin?: number) => QueryError
 
 function badValue(value: string, at: number): Bad {
-  return (message, begin = 0, length = value.length - begin) => new QueryError(message, at + begin, Math.max(length, 1))
+  return (error, values, part = value, begin = 0) =>
+    queryError(error, at + begin, Math.max(part.length, 1), { value: part, ...values })
 }
 
 function partsOf(words: string): string[] {
@@ -165,31 +189,29 @@ function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string,
   const term = value.toLowerCase()
   if (kind === 'category') {
     const names = CATEGORIES.filter((name) => name.includes(term))
-    if (names.length === 0) throw bad(`there is no category "${value}"; categories are ${CATEGORIES.join(', ')}`)
+    if (names.length === 0) throw bad('category', { known: CATEGORIES.join(', ') })
     return names
   }
   if (kind === 'source') {
-    if (!includes(SOURCES, term))
-      throw bad(`there is no source "${value}"; sources of categories are ${SOURCES.join(', ')}`)
+    if (!includes(SOURCES, term)) throw bad('source', { known: SOURCES.join(', ') })
     return [term]
   }
   if (kind === 'origin') {
     if (term === PREEXISTING) return ['freed', 'ghost']
-    if (!includes(ORIGINS, term))
-      throw bad(`there is no origin "${value}"; origins are ${[...ORIGINS, PREEXISTING].join(', ')}`)
+    if (!includes(ORIGINS, term)) throw bad('origin', { known: [...ORIGINS, PREEXISTING].join(', ') })
     return [term]
   }
   if (includes(POOLS, term)) return [term]
   const pair = POOL.exec(value)
-  if (!pair) throw bad(`"${value}" is no pool: a pool is a pair like 0,1, or one of ${POOLS.join(', ')}`)
+  if (!pair) throw bad('pool', { known: POOLS.join(', ') })
   return [`(${BigInt(pair[1])}, ${BigInt(pair[2])})`]
 }
 
 /** Both ends of `a..b`, each with its place in the value; null where there is none. */
 function endsOf(field: Field, op: Op, value: string, bad: Bad): [string, string] {
-  if (op !== ':' && op !== '=') throw bad(`a range takes : only, as in ${field}:${value}`)
+  if (op !== ':' && op !== '=') throw bad('range_only', { field })
   const [first, last] = splitRange(value)
-  if (!first && !last) throw bad('a range needs a beginning or an end')
+  if (!first && !last) throw bad('open_range')
   return [first, last]
 }
 
@@ -204,8 +226,8 @@ function range(field: Field, kind: Kind, op: Op, value: string, bad: Bad): Range
   const low = first ? numberOf(field, kind, first, 0, bad) : null
   const high = last ? numberOf(field, kind, last, first.length + 2, bad) : null
   if (low && high) {
-    if (low.unit !== high.unit) throw bad('one end of this range is a number of events and the other a time')
-    if (low.number > high.number) throw bad(`this range is empty: ${first} is more than ${last}`)
+    if (low.unit !== high.unit) throw bad('mixed_range')
+    if (low.number > high.number) throw bad('empty_range', { first, last })
   }
   return {
     kind: 'range',
@@ -225,7 +247,7 @@ function wideRange(field: Field, kind: 'address' | 'stream', op: Op, value: stri
   const [first, last] = endsOf(field, op, value, bad)
   const low = first ? wideNumber(field, kind, first, 0, bad) : null
   const high = last ? wideNumber(field, kind, last, first.length + 2, bad) : null
-  if (low !== null && high !== null && low > high) throw bad(`this range is empty: ${first} is more than ${last}`)
+  if (low !== null && high !== null && low > high) throw bad('empty_range', { first, last })
   return { kind: 'wide', low, high }
 }
 
@@ -236,12 +258,12 @@ function limited(number: number | null): number | null {
 function wideNumber(field: Field, kind: 'address' | 'stream', text: string, begin: number, bad: Bad): bigint {
   if (kind === 'stream') {
     const found = WHOLE.exec(text)
-    if (!found) throw bad(`"${text}" is no ${field}; it is a whole number`, begin, text.length)
+    if (!found) throw bad('whole', { field }, text, begin)
     const number = BigInt(found[2].replace(/[,_]/g, ''))
     return found[1] ? -number : number
   }
   const number = ADDRESS.test(text) ? BigInt(text) : 2n ** 64n
-  if (number >= 2n ** 64n) throw bad(`"${text}" is no address; try 0x7f12ab000000`, begin, text.length)
+  if (number >= 2n ** 64n) throw bad('address', {}, text, begin)
   return number
 }
 
@@ -253,29 +275,22 @@ function numberOf(
   bad: Bad,
 ): { number: number; unit: Range['unit'] } {
   if (kind === 'size') {
-    const found = SIZE.exec(text)
-    const unit = found ? SIZE_UNITS[found[2].toLowerCase().replace(/b$/, '')] : undefined
-    if (unit === undefined) throw bad(`"${text}" is no size; try 512, 1.5MiB or 2GiB`, begin, text.length)
-    return { number: scaled(found![1], unit), unit: '' }
+    const number = parseSize(text)
+    if (number === null) throw bad('size', {}, text, begin)
+    return { number, unit: '' }
   }
   if (kind === 'time' || kind === 'lifetime') {
     const found = TIME.exec(text)
     const isEvents = kind === 'lifetime' && found?.[2] === ''
     if (!found || (isEvents && found[1].includes('.'))) {
-      const hint = kind === 'lifetime' ? '250 (events), 3ms or 1.5s' : '800 (µs), 250ms or 1.5s'
-      throw bad(`"${text}" is no ${field}; try ${hint}`, begin, text.length)
+      throw bad(kind, { field }, text, begin)
     }
     return { number: scaled(found[1], US[found[2]]), unit: kind === 'time' ? '' : isEvents ? 'events' : 'us' }
   }
   const found = WHOLE.exec(text)
   if (found) return { number: Number(found[1] + found[2].replace(/[,_]/g, '')), unit: '' }
-  const hint =
-    kind === 'moment'
-      ? `an event or one of ${MOMENTS.join(', ')}`
-      : kind === 'device'
-        ? 'a number or a kind like cuda'
-        : 'a whole number'
-  throw bad(`"${text}" is no ${field}; it is ${hint}`, begin, text.length)
+  const known = MOMENTS.join(', ')
+  throw bad(kind === 'moment' || kind === 'device' ? kind : 'whole', { field, known }, text, begin)
 }
 
 /** A number times its unit. Fractions are rounded to a thousandth, so that 1.234567s is 1234567 µs exactly. */

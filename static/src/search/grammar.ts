@@ -9,7 +9,7 @@ import {
   isQuantity,
   textOf,
   type Op,
-  QueryError,
+  queryError,
   readValue,
   type Test,
 } from './fields'
@@ -39,7 +39,7 @@ const FIELD = /([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)/y
 /** The tree of a query; an empty one is `all` of nothing. Throws QueryError that says where it is bad. */
 export function parse(query: string): Node {
   if (query.length > MAX_LENGTH)
-    throw new QueryError(`a query has ${MAX_LENGTH} characters at most`, MAX_LENGTH, query.length - MAX_LENGTH)
+    throw queryError('too_long', MAX_LENGTH, query.length - MAX_LENGTH, { most: MAX_LENGTH })
   return new Parser(query).query()
 }
 
@@ -79,7 +79,7 @@ class Parser {
     this.blanks()
     if (this.at === this.text.length) return { kind: 'all', parts: [] }
     const node = this.any()
-    if (this.at < this.text.length) throw new QueryError('this ) closes nothing', this.at, 1)
+    if (this.at < this.text.length) throw queryError('unopened', this.at, 1)
     return node
   }
 
@@ -103,16 +103,16 @@ class Parser {
         this.at += 3
         this.blanks()
         operator = this.operator()
-        if (this.atEnd() || operator) throw new QueryError('AND needs a term on each side', at, 3)
+        if (this.atEnd() || operator) throw queryError('sides', at, 3, { operator: 'AND' })
       }
       if (this.atEnd() || operator === 'OR') break
-      if (operator) throw new QueryError('AND needs a term on each side', this.at, 3)
+      if (operator) throw queryError('sides', this.at, 3, { operator })
       parts.push(this.term())
     }
     if (parts.length > 0) return parts.length === 1 ? parts[0] : { kind: 'all', parts }
-    if (after) throw new QueryError(`${after} needs a term on each side`, afterAt, after.length)
-    if (this.operator() === 'OR') throw new QueryError('OR needs a term on each side', this.at, 2)
-    throw new QueryError(this.depth > 0 ? 'there is nothing in these parentheses' : 'this ) closes nothing', this.at, 1)
+    if (after) throw queryError('sides', afterAt, after.length, { operator: after })
+    if (this.operator() === 'OR') throw queryError('sides', this.at, 2, { operator: 'OR' })
+    throw queryError(this.depth > 0 ? 'empty_group' : 'unopened', this.at, 1)
   }
 
   private term(): Node {
@@ -120,8 +120,7 @@ class Parser {
     const begin = this.at
     while (text[this.at] === '-') this.at++
     const signs = this.at - begin
-    if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at])))
-      throw new QueryError('- needs a term right after it', begin, signs)
+    if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at]))) throw queryError('minus', begin, signs)
     let node: Node
     if (text[this.at] === '(') node = this.group()
     else if (text[this.at] === '"') {
@@ -134,12 +133,12 @@ class Parser {
 
   private group(): Node {
     const opened = this.at
-    if (++this.depth > MAX_DEPTH) throw new QueryError(`parentheses nest ${MAX_DEPTH} deep at most`, opened, 1)
+    if (++this.depth > MAX_DEPTH) throw queryError('depth', opened, 1, { most: MAX_DEPTH })
     this.at++
     this.blanks()
-    if (this.at === this.text.length) throw new QueryError('this ( is not closed', opened, 1)
+    if (this.at === this.text.length) throw queryError('unclosed_group', opened, 1)
     const node = this.any()
-    if (this.at === this.text.length) throw new QueryError('this ( is not closed', opened, 1)
+    if (this.at === this.text.length) throw queryError('unclosed_group', opened, 1)
     this.at++
     this.depth--
     return node
@@ -157,11 +156,7 @@ class Parser {
     if (!isField(name)) {
       if (op !== ':' && !isQuantity(this.text.slice(valueAt, this.wordEnd(valueAt)))) return null
       const known = Object.keys(FIELDS).join(', ')
-      throw new QueryError(
-        `there is no field "${found[1]}" (put a word into quotes); fields are ${known}`,
-        start,
-        found[1].length,
-      )
+      throw queryError('no_field', start, found[1].length, { field: found[1], known })
     }
     this.at = valueAt
     const isQuoted = this.text[valueAt] === '"'
@@ -173,7 +168,7 @@ class Parser {
       this.at = this.wordEnd(valueAt)
       value = this.text.slice(valueAt, this.at)
     }
-    if (!value) throw new QueryError(`${name} needs a value`, start, this.at - start)
+    if (!value) throw queryError('no_value', start, this.at - start, { field: name })
     const test = readValue(name, op, value, valueAt, isQuoted)
     return { kind: 'term', field: name, test, at: start, length: this.at - start }
   }
@@ -192,18 +187,16 @@ class Parser {
     this.at++
     for (;;) {
       const end = text.indexOf('"', this.at)
-      if (end < 0) throw new QueryError('this quote is not closed', opened, text.length - opened)
+      if (end < 0) throw queryError('unclosed_quote', opened, text.length - opened)
       words += text.slice(this.at, end)
       this.at = end + 1
       if (text[this.at] !== '"') break
       words += '"'
       this.at++
     }
-    if ([...fold(words)].every((character) => BLANKS.includes(character))) {
-      throw new QueryError('there is nothing in these quotes', opened, this.at - opened)
-    }
-    if (!this.atEnd() && !BLANKS.includes(text[this.at]))
-      throw new QueryError('a blank is missing after the quote', this.at, 1)
+    if ([...fold(words)].every((character) => BLANKS.includes(character)))
+      throw queryError('empty_quote', opened, this.at - opened)
+    if (!this.atEnd() && !BLANKS.includes(text[this.at])) throw queryError('blank', this.at, 1)
     return words
   }
 

@@ -2,12 +2,8 @@
 
 import type { DeviceInfo } from '../data/model'
 import { ranges, stepRanges, type Steps } from '../steps/steps'
-import type { Range, Text } from './fields'
+import { QUERY_NOTES, type Range, type Text } from './fields'
 import { textsHaving } from './texts'
-
-const NO_STEPS = 'no steps are known on this device'
-const NO_STEP = 'no step of this device has such a number'
-const NO_NAME = 'no step and no annotation of this device has such a name'
 
 export interface Within {
   /** 1 for each position s = event + 1 whose event lies in a step, or in a span, that the test selects. */
@@ -47,7 +43,8 @@ export function positionsWithin(info: DeviceInfo, test: Range | Text): Within {
     open += opened[s]
     positions[s] = Number(open > 0)
   }
-  return { positions, whyNone: count > 0 ? '' : test.kind === 'text' ? NO_NAME : steps ? NO_STEP : NO_STEPS }
+  const why = test.kind === 'text' ? 'no_name' : steps ? 'no_step' : 'no_steps'
+  return { positions, whyNone: count > 0 ? '' : QUERY_NOTES[why] }
 }
 
 export function inRange(number: number, { low, high }: Range): boolean {

@@ -1,7 +1,8 @@
 // PyTorch's CUDACachingAllocator for one device. The twin of snapreport/allocator/model.py: both give the same addresses,
 // segments and retries for the same requests.
 
-import { Block, type BlockPool, firstNotBelow, MIN_BLOCK, merge, SMALL_SIZE, segmentSize } from './blocks'
+import { MIN_BLOCK, SMALL_SIZE } from '../allocator/facts'
+import { Block, type BlockPool, firstNotBelow, merge, segmentSize } from './blocks'
 import { bestExpandable, grow, unmap } from './expandable'
 import type { DeviceMemory } from './placement'
 import type { AllocatorSettings } from './settings'
@@ -102,7 +103,7 @@ export class CachingAllocator {
     const block = blocks[at]
     const { maxSplit, maxNonSplitRounding } = this.settings
     if (size < maxSplit ? block.size >= maxSplit : block.size >= size + maxNonSplitRounding) return null
-    blocks.splice(at, 1)
+    pool.take(blocks, at)
     return block
   }
 

@@ -1,19 +1,16 @@
 // Blocks and the pools of free ones. The twin of snapreport/allocator/blocks.py.
 
+import { LARGE_BUFFER, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE } from '../allocator/facts'
 import { firstWhere } from '../layout/binary-search'
-
-export const MIN_BLOCK = 512
-export const SMALL_SIZE = 2 ** 20
-export const SMALL_BUFFER = 2 * 2 ** 20
-export const LARGE_BUFFER = 20 * 2 ** 20
-export const MIN_LARGE_ALLOC = 10 * 2 ** 20
-export const ROUND_LARGE = 2 * 2 ** 20
 
 /** Bytes of the cudaMalloc for a rounded size that no free block fits. */
 export function segmentSize(size: number, largeSegment = LARGE_BUFFER): number {
   if (size <= SMALL_SIZE) return SMALL_BUFFER
   return size < MIN_LARGE_ALLOC ? largeSegment : Math.ceil(size / ROUND_LARGE) * ROUND_LARGE
 }
+
+/** Recorded segments overlap, so that two free blocks of the model had one address. */
+export class OverlapError extends Error {}
 
 export interface ExpandableSegment {
   address: number
@@ -51,11 +48,13 @@ export class Block {
 export class BlockPool {
   readonly free = new Map<number, Block[]>()
   readonly unmapped = new Map<number, Block[]>()
+  private readonly addresses = new Set<number>()
   requests = 0
 
   constructor(readonly small: boolean) {}
 
   insert(block: Block): void {
+    this.addresses.add(block.address)
     const blocks = listOf(this.free, block.stream)
     blocks.splice(firstNotBelow(blocks, block.size, block.rank, block.address), 0, block)
     block.age = this.requests
@@ -63,17 +62,24 @@ export class BlockPool {
 
   remove(block: Block): void {
     const blocks = this.free.get(block.stream)!
-    blocks.splice(firstNotBelow(blocks, block.size, block.rank, block.address), 1)
+    this.take(blocks, firstNotBelow(blocks, block.size, block.rank, block.address))
+  }
+
+  /** Removes the block at an index of a stream's. Throws OverlapError where another one had its address. */
+  take(blocks: Block[], at: number): void {
+    if (at >= blocks.length || !this.addresses.delete(blocks[at].address)) throw new OverlapError()
+    blocks.splice(at, 1)
   }
 
   insertUnmapped(block: Block): void {
+    this.addresses.add(block.address)
     const blocks = listOf(this.unmapped, block.stream)
     blocks.splice(firstAtOrAbove(blocks, block.address), 0, block)
   }
 
   removeUnmapped(block: Block): void {
     const blocks = this.unmapped.get(block.stream)!
-    blocks.splice(firstAtOrAbove(blocks, block.address), 1)
+    this.take(blocks, firstAtOrAbove(blocks, block.address))
   }
 
   /** Free mapped blocks in PyTorch's order. */

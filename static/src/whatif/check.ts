@@ -1,6 +1,9 @@
 // The self-check: a trace replayed under its own settings must give what was recorded. The twin of
 // snapreport/allocator/check.py.
 
+import { sentence } from '../allocator/facts'
+import { formatShare } from '../layout/format'
+import { OverlapError } from './blocks'
 import { RecordedMemory } from './placement'
 import { type Outcome, replayTrace } from './replay'
 import type { AllocatorSettings } from './settings'
@@ -20,25 +23,46 @@ export interface Check {
 }
 
 export function* selfCheck(trace: Trace): Generator<number, Check> {
-  if (trace.refused) return refused(trace)
+  if (trace.refused) return refused(trace, trace.settings, trace.refused)
   let best: Check | null = null
   for (const recordedRetries of [true, false]) {
     if (!recordedRetries && trace.capacity === Infinity) break
     for (const oldestFirst of [trace.isNew, !trace.isNew]) {
       const settings = { ...trace.settings, oldestFirst }
       const memory = new RecordedMemory(recordedRetries ? Infinity : trace.capacity, segmentsAt(trace))
-      const done = yield* replayTrace(trace, settings, memory, { fromRecorded: true, recordedRetries })
-      const check = compare(trace, settings, done, recordedRetries)
+      const check = yield* checkOf(trace, settings, memory, recordedRetries)
       if (check.exact) return check
-      if (!best || check.curveError < best.curveError) best = check
+      if (!best || isCloser(check, best)) best = check
     }
   }
   return best!
 }
 
-function refused(trace: Trace): Check {
-  const counts = { allocations: 0, sameAllocations: 0, segmentEvents: 0, sameSegmentEvents: 0 }
-  return { exact: false, settings: trace.settings, ...counts, curveError: 1, reason: trace.refused }
+function isCloser(one: Check, other: Check): boolean {
+  return one.curveError !== other.curveError
+    ? one.curveError < other.curveError
+    : one.sameAllocations > other.sameAllocations
+}
+
+function refused(trace: Trace, settings: AllocatorSettings, reason: string): Check {
+  const allocations = trace.kind.reduce((count, kind) => count + Number(kind === ALLOC), 0)
+  const counts = { allocations, sameAllocations: 0, segmentEvents: 0, sameSegmentEvents: 0 }
+  return { exact: false, settings, ...counts, curveError: 1, reason }
+}
+
+function* checkOf(
+  trace: Trace,
+  settings: AllocatorSettings,
+  memory: RecordedMemory,
+  recordedRetries: boolean,
+): Generator<number, Check> {
+  try {
+    const done = yield* replayTrace(trace, settings, memory, { fromRecorded: true, recordedRetries })
+    return compare(trace, settings, done, recordedRetries)
+  } catch (error) {
+    if (error instanceof OverlapError) return refused(trace, settings, sentence('refusals', 'overlap'))
+    throw error
+  }
 }
 
 function segmentsAt(trace: Trace): Map<number, [number, number][]> {
@@ -77,20 +101,19 @@ function compare(trace: Trace, settings: AllocatorSettings, done: Outcome, recor
     sameSegmentEvents === segmentEvents &&
     segmentEvents === done.segmentEvents.length &&
     curveError === 0
-  const share = (100 * (allocations - sameAllocations)) / Math.max(allocations, 1)
-  const reason = exact ? '' : reasonOf(trace, done, share)
+  const reason = exact ? '' : reasonOf(trace, done, formatShare(allocations - sameAllocations, allocations))
   return { exact, settings, allocations, sameAllocations, segmentEvents, sameSegmentEvents, curveError, reason }
 }
 
 /** The likeliest cause, the most specific first. */
-function reasonOf(trace: Trace, done: Outcome, share: number): string {
-  if (trace.contradictory) return 'trace and final state of this file contradict each other'
-  if (done.contradictions) return 'the state at the start of the trace cannot be reconstructed'
-  if (trace.mixed) return 'expandable and other segments are mixed'
-  if (trace.settings.threshold) return 'garbage collection was on, and its memory limit was not recorded'
-  if (trace.pool.some((pool) => pool !== 0)) return 'private pools, whose release is not recorded'
-  if (trace.overflowed) return 'the trace lost events (it overflowed)'
-  return `${share.toFixed(1)}% of the allocations are at other addresses in the replay`
+function reasonOf(trace: Trace, done: Outcome, share: string): string {
+  if (trace.contradictory) return sentence('refusals', 'contradictory')
+  if (done.contradictions) return sentence('refusals', 'start')
+  if (trace.mixed) return sentence('refusals', 'mixed')
+  if (trace.settings.threshold) return sentence('refusals', 'collected')
+  if (trace.pool.some((pool) => pool !== 0)) return sentence('refusals', 'pools')
+  if (trace.overflowed) return sentence('refusals', 'overflowed')
+  return sentence('refusals', 'elsewhere', { share })
 }
 
 /** Counts under the event that the replay gives them: of a growth or a retry the request, of empty_cache() its first. */

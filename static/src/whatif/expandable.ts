@@ -1,8 +1,9 @@
 // Expandable segments: address space reserved once, memory mapped into it in granules. The twin of
 // snapreport/allocator/expandable.py.
 
+import { SMALL_BUFFER } from '../allocator/facts'
 import { type CachingAllocator, SEGMENT_MAP, SEGMENT_UNMAP } from './allocator'
-import { Block, type BlockPool, merge, SMALL_BUFFER } from './blocks'
+import { Block, type BlockPool, merge } from './blocks'
 
 /** The index of the free block to use, from `at` on, where the one there is expandable; the length: none serves. */
 export function bestExpandable(blocks: readonly Block[], at: number, expandable: boolean): number {

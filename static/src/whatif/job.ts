@@ -1,6 +1,7 @@
 // What the page asks of the worker: several replays of one trace, after its self-check. The twin of
 // snapreport/allocator/whatif.py.
 
+import { facts, sentence } from '../allocator/facts'
 import { type Check, selfCheck } from './check'
 import { leastMemory, type Minimum } from './minimum'
 import { type DeviceMemory, placements } from './placement'
@@ -8,19 +9,10 @@ import { type Outcome, replayTrace } from './replay'
 import { type AllocatorSettings, parseSettings, sameSettings } from './settings'
 import type { Trace } from './trace'
 
-/** The settings that everybody tries. */
-export const STANDARD: readonly string[] = [
-  'expandable_segments:True',
-  'max_split_size_mb:128',
-  'max_split_size_mb:512',
-  'roundup_power2_divisions:4',
-  'garbage_collection_threshold:0.8',
-]
+/** The settings that are tried where the user names none. */
+export const STANDARD: readonly string[] = facts.tried_settings
 /** The name of the run that all others are compared with. */
-export const OWN = 'recorded settings'
-const PLACEMENTS = 5
-/** From so many operations on, three placements of new segments are tried: each takes a second. */
-const MANY_OPERATIONS = 300_000
+export const OWN = facts.notes.own
 
 export interface WhatIfQuestion {
   /** In PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones. */
@@ -82,7 +74,8 @@ export function* answerWhatIf(
   question: WhatIfQuestion,
 ): Generator<number, WhatIfAnswer> {
   const { settings: texts, fromRecorded } = question
-  const count = trace.kind.length <= MANY_OPERATIONS ? PLACEMENTS : 3
+  const { placements: usual, placements_of_long_traces: fewer, long_trace: long } = facts.replays
+  const count = trace.kind.length > long ? fewer : usual
   const total = (texts.length + (question.without ? 2 : 1)) * count + (known ? 0 : 1)
   let done = 0
   function* part<T>(work: Generator<number, T>): Generator<number, T> {
@@ -128,9 +121,7 @@ export function* answerWhatIf(
     let name = text
     if (settings.threshold && settings.fraction === null) {
       if (capacity === Infinity) {
-        runs.push(
-          unknown(text, isChanged, 'does nothing without a memory fraction; give a memory to replay it with one'),
-        )
+        runs.push(unknown(text, isChanged, sentence('notes', 'needs_memory', { option: 'a memory' })))
         continue
       }
       settings = { ...settings, fraction: 1 }
@@ -143,24 +134,12 @@ export function* answerWhatIf(
 
 /** The twin of `limits` of snapreport/allocator/document.py. */
 function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
-  const found: string[] = []
-  if (trace.reserved[0] !== 0)
-    found.push(
-      fromRecorded
-        ? 'From here on: the recorded state at the start of the trace is kept. What was cached stays cached, which hides what a setting saves.'
-        : 'Fresh start: what was live when the trace begins is allocated first, in order of address. Compare with the recorded settings replayed, not with the recording.',
-    )
-  if (trace.pool.some((pool) => pool !== 0))
-    found.push(
-      'The trace does not record when private pools are released: they keep their segments.',
-      'Inside torch.cuda.use_mem_pool, some PyTorch versions fail without releasing cached memory first; the replay releases it.',
-    )
-  if (trace.delayed) found.push('Frees that waited for another stream complete where they did in the recording.')
-  if (trace.failed.length)
-    found.push(
-      'Where a request fits that ran out of memory, it is freed at once: what the program would have done with it is not recorded.',
-    )
-  return found
+  const found: (keyof typeof facts.limits)[] = []
+  if (trace.reserved[0] !== 0) found.push(fromRecorded ? 'recorded' : 'fresh')
+  if (trace.pool.some((pool) => pool !== 0)) found.push('pools', 'pool_retries')
+  if (trace.delayed) found.push('pending_frees')
+  if (trace.failed.length) found.push('failures')
+  return found.map((key) => facts.limits[key])
 }
 
 /** The minimum memory under the settings, and under expandable segments where the settings have none. */
@@ -203,7 +182,7 @@ function runOf(settings: string, without: boolean, outcomes: readonly Outcome[],
     retries,
     oomEvent: first.oomEvent ?? first.failed[0] ?? null,
     avoided,
-    note: isKnown && failed ? `out of memory in ${failed} of ${outcomes.length} placements of new segments` : '',
+    note: isKnown && failed ? sentence('notes', 'placements', { failed, tried: outcomes.length }) : '',
     events,
     reserved,
   }

@@ -1,15 +1,13 @@
 // The minimum memory on which a trace still runs, and the cards that have it. The twin of snapreport/allocator/minimum.py.
 
+import { facts } from '../allocator/facts'
 import { CARDS } from './cards'
 import { DeviceMemory } from './placement'
 import { replayTrace } from './replay'
 import type { AllocatorSettings } from './settings'
 import type { Trace } from './trace'
 
-/** Memory is tried in steps of 2 MiB: segments are multiples of it. */
-const STEP = 2 * 2 ** 20
-/** Steps below and above the result that are tried as well: with more memory a trace may, rarely, fail again. */
-const AROUND = 8
+const { minimum_step: STEP, steps_around_minimum: AROUND } = facts.replays
 
 export interface Minimum {
   settings: string

@@ -1,9 +1,9 @@
 // Device memory for a replay: a budget of bytes, and where new segments are placed. The twin of
 // snapreport/allocator/placement.py; addresses are those of the device's AddressSpace.
 
-import { ROUND_LARGE } from './blocks'
+import { facts, ROUND_LARGE } from '../allocator/facts'
 
-const TOTAL = 2 ** 40
+const TOTAL = facts.replays.device_bytes
 /** Above every recorded address. */
 const ABOVE = 2 ** 50
 const SLOT_BITS = 36

@@ -1,7 +1,8 @@
 // The recorded state at a trace's start, as blocks of the model. The twin of snapreport/allocator/start.py.
 
+import { SMALL_BUFFER } from '../allocator/facts'
 import type { CachingAllocator, Pools } from './allocator'
-import { Block, type ExpandableSegment, SMALL_BUFFER } from './blocks'
+import { Block, type ExpandableSegment } from './blocks'
 import type { StartSegment, Trace } from './trace'
 
 /** Put the state into an allocator that has nothing: the number of contradictory blocks. `live`: blocks by id. */

@@ -1,28 +1,11 @@
 // Settings of the caching allocator, in PYTORCH_CUDA_ALLOC_CONF's syntax. The twin of snapreport/allocator/settings.py.
 
+import { facts, INTERVALS, sentence } from '../allocator/facts'
 import { rulesOf } from '../allocator/rounding'
-import { LARGE_BUFFER, MIN_LARGE_ALLOC } from './blocks'
 
 const MIB = 2 ** 20
-const INTERVALS = 16
-const DEFAULT_ROUNDING = LARGE_BUFFER
-/** Keys that PyTorch knows and that do not change how much device memory is reserved. */
-const NO_EFFECT = new Set([
-  'release_lock_on_cudamalloc',
-  'release_lock_on_hipmalloc',
-  'pinned_use_cuda_host_register',
-  'pinned_use_hip_host_register',
-  'pinned_num_register_threads',
-  'pinned_use_background_threads',
-  'pinned_reserve_segment_size_mb',
-  'pinned_max_round_threshold_mb',
-  'pinned_max_cached_size_mb',
-  'pinned_free_catch_all',
-  'graph_capture_record_stream_reuse',
-  'throw_on_cudamalloc_oom',
-  'expandable_segments_reserve',
-  'expandable_segments_reserve_by_class',
-])
+const { defaults } = facts
+const KNOWN = Object.keys(facts.settings).join(', ')
 
 export interface AllocatorSettings {
   expandable: boolean
@@ -54,86 +37,95 @@ export function recordedSettings(
   return {
     expandable: typeof given === 'boolean' ? given : expandableSeen,
     maxSplit,
-    maxNonSplitRounding: rounding ? Number(rounding[1]) * MIB : DEFAULT_ROUNDING,
+    maxNonSplitRounding: rounding ? Number(rounding[1]) * MIB : defaults.max_non_split_rounding,
     divisions,
-    largeSegment: large && Number(large[1]) * MIB > MIN_LARGE_ALLOC ? Number(large[1]) * MIB : LARGE_BUFFER,
-    threshold: typeof threshold === 'number' && threshold > 0 && threshold < 1 ? threshold : 0,
-    fraction: null,
-    oldestFirst: false,
+    largeSegment:
+      large && Number(large[1]) > facts.settings.large_segment_size_mb.more_than
+        ? Number(large[1]) * MIB
+        : defaults.large_segment,
+    threshold:
+      typeof threshold === 'number' && threshold > 0 && threshold < 1
+        ? threshold
+        : defaults.garbage_collection_threshold,
+    fraction: defaults.memory_fraction,
+    oldestFirst: defaults.oldest_first,
   }
 }
 
 /** `base` with the settings in `text` on top. Throws an Error with one line for what PyTorch would refuse. */
 export function parseSettings(text: string, base: AllocatorSettings): AllocatorSettings {
   let settings = base
-  for (const part of text.split(/,(?![^[]*\])/)) {
-    if (!part.trim()) continue
-    const colon = part.indexOf(':')
-    const key = part.slice(0, Math.max(colon, 0)).trim()
-    const value = part.slice(colon + 1).trim()
-    if (colon < 0 || !value) throw new Error(`${part.trim()}: a setting is KEY:VALUE, e.g. expandable_segments:True`)
+  for (const part of text.split(/,(?![^[]*\])/).map((piece) => piece.trim())) {
+    if (!part) continue
+    const [key, value] = [part.replace(/:[\s\S]*/, ''), part.replace(/^[^:]*:?/, '')].map((word) => word.trim())
+    if (!value) throw settingError('pair', { part })
     settings = { ...settings, ...parsed(key, value) }
   }
   return settings
 }
 
+function settingError(kind: keyof typeof facts.setting_errors, values: Record<string, string | number>): Error {
+  return new Error(sentence('setting_errors', kind, values))
+}
+
 function parsed(key: string, value: string): Partial<AllocatorSettings> {
   switch (key) {
     case 'expandable_segments':
-      if (value !== 'True' && value !== 'False') throw new Error(`expandable_segments is True or False, not ${value}`)
+      if (value !== 'True' && value !== 'False') throw settingError('flag', { key, value })
       return { expandable: value === 'True' }
     case 'max_split_size_mb':
       return { maxSplit: mebibytes(key, value) }
     case 'max_non_split_rounding_mb':
       return { maxNonSplitRounding: mebibytes(key, value) }
-    case 'large_segment_size_mb': {
-      const size = whole(key, value) * MIB
-      if (size <= MIN_LARGE_ALLOC) throw new Error(`${key} must be greater than 10, not ${value}`)
-      return { largeSegment: size }
-    }
+    case 'large_segment_size_mb':
+      return { largeSegment: mebibytes(key, value) }
     case 'roundup_power2_divisions':
-      return { divisions: parseDivisions(value) }
+      return { divisions: parseDivisions(key, value) }
     case 'garbage_collection_threshold':
       return { threshold: share(key, value) }
     case 'per_process_memory_fraction':
       return { fraction: share(key, value) }
     case 'backend':
-      if (value !== 'native') throw new Error(`backend:${value}: only PyTorch's native allocator can be replayed`)
+      if (value !== 'native') throw settingError('backend', { value })
       return {}
     default:
-      if (NO_EFFECT.has(key)) return {}
-      throw new Error(`${key} is no setting that can be replayed`)
+      if (facts.settings_without_effect.includes(key)) return {}
+      throw settingError('unknown', { key, known: KNOWN })
   }
 }
 
-function mebibytes(key: string, value: string): number {
-  const size = whole(key, value)
-  if (size <= 20) throw new Error(`${key} must be greater than 20, not ${value}`)
-  return size * MIB
-}
-
 function whole(key: string, value: string): number {
-  if (!/^\d{1,9}$/.test(value)) throw new Error(`${key} is a whole number, not ${value}`)
+  if (!/^[0-9]{1,9}$/.test(value)) throw settingError('whole', { key, value })
   return Number(value)
 }
 
+/** Bytes of a setting in MiB. */
+function mebibytes(
+  key: 'max_split_size_mb' | 'max_non_split_rounding_mb' | 'large_segment_size_mb',
+  value: string,
+): number {
+  const size = whole(key, value)
+  const { more_than: least } = facts.settings[key]
+  if (size <= least) throw settingError('more_than', { key, value, least })
+  return size * MIB
+}
+
 function share(key: string, value: string): number {
-  const number = /^\d*\.?\d+$/.test(value) && value.length <= 20 ? Number(value) : Number.NaN
+  const number = /^[0-9]*\.?[0-9]+$/.test(value) && value.length <= 20 ? Number(value) : 0
   const most = key === 'per_process_memory_fraction' && number === 1
-  if (!(number > 0 && (number < 1 || most))) throw new Error(`${key} is a number between 0 and 1, not ${value}`)
+  if (!(number > 0 && (number < 1 || most))) throw settingError('share', { key, value })
   return number
 }
 
-function parseDivisions(value: string): number[] {
-  const key = 'roundup_power2_divisions'
+function parseDivisions(key: string, value: string): number[] {
   if (!value.startsWith('[')) return new Array<number>(INTERVALS).fill(power(key, value))
-  if (!value.endsWith(']')) throw new Error(`${key}: ${value} has no closing bracket`)
+  if (!value.endsWith(']')) throw settingError('bracket', { key, value })
   const divisions = new Array<number>(INTERVALS).fill(0)
   let last = 0
   let first = true
   for (const pair of value.slice(1, -1).split(',')) {
     const [size, count] = pair.split(':').map((text) => text.trim())
-    if (count === undefined) throw new Error(`${key}: ${pair} is not SIZE:DIVISIONS`)
+    if (count === undefined) throw settingError('divisions', { key, pair })
     const steps = power(key, count)
     if (size === '>') {
       divisions.fill(steps, last)
@@ -150,7 +142,7 @@ function parseDivisions(value: string): number[] {
 
 function power(key: string, value: string): number {
   const number = whole(key, value)
-  if (number < 1 || !Number.isInteger(Math.log2(number))) throw new Error(`${key} takes powers of two, not ${value}`)
+  if (number < 1 || !Number.isInteger(Math.log2(number))) throw settingError('power', { key, value })
   return number
 }
 

@@ -2,6 +2,7 @@
 // snapreport/allocator/trace.py.
 
 import { addressSpaceOf } from '../allocator/address'
+import { facts, sentence } from '../allocator/facts'
 import type { Replay } from '../allocator/replay'
 import { stateAt } from '../allocator/state'
 import type { DeviceData } from '../data/model'
@@ -64,9 +65,6 @@ export interface Trace {
   /** Why it cannot be replayed; empty where it can. */
   refused: string
 }
-
-/** Settings that PyTorch 2.12 to 2.15 records and 2.9 does not. */
-const NEW_SETTINGS = ['trace_alloc_max_entries', 'max_cached_size', 'max_round_threshold']
 
 const ACTIONS = ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap']
 
@@ -137,7 +135,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
   const stream = Float64Array.from(data.stream, (index) => streamOf(info.streams, index))
   return {
     settings,
-    isNew: NEW_SETTINGS.some((key) => key in (recorded ?? {})),
+    isNew: facts.settings_of_new_versions.some((key) => key in (recorded ?? {})),
     kind: Uint8Array.from(kind),
     item: Int32Array.from(item),
     event: Int32Array.from(event),
@@ -160,7 +158,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
     mixed: expandableSeen && replay.segments.expandable.some((flag) => flag === 0),
     overflowed: info.stats.trace_overflowed === true,
     contradictory: info.stats.reconciliation_bytes !== 0,
-    refused: refusalOf(data, P),
+    refused: refusalOf(data, P, code),
   }
 }
 
@@ -248,10 +246,12 @@ function startOf(data: DeviceData, replay: Replay, pool: Uint16Array): Pick<Trac
   return { start, contradictions }
 }
 
-function refusalOf(data: DeviceData, P: number): string {
+/** `code`: what each event is, as in traceOf. */
+function refusalOf(data: DeviceData, P: number, code: Int8Array): string {
   const { info, N, start, end, freeRequestedEvent } = data
-  if (info.leftOut.includes('pool')) return 'memory pools and streams were left out of this report to fit its size'
-  if (info.kind !== 'cuda') return `the model covers CUDA memory, not ${info.kind} memory`
+  if (info.kind !== 'cuda') return sentence('refusals', 'kind', { kind: info.kind })
+  if (info.profiled) return sentence('refusals', 'profiler')
+  if (info.leftOut.includes('pool')) return sentence('page_refusals', 'left_out')
   let born = false
   let freed = 0
   let requested = 0
@@ -261,6 +261,9 @@ function refusalOf(data: DeviceData, P: number): string {
     freed++
     if (freeRequestedEvent[id] === end[id] - 1) requested++
   }
-  if (!born) return 'the trace has no allocations'
-  return freed > 0 && requested === freed ? 'completed frees were not recorded (skip_actions)' : ''
+  if (!born) return sentence('refusals', 'no_allocations')
+  if (freed > 0 && requested === freed) return sentence('refusals', 'no_completed_frees')
+  const isWhole = info.stats.trace_overflowed === null && data.reserved[0] === 0
+  const hasGrowth = code.includes(0) || code.includes(2)
+  return isWhole && !hasGrowth ? sentence('refusals', 'no_segment_events') : ''
 }

@@ -1,0 +1,204 @@
+"""What Python and the page both say of one input: sizes, refusals of a replay, errors of settings."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import planted_trace
+import pytest
+from cli import in_process
+
+import snapreport
+from snapreport import allocator_facts as facts
+from snapreport import samples
+from snapreport.allocator.settings import AllocatorSettings, parse_settings
+from snapreport.allocator.whatif import WhatIf
+from snapreport.errors import SettingsError
+from snapreport.sizes import parse_size
+
+MIB = 1 << 20
+VECTORS = json.loads(Path(__file__).with_name("size_vectors.json").read_text("utf-8"))
+FREES = ("free_requested", "free_completed")
+
+
+def test_sizes_are_read_by_one_grammar() -> None:
+    assert {text: parse_size(text) for text in VECTORS["sizes"]} == VECTORS["sizes"]
+    assert [text for text in VECTORS["no_sizes"] if parse_size(text) is not None] == []
+
+
+def test_every_option_with_a_size_reads_3m_alike() -> None:
+    path = corpus.path_of("small")
+    (fits,) = in_process("check", path, "--fits", "3M", "--json").json["checks"]
+    assert fits["limit"] == 3_000_000
+    assert in_process("sample", "-o", corpus.scratch() / "m.pickle", "--memory", "3QB").code == 2
+    for text in ("3M", "3MiB"):
+        rows = snapreport.load(path).query(f"size>={text}")["size"]
+        assert rows.min() >= VECTORS["sizes"][text] and len(rows)
+
+
+def recording() -> planted_trace.Recording:
+    """Five requests of 4 MiB in a row, in two steps."""
+    record = planted_trace.Recording()
+    for _ in range(2):
+        for address in [record.request(4) for _ in range(3)]:
+            record.drop(address)
+    record.request(4)
+    return record
+
+
+def moved(**more: Any) -> dict[str, Any]:
+    """A trace in which one request lies where the model does not place it: half a MiB further up."""
+    snapshot = recording().snapshot()
+    trace = snapshot["device_traces"][0]
+    first = next(event for event in trace if event["action"] == "alloc")["addr"]
+    for event in trace[:8]:
+        if event["addr"] == first and event["action"] in ("alloc", *FREES):
+            event["addr"] += MIB // 2
+    return {**snapshot, **more}
+
+
+def without(actions: tuple[str, ...]) -> dict[str, Any]:
+    snapshot = recording().snapshot()
+    trace = snapshot["device_traces"][0]
+    while trace[-1]["action"] == "alloc":  # nothing is live at the end, and no segment is left
+        trace.pop()
+    return {**snapshot, "segments": [], "device_traces": [[event for event in trace if event["action"] not in actions]]}
+
+
+def overlapping() -> dict[str, Any]:
+    """A second segment begins where the first has free memory; both have a free block at one address, then neither."""
+    at = 1 << 40
+
+    def event(action: str, address: int, mib: int) -> dict[str, Any]:
+        return {"action": action, "addr": address, "size": mib * MIB, "stream": 0, "frames": []}
+
+    second = at + 5 * MIB
+    trace = [
+        event("segment_alloc", at, 20), event("alloc", at, 5), event("segment_alloc", second, 16),
+        event("alloc", second, 16), *(event(action, second, 16) for action in FREES),
+        event("alloc", second, 15), event("alloc", second + 32 * MIB, 16),
+    ]  # fmt: skip
+    return {"segments": [], "device_traces": [trace], "allocator_settings": {}}
+
+
+def only_segments() -> dict[str, Any]:
+    snapshot = recording().snapshot()
+    trace = [event for event in snapshot["device_traces"][0] if event["action"] == "segment_alloc"]
+    return {**snapshot, "device_traces": [trace]}
+
+
+def contradictory() -> dict[str, Any]:
+    """The final state has less in a block than the trace allocated."""
+    snapshot = moved()
+    block = next(b for s in snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated")
+    block["requested_size"] -= 512
+    return snapshot
+
+
+def unknown_start() -> dict[str, Any]:
+    """Frees of a block from before the trace that no segment holds."""
+    snapshot = moved()
+    outside = {"addr": 1 << 30, "size": 8 * MIB, "stream": 0, "frames": []}
+    snapshot["device_traces"][0][:0] = [{"action": action, **outside} for action in FREES]
+    return snapshot
+
+
+def mixed() -> dict[str, Any]:
+    snapshot = moved()
+    segment = {"device": 0, "address": 1 << 45, "total_size": 20 * MIB, "stream": 0, "segment_type": "large"}
+    blocks = [{"address": 1 << 45, "size": 20 * MIB, "requested_size": 0, "state": "inactive", "frames": []}]
+    snapshot["segments"].append({**segment, "is_expandable": True, "blocks": blocks})
+    return snapshot
+
+
+def in_a_pool() -> dict[str, Any]:
+    snapshot = moved()
+    for event in snapshot["device_traces"][0][:8]:
+        event["pool_id"] = (0, 1)
+    return snapshot
+
+
+def profile() -> str:
+    """A profiler's trace of CUDA memory."""
+    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
+    rows = [
+        {**memory, "ts": at, "args": {"Bytes": size, "Addr": 4096, "Device Type": 1, "Device Id": 0,
+                                      "Total Allocated": max(size, 0)}}
+        for at, size in enumerate((512, -512))
+    ]  # fmt: skip
+    return json.dumps({"schemaVersion": 1, "traceEvents": rows})
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "kind": lambda: samples.make("pinned"),
+    "profiler": profile,
+    "no_allocations": only_segments,
+    "no_completed_frees": lambda: without(("free_completed",)),
+    "no_segment_events": lambda: without(("segment_alloc", "segment_free")),
+    "overlap": overlapping,
+    "contradictory": contradictory,
+    "start": unknown_start,
+    "mixed": mixed,
+    "collected": lambda: moved(allocator_settings={"garbage_collection_threshold": 0.5}),
+    "pools": in_a_pool,
+    "overflowed": lambda: moved(allocator_settings={"trace_alloc_overflowed": True}),
+    "elsewhere": moved,
+}
+
+
+def test_every_refusal_has_a_recording() -> None:
+    assert REFUSED.keys() == facts.REFUSALS.keys()
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_both_refuse_with_the_same_words(
+    refusal: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    made = REFUSED[refusal]()
+    path = corpus.scratch() / f"refused-{refusal}.{'json' if isinstance(made, str) else 'pickle'}"
+    path.write_bytes(made.encode() if isinstance(made, str) else pickle.dumps(made, 4))
+    snapshot = snapreport.load(path)
+    device = -1 if refusal == "kind" else next(d for d in snapshot.devices if len(snapshot.events(d)))
+    check = WhatIf(snapshot.timeline(device)).check
+    values = {"kind": "host", "share": "14%"}
+    assert (check.exact, check.reason) == (False, facts.sentence("refusals", refusal, **values))
+    opened = open_report(report_of(path))
+    ask = "device => snapreport.whatIf(device).then(({ check }) => [check.exact, check.reason, check.allocations])"
+    index = opened.js("snapreport.devices()")[snapshot.devices.index(device)]
+    assert opened.page.evaluate(ask, index) == [False, check.reason, check.allocations]
+
+
+BAD_SETTINGS = {
+    "pair": ["expandable_segments", "max_split_size_mb:", ":5", "a:"],
+    "flag": ["expandable_segments:true", "expandable_segments:1"],
+    "whole": ["max_split_size_mb:1.5", "max_split_size_mb:-30", "roundup_power2_divisions:x"],
+    "more_than": ["max_split_size_mb:2", "max_non_split_rounding_mb:0", "large_segment_size_mb:10"],
+    "share": ["garbage_collection_threshold:1", "garbage_collection_threshold:0", "per_process_memory_fraction:2",
+              "garbage_collection_threshold:.."],
+    "power": ["roundup_power2_divisions:3", "roundup_power2_divisions:0", "roundup_power2_divisions:[3:4]"],
+    "bracket": ["roundup_power2_divisions:[256:4"],
+    "divisions": ["roundup_power2_divisions:[256]", "roundup_power2_divisions:[256:1,4]"],
+    "backend": ["backend:cudaMallocAsync"],
+    "unknown": ["expandable_segment:True", "pinned:3"],
+}  # fmt: skip
+
+
+def test_both_refuse_settings_with_the_same_words(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    texts = [text for group in BAD_SETTINGS.values() for text in group]
+    said = []
+    for text in texts:
+        with pytest.raises(SettingsError) as caught:
+            parse_settings([text], AllocatorSettings())
+        said.append(str(caught.value))
+    opened = borrow_report(report_of(corpus.path_of("fragmentation")))
+    ask = "texts => Promise.all(texts.map(t => snapreport.whatIf(0, { settings: [t] }).catch(error => error.message)))"
+    assert opened.page.evaluate(ask, texts) == said
+    templates = json.loads(Path(facts.__file__).with_suffix(".json").read_text("utf-8"))["setting_errors"]
+    assert BAD_SETTINGS.keys() == templates.keys()

@@ -20,6 +20,7 @@ from snapreport.timeline.activity import device_activity
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.categories import (
     FREED_IN,
+    INFERRED,
     SOURCE_UNKNOWN,
     StackCategories,
     stack_and_free_categories,
@@ -84,10 +85,14 @@ def _at(timeline: DeviceTimeline, by_stack: StackCategories, cut: int) -> list[d
     events = timeline.events[shift:]
     lives = life_phases(events, table, by_stack.phases)
     codes, source = stack_and_free_categories(by_stack, table, lives)
+    uncertain = source == INFERRED
+    probable = np.where(uncertain, codes, 0).astype(np.uint8)
+    codes, source = np.where(uncertain, 0, codes).astype(np.uint8), np.where(uncertain, SOURCE_UNKNOWN, source)
     activity = device_activity(events, table, by_stack.phases)
     columns = (table[name].to_numpy() for name in ("addr", "size", "alloc_event", "free_event", "stack"))
     allocated = timeline.allocated[shift:]
-    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, int(timeline.reserved[shift])))
+    reserved = int(timeline.reserved[shift])
+    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, reserved, probable))
     size = table["size"].to_numpy()
     groups = [("inferred", name, (rule == number) & hidden) for number, name in enumerate(RULES, 1)]
     groups += [

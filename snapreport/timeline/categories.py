@@ -17,6 +17,7 @@ from snapreport.timeline.category_rules import (
     GRADIENT,
     KV_CACHE,
     OPTIMIZER_STATE,
+    PARAMETER,
     Rule,
     Rules,
     default_rules,
@@ -34,6 +35,7 @@ from snapreport.timeline.phases import (
     StackPhases,
     stack_phases,
 )
+from snapreport.timeline.weight_stacks import applied_gradients, averaged_weights
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 _SEARCHED_AT_ONCE = 1000  # frames; between two parts, a supervisor sees that this process makes progress
@@ -56,6 +58,7 @@ class StackCategories:
 
     long: UInt8 category; short: for allocations that do not outlive their phase, or, ``by_events``, live at most
     ``events`` (Int32) events; freed: for otherwise unknown allocations freed by the stack; phases: of the stacks.
+    uncertain: whether ``long`` is only what such a stack makes in most programs.
     """
 
     long: np.ndarray
@@ -64,6 +67,7 @@ class StackCategories:
     events: np.ndarray
     freed: np.ndarray
     phases: StackPhases
+    uncertain: np.ndarray
 
 
 def stack_categories(recording: Recording, rules: Rules | None = None) -> StackCategories:
@@ -85,6 +89,11 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     for column, attribute in ((long, "category"), (short, "short")):
         of_phase = np.array([getattr(by_phase.get(p, none), attribute) for p in range(len(PHASES))], np.uint8)[phase]
         column[outer] = of_phase[outer]
+    weights = outer & (long == PARAMETER)
+    long[weights & applied_gradients(recording)] = GRADIENT
+    averaged = weights & averaged_weights(recording)
+    long[averaged] = OPTIMIZER_STATE
+    uncertain = averaged | (weights & phases.uncertain)
     by_events, events = np.zeros(len(long), bool), np.full(len(long), rules.short_lived_events, np.int32)
     if rules.own:
         own = _first_match(recording, rules.own)
@@ -97,7 +106,7 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
         ):
             column[hit] = np.array(values)[own[hit]]
     freed = np.array([*(rule.category for rule in rules.freed), 0], np.uint8)[_first_match(recording, rules.freed)]
-    return StackCategories(long, short, by_events, events, freed, phases)
+    return StackCategories(long, short, by_events, events, freed, phases, uncertain & ~by_events)
 
 
 def _matches(recording: Recording, rule: Rule) -> np.ndarray:
@@ -163,7 +172,9 @@ def _first_lines(
 def stack_and_free_categories(
     by_stack: StackCategories, table: pl.DataFrame, lives: LifePhases
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(UInt8 category, UInt8 source) of each allocation of ``table``, from its stack, then from how it was freed."""
+    """(UInt8 category, UInt8 source) of each allocation of ``table``, from its stack, then from how it was freed. The
+    source is ``INFERRED`` where the stack is uncertain: then other inference comes first.
+    """
     columns = ("alloc_event", "free_event", "stack", "free_stack")
     alloc, free, stack, free_stack = (table[name].to_numpy() for name in columns)
     phases = by_stack.phases
@@ -178,6 +189,7 @@ def stack_and_free_categories(
     )
     codes = np.where(is_short, by_stack.short[stack], by_stack.long[stack])
     source = np.where(codes > 0, STACK, SOURCE_UNKNOWN)
+    source[by_stack.uncertain[stack] & ~is_short] = INFERRED
 
     def say(where: np.ndarray, category: int | np.ndarray) -> None:
         codes[where] = category[where] if isinstance(category, np.ndarray) else category

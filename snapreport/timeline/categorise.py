@@ -8,6 +8,7 @@ import polars as pl
 from snapreport.timeline.activity import device_activity
 from snapreport.timeline.categories import (
     INFERRED,
+    SOURCE_UNKNOWN,
     StackCategories,
     apply_recorded,
     category_columns,
@@ -37,11 +38,18 @@ def categorise(
     """
     lives = life_phases(events, table, by_stack.phases)
     codes, source = stack_and_free_categories(by_stack, table, lives)
+    uncertain = np.flatnonzero(source == INFERRED)
+    guess = codes[uncertain]
+    codes[uncertain], source[uncertain] = SOURCE_UNKNOWN, SOURCE_UNKNOWN
     if inference:
         activity = device_activity(events, table, by_stack.phases)
         columns = ("addr", "size", "alloc_event", "free_event", "stack")
         addr, size, alloc, free, stack = (table[name].to_numpy() for name in columns)
-        evidence = Evidence(addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start)
+        probable = np.zeros(len(codes), np.uint8)
+        probable[uncertain] = guess
+        evidence = Evidence(
+            addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start, probable
+        )
         inferred, _ = infer(evidence)
         mine = inferred > 0
         codes[mine], source[mine] = inferred[mine], INFERRED

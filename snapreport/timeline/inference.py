@@ -4,13 +4,16 @@ Contains only rules whose precision was measured (``python -m benchmarks categor
 
 * *engine*: an allocation of the autograd engine's thread, which has no Python stack, is a temporary if the same
   backward pass frees it, otherwise a gradient;
-* *growing cache*, *input batch*: see ``repeated_tensors.py``;
+* *growing cache*, *kept cache*, *input batch*: see ``repeated_tensors.py``;
 * *copies*: blocks from before the trace that are never freed hold a few times the sizes of the model's parameters: the
   first copy is parameters, then gradients if the trace makes none, the rest is optimizer state;
 * *forward only*: if the trace only runs forward passes and returns to its starting level, memory that is never freed is
   parameters; not if much more was reserved before than the trace ever uses, or if there are two models: such a program
   did something else before, and may have left gradients or optimizer state;
-* *workspace*: cuBLAS's workspace has a distinctive size.
+* *workspace*: cuBLAS's workspace has a distinctive size;
+* *transformer*: see ``transformer_weights.py``; not in training, where gradients and state have the same sizes;
+* *weight clones*, *own state*, *data*: see ``program_state.py``;
+* *constructor*: what a constructor built is the model's, if no rule before knows better.
 """
 
 from __future__ import annotations
@@ -21,13 +24,24 @@ import numpy as np
 
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
-from snapreport.timeline.category_rules import ACTIVATION, GRADIENT, INPUT, KV_CACHE, PARAMETER, TEMPORARY, WORKSPACE
+from snapreport.timeline.category_rules import (
+    ACTIVATION,
+    GRADIENT,
+    INPUT,
+    KV_CACHE,
+    OPTIMIZER_STATE,
+    PARAMETER,
+    TEMPORARY,
+    WORKSPACE,
+)
 from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.model_widths import ELEMENT_BYTES, model_widths
 from snapreport.timeline.parameter_copies import parameter_copies
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
+from snapreport.timeline.program_state import own_optimizer_state, resident_data, weight_clones
 from snapreport.timeline.recording_gaps import shows_earlier_peak
-from snapreport.timeline.repeated_tensors import growing_caches, input_batches
+from snapreport.timeline.repeated_tensors import growing_caches, input_batches, kept_caches
+from snapreport.timeline.transformer_weights import transformer_weights
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
 
@@ -37,7 +51,8 @@ class Evidence:
     """The inputs of inference: columns of the allocations as numpy arrays, in table order.
 
     allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
-    recording started.
+    recording started. probable: UInt8, the category that an uncertain stack has in most programs, whose ``codes`` are
+    0: what is built by a constructor.
     """
 
     addr: np.ndarray
@@ -50,18 +65,26 @@ class Evidence:
     allocated: np.ndarray
     activity: str
     reserved_start: int
+    probable: np.ndarray
 
 
 _MIN_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
 _MANY = 32  # tensors: a batch has few
 _COMES_DOWN, _RISES = 0.25, 0.5  # of the maximum that forward passes allocate
-RULES = ("workspace", "engine", "growing cache", "input batch", "copies", "forward only")
+RULES = (
+    "workspace", "engine", "growing cache", "kept cache", "input batch", "copies", "forward only", "transformer",
+    "weight clones", "own state", "data", "constructor",
+)  # fmt: skip
 
 
 def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
     """(UInt8 category of each allocation, 0 if none is inferred; UInt8 number of the rule in ``RULES``, from 1)."""
     codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
-    for number, make in enumerate((_workspace, _engine, _cache, _input, _copies, _forward_only), 1):
+    rules = (
+        _workspace, _engine, _cache, _kept_cache, _input, _copies, _forward_only, _transformer, _clones, _own_state,
+        _data, _constructor,
+    )  # fmt: skip
+    for number, make in enumerate(rules, 1):
         guess = make(evidence, codes)
         new = (guess > 0) & (codes == 0)
         codes[new], rule[new] = guess[new], number
@@ -96,6 +119,15 @@ def _cache(e: Evidence, _: np.ndarray) -> np.ndarray:
     return np.where(mine, KV_CACHE, 0)
 
 
+def _kept_cache(e: Evidence, _: np.ndarray) -> np.ndarray:
+    if e.activity not in (INFERENCE, GRAPH_DROPPED):
+        return np.zeros(len(e.size), np.uint8)
+    open_ = is_among(e.codes, (0, ACTIVATION, TEMPORARY))
+    weights = e.size[is_among(e.codes, (PARAMETER,)) | is_among(e.probable, (PARAMETER,))]
+    mine = kept_caches(e.size, e.alloc, e.free, e.stack, e.lives, weights, len(e.allocated) - 1) & open_
+    return np.where(mine, KV_CACHE, 0)
+
+
 def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     if e.activity != TRAINING:
         return np.zeros(len(e.size), np.uint8)
@@ -116,10 +148,14 @@ def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
     return found
 
 
+def _stays(e: Evidence) -> np.ndarray:
+    """Memory freed by the program's own code existed throughout, like memory that is never freed."""
+    stays: np.ndarray = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
+    return stays
+
+
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    # Memory freed by the program's own code existed throughout, like memory that is never freed.
-    stays = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
-    open_ = (e.alloc < 0) & stays & (e.codes == 0) & (so_far == 0)
+    open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
     if not open_.any() or e.activity != TRAINING:
         return np.zeros(len(e.size), np.uint8)
     codes = np.where(so_far > 0, so_far, e.codes)
@@ -137,6 +173,43 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     if is_one_model and not _several_copies(e.size[mine]):
         result[mine] = PARAMETER
     return result
+
+
+def _transformer(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
+    result = np.zeros(len(e.size), np.uint8)
+    if e.activity != TRAINING:
+        rows = np.flatnonzero(open_)
+        result[rows[transformer_weights(e.size[rows])]] = PARAMETER
+    return result
+
+
+def _clones(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    weights = (e.codes == PARAMETER) | (so_far == PARAMETER)
+    born = e.lives.born
+    own = is_among(born, (NONE,)) | (e.probable > 0)
+    mine = weight_clones(e.size, e.alloc, e.stack, (e.codes == 0) & (so_far == 0) & own, weights)
+    return np.where(mine, OPTIMIZER_STATE, 0)
+
+
+def _own_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    if e.activity != TRAINING:
+        return np.zeros(len(e.size), np.uint8)
+    mine = own_optimizer_state(e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    return np.where(mine, OPTIMIZER_STATE, 0)
+
+
+def _data(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    """Not of the size of a weight or a gradient."""
+    if e.activity != TRAINING:
+        return np.zeros(len(e.size), np.uint8)
+    mine = resident_data(e.size, e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    of_model = is_among(e.codes, (PARAMETER, GRADIENT)) | is_among(so_far, (PARAMETER, GRADIENT))
+    return np.where(mine & ~np.isin(e.size, np.unique(e.size[of_model])), INPUT, 0)
+
+
+def _constructor(e: Evidence, _: np.ndarray) -> np.ndarray:
+    return e.probable
 
 
 def _several_copies(size: np.ndarray) -> bool:

@@ -31,11 +31,13 @@ class StackPhases:
     innermost: UInt8, the phase (an index into ``PHASES``) of the innermost frame that belongs to one.
     running: UInt8 bits, ``1 << phase`` for every phase that any frame of the stack belongs to.
     place: Int32, the number of frames inside that innermost one; ``NOWHERE`` for a stack without one.
+    uncertain: Bool, whether the rule of that innermost one is not ``certain``: a constructor builds anything.
     """
 
     innermost: np.ndarray
     running: np.ndarray
     place: np.ndarray
+    uncertain: np.ndarray
 
     @cached_property
     def stretch(self) -> np.ndarray:
@@ -55,29 +57,32 @@ class StackPhases:
 @memoize
 def stack_phases(recording: Recording) -> StackPhases:
     """The phases of every stack of a recording. Patterns run once per distinct frame."""
-    frame_phase, frame_always = _frame_phases(recording.frames)
+    frame_phase, frame_always, frame_uncertain = _frame_phases(recording.frames)
     stacks = len(recording.stack_offsets) - 1
     innermost, running = np.zeros(stacks, np.uint8), np.zeros(stacks, np.uint8)
-    depth = np.full(stacks, NOWHERE, np.int32)
+    depth, uncertain = np.full(stacks, NOWHERE, np.int32), np.zeros(stacks, bool)
     if not len(recording.stack_frames):
-        return StackPhases(innermost, running, depth)
+        return StackPhases(innermost, running, depth, uncertain)
     phase = frame_phase[recording.stack_frames]
     place = np.flatnonzero(phase)
     stack = np.searchsorted(recording.stack_offsets, place, "right") - 1
     first, at = np.unique(stack, return_index=True)
     innermost[first] = phase[place[at]]
+    uncertain[first] = frame_uncertain[recording.stack_frames[place[at]]]
     depth[first] = place[at] - recording.stack_offsets[first]
     if len(at):
         running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase[place]).astype(np.uint8), at)
     always = frame_always[recording.stack_frames[place]]
     innermost[stack[always]] = phase[place[always]]
-    return StackPhases(innermost, running, depth)
+    return StackPhases(innermost, running, depth, uncertain)
 
 
-def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """UInt8 phase per row of ``frames``, by the first rule that matches, and whether that rule decides ``always``."""
+def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """UInt8 phase per row of ``frames``, by the first rule that matches, whether that rule decides ``always``, and
+    whether it is not ``certain``.
+    """
     file, name = frames["filename"].str.replace_all("\\", "/", literal=True), frames["name"]
-    phase, always = np.zeros(len(frames), np.uint8), np.zeros(len(frames), bool)
+    phase, always, uncertain = np.zeros(len(frames), np.uint8), *(np.zeros(len(frames), bool) for _ in range(2))
     is_open = np.ones(len(frames), bool)
     for rule in _rules():
         matches = is_open.copy()
@@ -86,8 +91,9 @@ def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
                 matches &= column.str.contains(pattern).to_numpy()
         phase[matches] = PHASES.index(rule["phase"])
         always[matches] = rule.get("always", False)
+        uncertain[matches] = not rule.get("certain", True)
         is_open &= ~matches
-    return phase, always
+    return phase, always, uncertain
 
 
 @functools.cache

@@ -9,6 +9,9 @@ from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import FORWARD, NONE
 
 _MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers also grow
+_MIN_PART = 1 << 12  # bytes of what one pass adds to a cache
+_MIN_LAYERS, _MIN_WORK = 4, 32
+_EARLY = 0.25  # of the allocations of forward passes
 _GENERATIONS = 2
 _NEVER = 2**31 - 1
 
@@ -48,9 +51,18 @@ def growing_caches(
     rows = np.flatnonzero((alloc >= 0) & (lives.born == FORWARD) & (stack > 0) & (size >= _MIN_CACHE_BYTES))
     if not len(rows):
         return found
-    table = pl.DataFrame(
-        {"row": rows, "stack": stack[rows], "size": size[rows], "alloc": alloc[rows], "free": free[rows]}
-    )
+    table = _growing(rows, size, alloc, stack)
+    table = table.with_columns(free=pl.Series(free[table["row"].to_numpy()]))
+    stays = (pl.col("free") < 0) | (pl.col("free") >= pl.col("limit"))
+    found[table.filter(stays)["row"].to_numpy()] = True
+    return found
+
+
+def _growing(rows: np.ndarray, size: np.ndarray, alloc: np.ndarray, stack: np.ndarray) -> pl.DataFrame:
+    """Those of ``rows`` whose line allocates blocks of one size, larger by a constant number of bytes in each following
+    run: ``row``, ``limit`` (the event at which the line's next run begins).
+    """
+    table = pl.DataFrame({"row": rows, "stack": stack[rows], "size": size[rows], "alloc": alloc[rows]})
     table = table.sort("stack", "alloc").with_columns(run=pl.struct("stack", "size").rle_id())
     runs = table.group_by("run", maintain_order=True).agg(
         pl.col("stack").first(), pl.col("size").first(), begin=pl.col("alloc").first()
@@ -66,8 +78,44 @@ def growing_caches(
         pl.col("steady").shift(-places).over("stack").fill_null(value=False) for places in range(3)
     )
     runs = runs.with_columns(grows=within)
-    table = table.join(runs.select("run", "limit", "grows"), on="run")
-    stays = (pl.col("free") < 0) | (pl.col("free") >= pl.col("limit"))
-    table = table.filter(pl.col("grows") & stays)
-    found[table["row"].to_numpy()] = True
+    return table.join(runs.select("run", "limit", "grows"), on="run").filter("grows").select("row", "limit")
+
+
+def kept_caches(
+    size: np.ndarray,
+    alloc: np.ndarray,
+    free: np.ndarray,
+    stack: np.ndarray,
+    lives: LifePhases,
+    weights: np.ndarray,
+    events: int,
+) -> np.ndarray:
+    """Bool per allocation: whether it is keys or values that are kept as they are, not concatenated.
+
+    Either a list grows by blocks that stay, while what is read from it grows by as much each pass (quantised, paged);
+    or blocks of one size are made once, early, two or one for each layer, and stay to the end (static). weights: Int64
+    bytes of the parameters, whose numbers show that of the layers. events: the number of events of the trace.
+    """
+    found = np.zeros(len(size), bool)
+    end = np.where(free < 0, events, free)
+    inside = (alloc >= 0) & (stack > 0) & (size >= _MIN_PART)
+    in_pass = inside & (lives.born == FORWARD)
+    births = np.sort(alloc[in_pass])
+    if len(births) < _MIN_WORK:
+        return found
+    counts = np.unique(weights, return_counts=True)[1]
+    layers = {int(n) for n in counts if n >= _MIN_LAYERS}
+    grows = len(_growing(np.flatnonzero(in_pass & (size >= _MIN_CACHE_BYTES)), size, alloc, stack)) >= _MIN_WORK
+    own = inside & (lives.born == NONE) & (lives.before != FORWARD)
+    for one in np.unique(stack[in_pass | own]).tolist():
+        every = np.flatnonzero((stack == one) & (in_pass | own))
+        rows = every[end[every] >= births[-1] - (births[-1] - births[0]) // 8]
+        if len(rows) < _MIN_LAYERS:
+            continue
+        begun = np.searchsorted(births, alloc[rows]) / len(births)
+        alike = len(rows) == len(every) and len(np.unique(size[rows])) == 1
+        of_layers = bool({len(rows), len(rows) // 2, len(rows) // 4} & layers)
+        early = begun.max() <= _EARLY and (alike or grows) and of_layers
+        spread = begun.max() - begun.min() >= 0.5 and in_pass[rows].all() and len(rows) >= _MIN_WORK
+        found[rows] = early or (grows and spread)
     return found

@@ -24,6 +24,8 @@ remedies
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
+fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
+        peaks foretold from two or three of them against the runs
 soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and
@@ -51,6 +53,7 @@ from benchmarks import (
     categories,
     findings,
     first_picture,
+    fit,
     fuzz,
     growth,
     interactions,
@@ -123,6 +126,7 @@ def main() -> None:
             "first-picture",
             "growth",
             "findings",
+            "fit",
             "recording",
             "remedies",
             "categories",
@@ -169,7 +173,7 @@ def main() -> None:
         folder = Path(scratch)
         empty = (
             empty_report(folder)
-            if options.what not in ("findings", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
+            if options.what not in ("findings", "fit", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
             else 0
         )
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
@@ -192,6 +196,9 @@ def main() -> None:
         elif options.what == "findings":
             document |= findings.measure(folder)
             print(findings.table(document))
+        elif options.what == "fit":
+            document["rows"] = fit.measure(folder)
+            print(fit.table(document["rows"]))
         elif options.what == "categories":
             paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]
             measured = categories.measure(paths)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:
+    from snapreport.forecast.answer import fit
     from snapreport.jobs.build import digest, job, write_job_report
     from snapreport.recorder.api import record
     from snapreport.report.build import write_report
@@ -24,6 +25,7 @@ __all__ = [
     "SnapshotError",
     "__version__",
     "digest",
+    "fit",
     "job",
     "load",
     "record",
@@ -37,6 +39,7 @@ pytest_plugins = ("snapreport.pytest_plugin",)
 _LAZY = {
     "Snapshot": "snapreport.snapshot",
     "digest": "snapreport.jobs.build",
+    "fit": "snapreport.forecast.answer",
     "job": "snapreport.jobs.build",
     "write_job_report": "snapreport.jobs.build",
     "load": "snapreport.snapshot",

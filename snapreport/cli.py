@@ -52,6 +52,11 @@ _LAZY_COMMANDS = {
         "whatif",
         "Replay a trace under other allocator settings, or on a smaller device.",
     ),
+    "fit": (
+        "snapreport.commands.fit",
+        "fit",
+        "Foretell the memory at another batch size or length, and the largest that fits.",
+    ),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 

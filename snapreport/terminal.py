@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 # Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
@@ -29,6 +29,12 @@ def visible(text: str) -> str:
 def lines(texts: Iterable[str]) -> str:
     """One line for each of ``texts``."""
     return "\n".join(map(visible, texts))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each of ``rows``, their cells in columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
 def echo(text: str, *, err: bool = False) -> None:

@@ -41,6 +41,7 @@ FLOORS = [
     {"mesh", "search"},
     {"snapshot"},
     {"findings"},
+    {"forecast"},
     {"report"},
     {"jobs"},
     {"commands", "pytest_plugin"},

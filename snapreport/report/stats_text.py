@@ -89,12 +89,7 @@ def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[s
     keys = [key for key in devices[0] if key not in left_out]
     rows = [["", *(device_name(d["kind"], d["device"]) for d in devices)]]
     rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key]) for d in devices)] for key in keys]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    return terminal.aligned(rows)
 
 
 def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:

@@ -74,7 +74,7 @@ def _table(answer: Answer) -> list[str]:
     rows: list[tuple[str, ...]] = [_HEADER, first]
     base = runs[0].peak_reserved
     rows += [_row(run, base, index > 0) for index, run in enumerate(runs)]
-    lines = _aligned(rows)
+    lines = terminal.aligned(rows)
     notes = [_error_bar(whatif), *(f"{run.name}: {run.note}." for run in runs if run.note)]
     return [*lines, "", *notes]
 
@@ -117,7 +117,7 @@ def _card_table(answer: Answer, found: Sequence[Minimum]) -> list[str]:
     for card in CARDS:
         same = [next(c for c in answer.cards if (c.card, c.settings) == (card.name, name)) for name in names]
         rows.append((f"{card.name} ({card.example})", bytes_text(card.usable), *(_spare(one) for one in same)))
-    return _aligned(rows)
+    return terminal.aligned(rows)
 
 
 def _spare(card: CardFit) -> str:
@@ -127,17 +127,6 @@ def _spare(card: CardFit) -> str:
     if spare < 0:
         return f"{bytes_text(-spare)} too small"
     return f"{bytes_text(spare)} to spare" if card.fits else "fails, though less would do"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Aligned columns: the first to the left, the others to the right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return [
-        "  ".join([
-            row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]).rstrip()
-        for row in rows
-    ]  # fmt: skip
 
 
 def _change(value: int, base: int) -> str:

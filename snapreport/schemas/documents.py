@@ -11,6 +11,7 @@ import msgspec
 
 from snapreport.contracts.check import CheckDocument
 from snapreport.contracts.diff import DiffDocument
+from snapreport.contracts.fit import FitDocument
 from snapreport.contracts.job import JobDiffDocument, JobDocument
 from snapreport.contracts.stats import StatsDocument
 from snapreport.contracts.whatif import WhatIfDocument
@@ -21,6 +22,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "diff --json": DiffDocument,
     "diff --json of two jobs": JobDiffDocument,
     "whatif --json": WhatIfDocument,
+    "fit --json": FitDocument,
     "job --json": JobDocument,
 }
 """Command → the document that it prints."""

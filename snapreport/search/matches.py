@@ -77,11 +77,7 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
         ]
         for d in devices
     ]  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines += [
-        "  ".join([row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        for row in rows
-    ]
+    lines += terminal.aligned(rows)
     for d in devices:
         lines += [f"{_name(d)}: {note}" for note in d["matches"]["notes"]]
     for d in devices:

@@ -1,0 +1,55 @@
+"""The largest whole value of the number that runs in so much memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapreport.forecast.prediction import DeviceFit
+
+AROUND = 8
+"""Values below the result that are tried as well: with a retry a larger one may run where a smaller one fails."""
+MOST = 64
+"""Times the largest recorded value: nothing is foretold beyond."""
+
+
+@dataclass(frozen=True)
+class Largest:
+    """value: the largest one that runs and below which none was found that fails; 0 where not even 1 runs. is_limit:
+    the search ended there, and larger ones may run. retries: of the replay at it.
+    """
+
+    memory: int
+    value: int
+    is_limit: bool
+    retries: int | None
+
+
+def largest_value(fit: DeviceFit, memory: int) -> Largest:
+    """Searches by bisection on ``memory`` bytes for the allocator, then tries :data:`AROUND` values below and the one
+    above.
+    """
+    tried: dict[int, int | None] = {}
+
+    def runs(value: int) -> bool:
+        if value not in tried:
+            tried[value] = fit.retries(value, memory)
+        return tried[value] is not None
+
+    limit = int(fit.values[-1] * MOST)
+    # What is allocated cannot exceed the memory: a bound that needs no replay of the allocator.
+    low, high = 0, limit + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit.peak_allocated(middle) <= memory else (low, middle)
+    top = low
+    if top == limit and runs(top):
+        return Largest(memory, top, True, tried[top])
+    low, high = 0, top + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if runs(middle) else (low, middle)
+    found = low
+    for below in range(low - 1, max(0, low - AROUND), -1):
+        if not runs(below):
+            found = below - 1
+    return Largest(memory, found, False, tried.get(found) if found else None)

@@ -1,0 +1,186 @@
+"""What a program would allocate and reserve at a value that was not recorded: aligned, fitted, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.allocator.placement import Ascending
+from snapreport.allocator.replay import Replayed
+from snapreport.allocator.settings import AllocatorSettings, parse_settings
+from snapreport.allocator.whatif import FRESH, Change, WhatIf
+from snapreport.findings.saving import live_mask
+from snapreport.forecast.alignment import Alignment, align
+from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, SizeLaws, size_laws
+from snapreport.number_format import count_text
+from snapreport.timeline.curves import allocated_curve
+
+LEAST_PROVEN = 0.5
+"""Of the bytes at the peak that grow: below this share of proven laws, sizes follow something else than the value."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One value. peak_allocated, peak_reserved, low, high: bytes; all but the first None where a request fails in the
+    memory. low, high: with allocations of unknown growth as they were recorded, and grown with the value, as in
+    peak_reserved. retries: of
+    the replay.
+    """
+
+    value: float
+    peak_allocated: int
+    peak_reserved: int | None
+    low: int | None
+    high: int | None
+    retries: int | None
+    is_recorded: bool
+
+
+class DeviceFit:
+    """One device of several recordings of a program, at ascending ``values``; ``settings``: in the syntax of
+    PYTORCH_CUDA_ALLOC_CONF, on top of the recorded ones.
+    """
+
+    def __init__(self, values: Sequence[float], whatifs: Sequence[WhatIf], settings: Sequence[str] = ()) -> None:
+        self.values = np.array(values, np.float64)
+        self.whatifs = list(whatifs)
+        self.settings: AllocatorSettings = parse_settings(list(settings), self.whatifs[-1].own)
+        self._laws: dict[int, SizeLaws] = {}
+        self._alignments: dict[tuple[int, int], Alignment] = {}
+
+    def reason(self) -> str:
+        """Why nothing can be foretold; empty where it can."""
+        for value, whatif in zip(self.values, self.whatifs, strict=True):
+            if not whatif.check.exact:
+                return f"the replay of the recording at {value:g} is not exact: {whatif.check.reason}"
+            if whatif.timeline.oom_events:
+                return f"the program ran out of memory at {value:g}: record it at a smaller value"
+        if len(self.values) < 2:
+            return "one recording does not show what grows: give two"
+        last = len(self.values) - 1
+        for at in range(last):
+            if self.alignment(at, at + 1).insertions is None:
+                counts = [len(whatif.trace.kind) for whatif in self.whatifs[at : at + 2]]
+                return (
+                    f"the recordings at {self.values[at]:g} and {self.values[at + 1]:g} are too different: "
+                    f"{count_text(counts[0])} and {count_text(counts[1])} requests and frees"
+                )
+        if self._proven_share(last) < LEAST_PROVEN:
+            return "most sizes do not follow the value: other lengths of the data, or another program"
+        return ""
+
+    def _proven_share(self, own: int) -> float:
+        """Of the bytes at the peak that grow, those whose law is proven; 1.0 where none grow."""
+        timeline, laws = self.whatifs[own].timeline, self.laws(own)
+        grows = live_mask(timeline, timeline.peak_event) & (np.abs(laws.coefficients[:, 1:]).sum(axis=1) > 0)
+        size = timeline.allocations["size"].to_numpy()
+        return float(size[grows & laws.is_proven].sum() / size[grows].sum()) if grows.any() else 1.0
+
+    def alignment(self, smaller: int, larger: int) -> Alignment:
+        """Of two recordings, by their indices."""
+        key = smaller, larger
+        if key not in self._alignments:
+            growth = float(self.values[larger] / self.values[smaller])
+            self._alignments[key] = align(self.whatifs[smaller].trace, self.whatifs[larger].trace, growth)
+        return self._alignments[key]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all recordings have the same operations, and every size a proven law."""
+        pairs = [self.alignment(at, at + 1).insertions for at in range(len(self.values) - 1)]
+        return not any(pairs) and bool(self.laws(len(self.values) - 1).is_proven.all())
+
+    def nearest(self, value: float) -> int:
+        """The recording whose operations stand for ``value``: the nearest by ratio, the larger of two."""
+        distance = np.abs(np.log(self.values / value))
+        return int(len(distance) - 1 - np.argmin(distance[::-1]))
+
+    def laws(self, own: int) -> SizeLaws:
+        """Of the allocations of one recording."""
+        if own not in self._laws:
+            count = len(self.whatifs[own].trace.size)
+            sizes = np.full((len(self.values), count), -1, np.int64)
+            for at, whatif in enumerate(self.whatifs):
+                other = np.arange(count) if at == own else self._matched(own, at, count)
+                there = whatif.trace.size if len(whatif.trace.size) else np.zeros(1, np.int64)
+                sizes[at] = np.where(other >= 0, there[np.maximum(other, 0)], -1)
+            self._laws[own] = size_laws(self.values, sizes, own)
+        return self._laws[own]
+
+    def _matched(self, own: int, at: int, count: int) -> np.ndarray:
+        """Int64 by allocation of ``own``: its id in recording ``at``, -1 for none."""
+        if at > own:
+            return self.alignment(own, at).other
+        back = self.alignment(at, own).other
+        found = np.full(count, -1, np.int64)
+        there = np.flatnonzero(back >= 0)
+        found[back[there]] = there
+        return found
+
+    def peak_allocated(self, value: float) -> int:
+        """Bytes, without a replay of the allocator."""
+        own = self.nearest(value)
+        return self.whatifs[own].peak_allocated(change_of(self._sizes(own, value)))
+
+    def predict(self, value: float, memory: int | None = None) -> Prediction:
+        """On ``memory`` bytes for the allocator (None: unlimited)."""
+        own = self.nearest(value)
+        sizes, fixed = self._sizes(own, value), self.laws(own).sizes(value)
+        done = self._replay(own, sizes, memory)
+        allocated = self.whatifs[own].peak_allocated(change_of(sizes))
+        is_recorded = bool(self.values[own] == value)
+        if _failed(done):
+            return Prediction(value, allocated, None, None, None, None, is_recorded)
+        peak = other = done.peak_reserved
+        if not np.array_equal(sizes, fixed):
+            other = self._replay(own, fixed, None).peak_reserved
+        return Prediction(value, allocated, peak, min(peak, other), max(peak, other), done.retries, is_recorded)
+
+    def retries(self, value: float, memory: int) -> int | None:
+        """On ``memory`` bytes for the allocator; None where a request fails."""
+        own = self.nearest(value)
+        done = self._replay(own, self._sizes(own, value), memory)
+        return None if _failed(done) else done.retries
+
+    def _sizes(self, own: int, value: float) -> np.ndarray:
+        """Int64 bytes by allocation at ``value``. Of unknown growth they are taken to grow with the value, so that no
+        value is said to fit that does not.
+        """
+        laws = self.laws(own)
+        sizes = laws.sizes(value)
+        growth = max(1.0, value / float(self.values[own]))
+        return np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
+
+    def unmatched_bytes(self) -> int:
+        """What only the largest recording has, at most at once."""
+        own = len(self.values) - 1
+        allocations = self.whatifs[own].timeline.allocations
+        alone = self.laws(own).kind <= ADOPTED
+        sizes = np.where(alone, allocations["size"].to_numpy(), 0)
+        alloc, free = (allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+        return int(allocated_curve(alloc, free, sizes, len(self.whatifs[own].timeline.events)).max())
+
+    def growth(self) -> dict[str, int]:
+        """Category → bytes that one more unit adds to what is live at the peak of the largest recording."""
+        own = len(self.values) - 1
+        timeline = self.whatifs[own].timeline
+        live = live_mask(timeline, timeline.peak_event)
+        added = self.laws(own).growth(float(self.values[own]))[live]
+        frame = timeline.allocations.filter(live).select("category", bytes=pl.Series(added))
+        rows = frame.group_by("category").agg(pl.col("bytes").sum()).sort("bytes", "category", descending=[True, False])
+        return {category: round(count) for category, count in rows.iter_rows() if round(count)}
+
+    def _replay(self, own: int, sizes: np.ndarray, memory: int | None) -> Replayed:
+        return self.whatifs[own].replay(self.settings, change_of(sizes), memory=Ascending(memory), start=FRESH)
+
+
+def _failed(done: Replayed) -> bool:
+    return done.oom_event is not None or bool(done.failed)
+
+
+def change_of(sizes: np.ndarray) -> Change:
+    """Other sizes by allocation id; one that becomes 0 is an empty tensor, which requests no memory."""
+    return Change(None if sizes.all() else sizes == 0, sizes)

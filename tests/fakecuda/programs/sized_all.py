@@ -1,0 +1,50 @@
+"""Runs every program of ``sized.py`` at several values, each in a fork of this process, which has imported torch once.
+
+``sized_all.py FOLDER``; ``SIZED_VALUES`` is a JSON object: the end of a program's name → its values. Prints a line for
+each run: program, value, what the program printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import torch._dynamo  # noqa: F401  # imported by the first optimizer
+
+PROGRAM = Path(__file__).with_name("sized.py")
+
+
+def output_of(folder: Path, program: str, value: int) -> str:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writing, 1)
+        sys.argv = [str(PROGRAM), str(folder / f"{program}.{value}.pickle"), program, str(value)]
+        code = 1
+        try:
+            runpy.run_path(str(PROGRAM), run_name="__main__")
+            sys.stdout.flush()
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        text = stream.read()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{program} at {value} failed")
+    return text.strip().splitlines()[-1]
+
+
+def main() -> None:
+    folder, values = Path(sys.argv[1]), json.loads(os.environ["SIZED_VALUES"])
+    names = [line[4 : line.index("(")] for line in PROGRAM.read_text().splitlines() if line.startswith("def ")]
+    for program in names:
+        for value in values.get(program.rpartition("_")[2], ()):
+            print(program, value, output_of(folder, program, value), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ from typing import Any
 from snapreport.number_format import bytes_text
 from snapreport.recorder.dump import SUFFIXES
 from snapreport.recorder.options import Options
+from snapreport.recorder.own_history import watch_history
 
 _observers: list[Callable[[int, int, int, int], None]] = []  # the attached one, for the life of the process
 
@@ -32,7 +33,11 @@ class CudaRecorder:
         self.kind = kind
         self.recording = False
         self._mode: str | None = None
-        self._on_oom: Callable[[int, int, int, int], None] | None = None
+        self._record_history: Callable[..., Any] = lambda **_: None
+        self._unwatch: Callable[[], None] = lambda: None
+        # As in ProfilerRecorder: recording has to end; a line for the log.
+        self.ends_early: Callable[[str], None] = lambda _: None
+        self.notice: Callable[[str], None] = lambda _: None
 
     @property
     def steps(self) -> tuple[int, int] | None:
@@ -55,6 +60,12 @@ class CudaRecorder:
         self.recording = True
         if self.kind == "cuda":  # XPU has no observer
             _attach(on_oom)
+        self._record_history = self.module.memory._record_memory_history
+        self._unwatch = watch_history(self.module.memory, self._end_by_program, self.notice)
+
+    def _end_by_program(self, reason: str) -> None:
+        if self.recording:
+            self.ends_early(reason)
 
     def step(self, number: int) -> None:
         """Records for step ``number``: events inside the chosen steps, only stack traces of live blocks outside."""
@@ -68,12 +79,13 @@ class CudaRecorder:
         """Switches recording off."""
         if self.recording:
             self.recording = False
+            self._unwatch()
             _observers.clear()
             with contextlib.suppress(RuntimeError):
-                self.module.memory._record_memory_history(enabled=None)
+                self._record_history(enabled=None)
 
     def _record(self, mode: str) -> None:
-        record = self.module.memory._record_memory_history
+        record = self._record_history
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be discarded.
         arguments["context"] = self._options.context if mode == "all" else "state"

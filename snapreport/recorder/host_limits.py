@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from snapreport.recorder.python_thread import call_in_main_thread
+
 _LOOKS = 0.25  # seconds between checks: a million calls take that long, and 100 MB at 100 bytes per call
-_Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class HostLimits(threading.Thread):
@@ -23,7 +23,6 @@ class HostLimits(threading.Thread):
         self._seconds, self._end = seconds, end
         self._reason = ""
         self._cancelled = threading.Event()
-        self._call = _Pending(self._in_main_thread)  # the interpreter holds no reference
 
     def run(self) -> None:
         began, free = time.monotonic(), free_host_memory()
@@ -34,18 +33,16 @@ class HostLimits(threading.Thread):
             elif free is not None and left is not None and left < free / 2:
                 self._reason = "recorded until half of the free host memory was used; --steps A:B chooses fewer steps"
             if self._reason:
-                ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+                call_in_main_thread(self._in_main_thread)
                 return
 
     def cancel(self) -> None:
         """Stops the checks: ``end`` is not called any more."""
         self._cancelled.set()
 
-    def _in_main_thread(self, _: object) -> int:
+    def _in_main_thread(self) -> None:
         if not self._cancelled.is_set():
-            with contextlib.suppress(Exception):
-                self._end(self._reason)
-        return 0
+            self._end(self._reason)
 
 
 def free_host_memory() -> int | None:

@@ -9,28 +9,31 @@ import atexit
 import contextlib
 import inspect
 import os
-import signal
 import sys
 import threading
 import time
 import weakref
 from contextlib import ContextDecorator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from snapreport.recorder import metadata, step_hooks, tensor_names
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
 from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
+from snapreport.recorder.hard_exit import on_hard_exit
 from snapreport.recorder.headline import SECONDS, report_headline
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
 from snapreport.recorder.python_thread import run_in_python_thread
+from snapreport.recorder.signals import ENDING, SignalDumps
 from snapreport.terminal import visible
 
 # Number of step times to store; a longer run stores the latest.
 MOST_STEPS = 100_000
+# torchrun, Slurm and Kubernetes send SIGKILL 30 s after SIGTERM.
+SIGNAL_SECONDS = 25.0
 # Moments at which the addresses of parameters, gradients and optimizer state are noted, in addition to the dump itself.
 MOST_MARKS = 4
 
@@ -39,7 +42,8 @@ _active: Recorder | None = None
 
 def say(text: str) -> None:
     """One line for the log of the recorded process."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    # RuntimeError: a signal's handler interrupts another print.
+    with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
         print(f"snapreport: {visible(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -73,6 +77,7 @@ class Recorder(ContextDecorator):
         self._memory: CudaRecorder | ProfilerRecorder = CudaRecorder(self.options)
         self._pid = os.getpid()
         self._oom_step: int | None = None
+        self._terminated_step: int | None = None
         self._steps: list[tuple[int, int]] = []
         self._steps_by_hand = False
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -81,6 +86,7 @@ class Recorder(ContextDecorator):
         self._facts: dict[str, Any] = {}
         self._started_us = 0
         self._memory_at_start: dict[int, dict[str, int]] = {}
+        self._signals = SignalDumps((), self._dump_on_signal, anywhere=False)
 
     def start(self) -> Recorder:
         """Starts recording as soon as the program initialises CUDA; at once if it already has, or if there is none."""
@@ -94,8 +100,9 @@ class Recorder(ContextDecorator):
         self._forget()
         self._undo += [step_hooks.on_optimizer_step(self._optimizer_stepped)]
         self._undo += [step_hooks.on_profiler_step(self._profiler_stepped)]
-        if self.options.on_signal:
-            self._catch_signal(signal_number(self.options.on_signal))
+        if self.options.on_signal:  # one that arrives before there is anything to dump must not end the program
+            self._catch_signals([signal_number(self.options.on_signal)])
+        self._undo.append(lambda: self._signals.remove())
         atexit.register(self.stop)
         self._undo.append(lambda: atexit.unregister(self.stop))
         self._memory = self._chosen()
@@ -104,11 +111,9 @@ class Recorder(ContextDecorator):
 
     def _chosen(self) -> CudaRecorder | ProfilerRecorder:
         kind = memory_kind()
-        if kind != "cpu":
-            return CudaRecorder(self.options, kind)
-        if name := unrecorded_accelerator():
+        if kind == "cpu" and (name := unrecorded_accelerator()):
             say(f"{name} memory is not recorded, since PyTorch has no recorder for it; tensors on the CPU are")
-        recorder = ProfilerRecorder(self.options)
+        recorder = ProfilerRecorder(self.options) if kind == "cpu" else CudaRecorder(self.options, kind)
         recorder.ends_early = self._end_early
         recorder.notice = say
         return recorder
@@ -120,14 +125,15 @@ class Recorder(ContextDecorator):
             return
         _active = None
         if self._owns_process():
-            if self.options.dumps_at_exit and not self._died_of_dumped_oom():
+            self._await_dump()
+            if self.options.dumps_at_exit and not self._is_end_dumped():
                 self._dump("exit")
             self._memory.stop()
+            if self._names is not None:
+                self._names.release()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
-        if self._names is not None:
-            self._names.release()
 
     def __call__(self, function: Any) -> Any:
         """Records each call of ``function``. Raises ValueError for one whose body runs after the call returns."""
@@ -179,9 +185,22 @@ class Recorder(ContextDecorator):
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)
             self._memory.step(0)
+            self._watch_end()
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
             self._memory.stop()
             say(f"not recording: {error}")
+
+    def _watch_end(self) -> None:
+        """Only of processes that record: launchers are left alone."""
+        chosen = self.options.on_signal
+        self._catch_signals(sorted({*ENDING, *([signal_number(chosen)] if chosen else [])}))
+        self._undo.append(on_hard_exit(self.stop))
+
+    def _catch_signals(self, numbers: list[int]) -> None:
+        self._signals.remove()
+        # torch.profiler is stopped in the thread that started it.
+        self._signals = SignalDumps(numbers, self._dump_on_signal, anywhere=self._memory.kind != "cpu")
+        self._signals.install()
 
     def _owns_process(self) -> bool:
         """False in a forked child: the recording belongs to its parent."""
@@ -194,8 +213,12 @@ class Recorder(ContextDecorator):
             self._dump("call")
             self._memory.stop()
 
-    def _died_of_dumped_oom(self) -> bool:
-        """Whether the program ends from an out-of-memory error that was dumped: by now its tensors are freed."""
+    def _is_end_dumped(self) -> bool:
+        """Whether a snapshot shows the end already: one on a signal that ends the program, or of an out-of-memory error
+        that it dies of, after which its tensors are freed.
+        """
+        if self._terminated_step == self.step_number:
+            return True
         last = getattr(sys, "last_value", None)  # set before exit handlers run
         return self._oom_step == self.step_number and isinstance(last, sys.modules["torch"].cuda.OutOfMemoryError)
 
@@ -249,18 +272,23 @@ class Recorder(ContextDecorator):
     def _tensors(self, models: Any, optimizers: Any) -> list[tuple[int, int, str, str]]:
         return tensor_names.named_tensors(models, optimizers, self._memory.kind)
 
-    def _catch_signal(self, number: int) -> None:
-        def handle(received: int, frame: FrameType | None) -> None:
-            self._dump("signal")
-            if callable(before):
-                before(received, frame)
-
-        try:
-            before = signal.signal(number, handle)
-        except ValueError:
-            say(f"signal {number} is not handled: PyTorch was not imported by the main thread")
+    def _dump_on_signal(self, number: int) -> None:
+        """Called in the main thread or another. A dump that another thread is writing serves as well."""
+        if self._await_dump():
             return
-        self._undo.append(lambda: signal.signal(number, before))
+        is_chosen = self.options.on_signal is not None and number == signal_number(self.options.on_signal)
+        path = self._dump("signal" if is_chosen else "terminated", seconds=SIGNAL_SECONDS)
+        if path is not None and number in ENDING:
+            self._terminated_step = self.step_number
+
+    def _await_dump(self) -> bool:
+        """Waits for a dump in another thread, if there is one. Returns whether there was."""
+        if self._dumping.acquire(blocking=False):
+            self._dumping.release()
+            return False
+        if self._dumping.acquire(timeout=SIGNAL_SECONDS):
+            self._dumping.release()
+        return True
 
     def _out_of_memory(self, device: int, requested: int, total: int, free: int) -> None:
         """PyTorch is about to raise ``OutOfMemoryError``. Dumps once per step: programs that retry fail many times."""
@@ -284,6 +312,10 @@ class Recorder(ContextDecorator):
             say(f"{line} Step {self.step_number}. Snapshot: {path}")
 
     def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
+        with self._signals.postponed():
+            return self._dump_now(reason, oom, seconds)
+
+    def _dump_now(self, reason: str, oom: dict[str, int] | None, seconds: float | None) -> Path | None:
         if not self._memory.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
             return None
         began = time.monotonic()

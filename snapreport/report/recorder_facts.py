@@ -15,6 +15,7 @@ _REASONS = {
     "every": "as a periodic snapshot",
     "steps": "after the chosen steps",
     "signal": "on a signal",
+    "terminated": "when a signal ended the program",
     "exit": "when the program ended",
     "call": "when the program called for it",
     "test": "when a test failed",

@@ -37,8 +37,9 @@ from snapreport.jobs.job_json import job_json
 from snapreport.jobs.outliers import find_outliers
 from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
 from snapreport.jobs.rank_reports import link_to_job, report_links
+from snapreport.jobs.rank_text import rank_ranges
 from snapreport.jobs.reduce import Job, reduce_job
-from snapreport.jobs.sentences import headline, rank_ranges
+from snapreport.jobs.sentences import headline
 from snapreport.reading.redaction import Redaction
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}

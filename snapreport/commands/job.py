@@ -76,6 +76,12 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     help="Ranks that the job has: names those that are missing.",
 )
 @click.option(
+    "--run",
+    metavar="ID",
+    help="Of files of several runs, those of this one: the beginning of its id, or last; ID:0 is the attempt before "
+    "its first restart.",
+)
+@click.option(
     "--detail",
     metavar="RANKS",
     type=DetailType(),
@@ -105,6 +111,7 @@ def job(
     dask: str | None,
     rank_pattern: str | None,
     world_size: int | None,
+    run: str | None,
     detail: tuple[str, ...],
     each: str | None,
     max_size: int | None,
@@ -149,6 +156,7 @@ def job(
         dask=dask,
         rank_pattern=rank_pattern,
         world_size=world_size,
+        run=run,
         rules=rules,
         inference=not no_inference,
         redaction=redaction,
@@ -234,6 +242,8 @@ def run_job(
         echo(f"snapreport: {len(reduced.failed) - FAILED_ROWS:,} more files could not be read", err=True)
     if output and written:
         _say(reduced, output, written)
+    elif as_json:
+        _say_notes(reduced)
 
 
 def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage, *, dry_run: bool = False) -> None:
@@ -265,11 +275,20 @@ def _say(reduced: Job, output: str, written: Written) -> None:
     from snapreport.jobs.build import job_line
     from snapreport.number_format import bytes_text
 
+    _say_notes(reduced)
     if output == "-":
         return
     echo(lines([f"{output}: {bytes_text(written.size)}; {job_line(reduced)}"]), err=True)
     if written.left_out:
         echo(lines([f"{output}: {written.left_out}"]), err=True)
+
+
+def _say_notes(reduced: Job) -> None:
+    """What the page says about missing, unreadable and left out files, and about ranks that differ otherwise."""
+    from snapreport.jobs.build import job_notes
+
+    for note in job_notes(reduced):
+        echo(lines([f"snapreport: {note}"]), err=True)
 
 
 def _make_folder(name: str) -> None:

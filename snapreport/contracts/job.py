@@ -63,7 +63,8 @@ class RankTrust(Struct):
 
 class JobRank(Struct):
     """One rank. ``rank_source``: how its number is known; ``device``: the one it works on, null without data;
-    ``categories``: bytes at the peak; ``group``: index into ``groups``.
+    ``reason``, ``step``: why its snapshot was written, and after how many steps; ``torch``, ``device_name``, ``commit``:
+    empty if not recorded; ``categories``: bytes at the peak; ``group``: index into ``groups``.
     """
 
     rank: Rank
@@ -72,6 +73,11 @@ class JobRank(Struct):
     host: str
     device: int | None
     kind: str
+    reason: str
+    step: int | None
+    torch: str
+    device_name: str
+    commit: str
     events: Count
     steps: Count
     peak_allocated_bytes: Bytes
@@ -148,12 +154,28 @@ class JobFinding(Struct):
     numbers_of_rank: Rank | None
 
 
+class JobRun(Struct):
+    """The run whose files are compared. ``id``: of the recorded command; ``launch``: what its launcher shares between
+    hosts; ``restart``: the attempt, ``other_restarts``: those left out.
+    """
+
+    id: str
+    launch: str
+    started_us: int
+    command: str
+    restart: Count
+    other_restarts: list[Count]
+
+
 class JobDocument(Struct, tag_field="schema", tag="snapreport-job/1"):
     """All ranks of a job. ``missing_ranks``: numbers that no file has; ``left_out``: files of the same ranks that are
-    older than those compared.
+    older than those compared; ``run``: null where no file states it; ``differences``: what ranks do not have in common
+    besides memory, a sentence each.
     """
 
     headline: list[str]
+    run: JobRun | None
+    differences: list[str]
     world_size: Count | None
     missing_ranks: list[Rank]
     failed: list[FailedFile]

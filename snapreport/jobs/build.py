@@ -18,8 +18,9 @@ from snapreport.jobs.execution import Made, make_all, one_process
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.rank_reports import link_to_job, report_names
+from snapreport.jobs.rank_text import ranks_text
 from snapreport.jobs.reduce import Job, reduce_job
-from snapreport.jobs.sentences import headline, ranks_text
+from snapreport.jobs.sentences import headline, notes
 from snapreport.jobs.sources import expand
 from snapreport.jobs.static_summary import job_summary
 from snapreport.number_format import size_text, upper_first
@@ -50,6 +51,7 @@ def job(
     jobs: int | None = None,
     rank_pattern: str | None = None,
     world_size: int | None = None,
+    run: str | None = None,
     each: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
     rules: str | os.PathLike[str] | None = None,
@@ -61,9 +63,11 @@ def job(
     paths: files, folders, globs, fsspec URLs or lists of paths (see ``sources.expand``). executor: any
     ``concurrent.futures.Executor``, for example that of mpi4py, whose workers see the same paths; dask: address or
     scheduler file of a cluster; jobs: number of local processes otherwise. rank_pattern: a regular expression whose
-    group is the rank. each: a folder for a report of each rank, on the machine that processes the rank; report: where
-    the job's report will be, to which those of the ranks link. Ranks that cannot be read are in ``Job.failed``; raises
-    :class:`SnapshotError` if none can be read.
+    group is the rank. run: the beginning of a run's id, where the files are of several; "last" is the one that started
+    last, and ":0" after it the attempt before the first restart. each: a folder for a report of each rank, on the
+    machine that processes the rank; report: where the job's report will be, to which those of the ranks link. Ranks
+    that cannot be read are in ``Job.failed``; raises :class:`SnapshotError` if none can be read, or if the files are of
+    several runs and none is chosen.
     """
     arguments = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     files = expand(arguments)
@@ -82,7 +86,7 @@ def job(
         for path, fact in zip(files, facts, strict=True)
     }
     made = make_all(files, jobs=jobs, executor=executor, dask=dask, options=options, label=lambda path: labels[path])
-    reduced = reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size)
+    reduced = reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size, run=run)
     return replace(reduced, report_names=names)
 
 
@@ -204,5 +208,12 @@ def job_title(job: Job) -> str:
 
 
 def job_line(job: Job) -> str:
-    """The answer in one line, for the terminal."""
-    return " ".join(sentence.text for sentence in headline(job)[:2]).replace("`", "")
+    """The answer in one line, for the terminal: without :func:`job_notes`."""
+    other = job_notes(job)
+    texts = [text for sentence in headline(job) if (text := sentence.text.replace("`", "")) not in other]
+    return " ".join(texts[:2])
+
+
+def job_notes(job: Job) -> list[str]:
+    """What the report says about the job's files, and about ranks that differ in more than memory."""
+    return [note.text.replace("`", "") for note in notes(job)]

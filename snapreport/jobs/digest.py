@@ -114,7 +114,11 @@ def _identity(snapshot: Snapshot) -> dict[str, Any]:
     """Who wrote the snapshot, as far as the recording says so."""
     recorder = snapshot.recording.recorder
     if recorder is None:
-        return {"rank": None, "world_size": None, "host": "", "process": "", "reason": "", "step": None}
+        return {
+            "rank": None, "world_size": None, "host": "", "process": "", "reason": "", "step": None,
+            "run": {"id": "", "launch": "", "restart": 0, "start_us": None, "end_us": None, "command": ""},
+            "software": {"torch": "", "cuda": "", "device": "", "commit": ""},
+        }  # fmt: skip
     given = recorder.distributed
     return {
         "rank": _number(given.get("RANK")),
@@ -123,6 +127,22 @@ def _identity(snapshot: Snapshot) -> dict[str, Any]:
         "process": recorder.process.get("pid", "")[:20],
         "reason": recorder.reason,
         "step": recorder.step,
+        "run": {
+            "id": recorder.run.get("id", "")[:100],
+            "launch": recorder.run.get("launch", "")[:200],
+            "restart": _number(given.get("TORCHELASTIC_RESTART_COUNT")) or 0,
+            "start_us": recorder.started_us,
+            "end_us": recorder.dumped_us,
+            "command": " ".join(recorder.command)[:300],
+        },
+        "software": {
+            "torch": recorder.versions.get("torch", "")[:100],
+            "cuda": (recorder.versions.get("cuda") or recorder.versions.get("hip") or "")[:100],
+            "device": next((device.name for device in recorder.devices.values()), "")[:100],
+            "commit": (recorder.git.commit[:12] + (" with changes" if recorder.git.dirty else ""))
+            if recorder.git
+            else "",
+        },
     }
 
 

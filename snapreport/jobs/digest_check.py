@@ -72,6 +72,30 @@ class DigestFinding:
     stack: str
 
 
+@dataclass(frozen=True)
+class DigestRun:
+    """The run that a snapshot is of. id: of the recorded command; launch: of the launcher, equal on all hosts. restart:
+    torchrun's count. start_us, end_us: when recording began in this process and when the snapshot was written.
+    """
+
+    id: str = ""
+    launch: str = ""
+    restart: int = 0
+    start_us: int | None = None
+    end_us: int | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class DigestSoftware:
+    """Versions, the device's name, and the commit of the program; empty if not recorded."""
+
+    torch: str = ""
+    cuda: str = ""
+    device: str = ""
+    commit: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Digest:
     """A summary of one rank's snapshot. Sizes in bytes, times in µs since the epoch; None if not recorded.
@@ -91,6 +115,8 @@ class Digest:
     reason: str
     step: int | None
     device: int | None
+    run: DigestRun = DigestRun()
+    software: DigestSoftware = DigestSoftware()
     kind: str = "cuda"
     capacity: int | None = None
     outside: int | None = None
@@ -133,6 +159,8 @@ def checked(content: Any) -> Digest:
         "host": top.text("host", 200),
         "reason": top.text("reason", 20),
         "step": top.optional("step", INT64),
+        "run": _run(top),
+        "software": _software(top),
     }
     device = top.optional("device", (-1, 65_535))
     if device is None:
@@ -253,6 +281,23 @@ def _pair(row: Any, place: str) -> tuple[str, int]:
     if type(row) is not list or len(row) != 2:
         raise SnapshotError(f"{place}: not a pair")
     return _text(row[0], 100, place), _integer(row[1], SIZE, place)
+
+
+def _run(top: _Reader) -> DigestRun:
+    if "run" not in top.names:  # written before runs were distinguished
+        return DigestRun()
+    row = top.mapping("run", 6)
+    return DigestRun(
+        row.text("id", 100), row.text("launch", 200), row.integer("restart", _NUMBER), row.optional("start_us", INT64),
+        row.optional("end_us", INT64), row.text("command", 300),
+    )  # fmt: skip
+
+
+def _software(top: _Reader) -> DigestSoftware:
+    if "software" not in top.names:
+        return DigestSoftware()
+    row = top.mapping("software", 4)
+    return DigestSoftware(*(row.text(name, 100) for name in ("torch", "cuda", "device", "commit")))
 
 
 def _oom(row: _Reader) -> DigestOom:

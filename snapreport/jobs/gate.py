@@ -15,8 +15,9 @@ from snapreport.errors import SnapshotError
 from snapreport.findings.gate import check
 from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
 from snapreport.jobs.job_diff import row_changes
+from snapreport.jobs.rank_text import ranks_text
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import on_ranks, outlier_sentence, place, ranks_text
+from snapreport.jobs.sentences import on_ranks, outlier_sentence, place
 from snapreport.number_format import bytes_text, device_name, plural, share_text
 from snapreport.snapshot import load
 

@@ -10,8 +10,9 @@ import numpy as np
 from snapreport.contracts.job import GroupDiff, JobDiffDocument, PlaceChange, RankBytes, RankDiff, WorstRank
 from snapreport.errors import SnapshotError
 from snapreport.jobs import outliers
+from snapreport.jobs.rank_text import rank_ranges, ranks_text
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import outlier_sentence, rank_ranges, ranks_text
+from snapreport.jobs.sentences import outlier_sentence
 from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
 
 MOST_PLACES, MOST_APART, MOST_SENTENCES = 6, 3, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from snapreport.jobs.job_diff import GroupChange, JobDiff, job_diff_headline
-from snapreport.jobs.sentences import ranks_text
+from snapreport.jobs.rank_text import ranks_text
 from snapreport.number_format import bytes_text, count_text, upper_first
 from snapreport.report.page import render_plain
 

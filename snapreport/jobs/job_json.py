@@ -15,9 +15,11 @@ from snapreport.contracts.job import (
     JobGroup,
     JobOutlier,
     JobRank,
+    JobRun,
     OutlierStack,
     RankTrust,
 )
+from snapreport.jobs.differences import differences
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import headline, holds, imbalance_of, merged_findings, outlier_sentence
 
@@ -27,6 +29,8 @@ def job_json(job: Job) -> JobDocument:
     cost = imbalance_of(job)
     return JobDocument(
         headline=[sentence.text for sentence in headline(job)],
+        run=_run(job),
+        differences=[sentence.text for sentence in differences(job)],
         world_size=job.world_size,
         missing_ranks=job.missing,
         failed=[FailedFile(one.rank, one.path, one.error) for one in job.failed],
@@ -66,6 +70,11 @@ def job_json(job: Job) -> JobDocument:
     )
 
 
+def _run(job: Job) -> JobRun | None:
+    run = job.run
+    return run and JobRun(run.id, run.launch, run.start_us, run.command, job.restart, sorted(job.restarts))
+
+
 def _stack(job: Job, number: int) -> tuple[str, str, str, int, str]:
     """The fields that name a stack of ``job.stacks``."""
     stack = job.stacks[number]
@@ -82,6 +91,11 @@ def _rank(job: Job, row: int) -> JobRank:
         host=digest.host,
         device=digest.device,
         kind=digest.kind,
+        reason=digest.reason,
+        step=digest.step,
+        torch=digest.software.torch,
+        device_name=digest.software.device,
+        commit=digest.software.commit,
         events=digest.events,
         steps=digest.steps,
         peak_allocated_bytes=digest.peak_allocated,

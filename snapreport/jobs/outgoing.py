@@ -20,6 +20,8 @@ def digest_strings(digest: Digest) -> Strings:
     return _sorted({
         "names of files": {digest.source},
         "hosts": {digest.host},
+        "runs, launchers and commands": {digest.run.id, digest.run.launch, digest.run.command},
+        "versions, devices and commits": set(vars(digest.software).values()),
         "allocator settings": {text for setting in digest.settings.items() for text in setting},
         "files of stack traces": {stack.file for stack in stacks},
         "functions of stack traces": {stack.function for stack in stacks},

@@ -20,6 +20,7 @@ from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers
 from snapreport.jobs.rank_names import facts_of_names, missing_ranks, newest_of_each
 from snapreport.jobs.rows import Packed, RankSource, Row, packed
+from snapreport.jobs.runs import Run, choose_run
 from snapreport.jobs.stack_identity import EMPTY
 
 MODEL_STATE = ("parameter", "gradient", "optimizer state")
@@ -54,7 +55,8 @@ class Clock:
 class Job:
     """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
     None if not recorded. left_out_sources: their names in their digests, by path. undecided: how many of them are not
-    known to be older. report_names: of the ranks' own reports, by path.
+    known to be older. report_names: of the ranks' own reports, by path. run, restart: the run and its attempt, where
+    the recordings state it; restarts: for each other attempt, rank and whether memory ran out for each of its files.
     """
 
     rows: list[Row]
@@ -64,6 +66,9 @@ class Job:
     left_out_sources: dict[str, str] = field(default_factory=dict)
     undecided: int = 0
     report_names: dict[str, str] = field(default_factory=dict)
+    run: Run | None = None
+    restart: int = 0
+    restarts: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
 
     @property
     def digests(self) -> list[Digest]:
@@ -174,11 +179,17 @@ class Job:
 
 
 def reduce_job(
-    paths: Sequence[str], made: Sequence[Made], *, rank_pattern: str | None = None, world_size: int | None = None
+    paths: Sequence[str],
+    made: Sequence[Made],
+    *,
+    rank_pattern: str | None = None,
+    world_size: int | None = None,
+    run: str | None = None,
 ) -> Job:
-    """Reduces digests to a job. ``paths``, ``made``: as in ``execution.make_all``.
+    """Reduces digests to a job. ``paths``, ``made``: as in ``execution.make_all``; ``run``: as in ``runs.choose_run``.
 
-    The order of the files does not matter. Raises :class:`SnapshotError` if none of them could be read.
+    The order of the files does not matter. Raises :class:`SnapshotError` if none of them could be read, or if they are
+    of several runs and none is chosen.
     """
     read = [packed(result.data) if result.data else None for result in made]
     names = [
@@ -209,14 +220,22 @@ def reduce_job(
     if not candidates:
         first = failed[0].error if failed else "no files"
         raise SnapshotError(f"not one of {len(paths)} files could be read; the first: {first}")
+    rank_of = {index: rank for rank, _, index in candidates}
+    chosen_run = choose_run([one.digest if one else None for one in read], [*map(rank_of.get, range(len(read)))], run)
+    others = {index for files in chosen_run.others.values() for index in files}
+    candidates = [candidate for candidate in candidates if candidate[2] in chosen_run.files]
     moments = [
         _moment(read[index], facts[index].step, facts[index].oom, rank, paths[index]) for rank, _, index in candidates
     ]
     chosen = newest_of_each(moments)
-    older = [candidates[i][2] for i in sorted(set(range(len(candidates))) - set(chosen))]
+    older = sorted({candidates[i][2] for i in set(range(len(candidates))) - set(chosen)} | others)
     compared = {moments[i][:3] for i in chosen}
     undecided = sum(moments[i][:3] in compared for i in set(range(len(moments))) - set(chosen))
     sources = {paths[index]: one.digest.source for index in older if (one := read[index])}
+    restarts = {
+        attempt: sorted({(rank_of[i] or 0, facts[i].oom or bool(one.digest.ooms)) for i in files if (one := read[i])})
+        for attempt, files in chosen_run.others.items()
+    }
     rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
     free = (number for number in range(len(paths) + len(taken)) if number not in taken)
     # Files without a known rank are numbered by name, with the numbers that are left.
@@ -232,7 +251,17 @@ def reduce_job(
     worlds = [row.digest.world_size for row in rows if row.digest.world_size]
     world = world_size or max(worlds, default=0) or None
     failed.sort(key=lambda row: (row.rank is None, row.rank or 0, natural_key(row.path)))
-    return Job(rows, failed, sorted((paths[index] for index in older), key=natural_key), world, sources, undecided)
+    return Job(
+        rows,
+        failed,
+        sorted((paths[index] for index in older), key=natural_key),
+        world,
+        sources,
+        undecided,
+        run=chosen_run.run,
+        restart=chosen_run.restart,
+        restarts=restarts,
+    )
 
 
 def _moment(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from snapreport.jobs.digest import read_digest
 from snapreport.jobs.digest_check import Digest, DigestCurve
 
+T = TypeVar("T")
 RankSource = Literal["recording", "file name", "order"]
 FindingKey = tuple[str, str, str]
 """Kind, rule, and the stack for kinds that are separate for each stack: equal for the same finding on all ranks."""
@@ -66,13 +67,16 @@ class Row:
 def packed(data: bytes) -> Packed:
     """The columns of a digest. Raises :class:`SnapshotError` if it is not a digest."""
     digest = read_digest(data)
+    run = digest.run
     scalars = replace(
         digest,
         curves={},
         stacks=(),
         findings=(),
         step_ends=(),
-        settings={},
+        settings=_shared(digest.settings),
+        software=_shared(digest.software),
+        run=replace(run, id=sys.intern(run.id), launch=sys.intern(run.launch), command=sys.intern(run.command)),
         host=sys.intern(digest.host),
         kind=sys.intern(digest.kind),
         reason=sys.intern(digest.reason),
@@ -89,6 +93,17 @@ def packed(data: bytes) -> Packed:
         _covered(digest.curves, "step"),
         _covered(digest.curves, "time"),
     )
+
+
+_kept: dict[str, Any] = {}
+
+
+def _shared(value: T) -> T:
+    """The first value equal to ``value``: ranks share settings and versions."""
+    if len(_kept) > 10_000:  # a long-lived process that reads many jobs
+        _kept.clear()
+    kept: T = _kept.setdefault(repr(value), value)
+    return kept
 
 
 def finding_key(kind: str, rule: str, stack: str) -> FindingKey:

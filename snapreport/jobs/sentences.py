@@ -9,25 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.findings.live import category_text, listed
+from snapreport.jobs.differences import differences
 from snapreport.jobs.digest_check import DigestFinding, DigestStack
 from snapreport.jobs.groups import Group
 from snapreport.jobs.outliers import Outlier
+from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
 
 MIN_IMBALANCE = 0.03
 """Share of the worst rank's peak below which peaks count as even."""
-_NAMED = 12  # ranks listed one by one
-
-
-@dataclass(frozen=True)
-class JobSentence:
-    """rows, stack: the subject of the sentence, for selection on the page."""
-
-    text: str
-    rows: list[int]
-    stack: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,23 +45,6 @@ class MergedFinding:
     finding: DigestFinding
     rows: list[int]
     row: int | None
-
-
-def rank_ranges(ranks: Sequence[int]) -> str:
-    """``0–5, 7`` from ascending ranks; the middle of long lists is omitted."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    texts = [str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in parts]
-    return ", ".join(texts if len(texts) <= _NAMED else [*texts[: _NAMED - 2], "…", texts[-1]])
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """``rank 5``, ``ranks 0–5, 7``."""
-    return f"rank{'' if len(ranks) == 1 else 's'} {rank_ranges(ranks)}"
 
 
 def place(stack: DigestStack) -> str:
@@ -133,13 +108,14 @@ def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
 
 def headline(job: Job) -> list[JobSentence]:
     """The answer first: ranks that ran out of memory, ranks that differ and where, the cost, and what is missing."""
-    found: list[JobSentence] = []
+    found: list[JobSentence] = differences(job)
+    before = len(found)
     first = job.ooms[0] if job.ooms else None
     described: set[int] = set()
     if first is not None:
         found.append(_oom_sentence(job))
         own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
-        if own is not None and found[0].rows == [first.row]:
+        if own is not None and found[before].rows == [first.row]:
             described.add(own.row)
             text = outlier_sentence(job, own).text.replace(f" of {_world(job)} holds", " holds", 1)
             found.append(JobSentence(text, [own.row], own.stacks[0][0] if own.stacks else None))
@@ -155,6 +131,16 @@ def headline(job: Job) -> list[JobSentence]:
         found.append(_groups_sentence(job, groups))
     cost = imbalance_of(job)
     found.append(JobSentence(cost.sentence, [cost.worst]))
+    return found + _of_files(job)
+
+
+def notes(job: Job) -> list[JobSentence]:
+    """What the headline says about the ranks' software, and about the files: missing, unreadable, left out."""
+    return differences(job) + _of_files(job)
+
+
+def _of_files(job: Job) -> list[JobSentence]:
+    found: list[JobSentence] = []
     idle = [row for row, peak in enumerate(job.peaks.tolist()) if not peak]
     if 0 < len(idle) < len(job.rows):
         ranks = upper_first(ranks_text(job.ranks[idle].tolist()))
@@ -172,8 +158,9 @@ def headline(job: Job) -> list[JobSentence]:
         names = listed([failed.path.replace("\\", "/").rpartition("/")[2] for failed in job.failed[:3]])
         more = f" and {count_text(len(job.failed) - 3)} more" if len(job.failed) > 3 else ""
         found.append(JobSentence(f"{plural(len(job.failed), 'file')} could not be read: {names}{more}.", []))
+    found += _restarts(job)
     if job.left_out:
-        older, undecided = len(job.left_out) - job.undecided, job.undecided
+        older, undecided = len(job.left_out) - job.undecided - sum(map(len, job.restarts.values())), job.undecided
         if older:
             are = "is" if older == 1 else "are"
             found.append(JobSentence(f"{plural(older, 'older snapshot')} of these ranks {are} left out.", []))
@@ -186,6 +173,21 @@ def headline(job: Job) -> list[JobSentence]:
                 )
             )
     return found
+
+
+def _restarts(job: Job) -> list[JobSentence]:
+    """Which attempt of a restarted run this is, and what the others left."""
+    if job.run is None or not (job.restarts or job.restart):
+        return []
+    found = [
+        f"This is restart {job.restart} of the run." if job.restart else "This is the run before its first restart."
+    ]
+    for attempt, files in sorted(job.restarts.items()):
+        name = f"Restart {attempt}" if attempt else "The attempt before it" if job.restart == 1 else "The first attempt"
+        failed = [rank for rank, is_oom in files if is_oom]
+        oom = f", where {ranks_text(failed)} ran out of memory," if failed else ""
+        found.append(f"{name}{oom} is left out; --run {job.run.id}:{attempt} shows it.")
+    return [JobSentence(" ".join(found), [])]
 
 
 def _oom_sentence(job: Job) -> JobSentence:

@@ -9,16 +9,15 @@ import numpy as np
 
 from snapreport.jobs.document import Detail, shown_sources
 from snapreport.jobs.heat_picture import HeatPicture
+from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
-    JobSentence,
     group_name,
     headline,
     holds,
     merged_findings,
     outlier_sentence,
     place,
-    ranks_text,
     where_found,
 )
 from snapreport.number_format import bytes_text, count_text, device_name, plural, upper_first

@@ -17,7 +17,7 @@ from snapreport.reading.fields import INT64, SIZE, UINT64, clean, plain
 
 KEY = "snapreport"
 SCHEMA_PREFIX = "snapreport-recording/"
-REASONS = ("oom", "every", "steps", "signal", "exit", "call", "test")
+REASONS = ("oom", "every", "steps", "signal", "terminated", "exit", "call", "test")
 TENSOR_CATEGORIES = ("parameter", "gradient", "optimizer state", "buffer")
 STEPS_SCHEMA: dict[str, Any] = {"step": pl.Int64, "time_us": pl.Int64}
 TENSORS_SCHEMA: dict[str, Any] = {
@@ -58,7 +58,7 @@ class RecorderMetadata:
       ``device``, ``tried_bytes`` (what "Tried to allocate" says), ``total_bytes``, ``free_bytes`` of the allocation
       that failed.
     started_us, dumped_us: by the recorder's clock, None if unknown.
-    process, distributed, versions, allocator, options: texts by name. command: arguments of the program.
+    process, run, distributed, versions, allocator, options: texts by name. command: arguments of the program.
     memory_at_start, memory_at_dump: (free, total) bytes of each device as reported by the driver.
     steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row per tensor and moment: ``time_us``,
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String.
@@ -70,6 +70,7 @@ class RecorderMetadata:
     started_us: int | None
     dumped_us: int | None
     process: dict[str, str]
+    run: dict[str, str]
     command: list[str]
     distributed: dict[str, str]
     versions: dict[str, str]
@@ -95,6 +96,7 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         started_us=_int(raw.get("started_us"), INT64),
         dumped_us=_int(raw.get("dumped_us"), INT64),
         process=_texts(process),
+        run=_texts(raw.get("run")),
         command=[_text(part) for part in _list(process.get("command"))[:1000]],
         distributed=_texts(raw.get("distributed")),
         versions=_texts(raw.get("versions")),

@@ -181,6 +181,7 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
         metadata,
         process=_deep(process, hide.text),
         command=[hide.text(part) for part in metadata.command],
+        run=_deep(metadata.run, hide.text),
         distributed=_deep(metadata.distributed, hide.text),
         versions=_deep(metadata.versions, hide.text),
         allocator=_deep(metadata.allocator, hide.text),

@@ -46,6 +46,7 @@ def process_facts(options: Options) -> dict[str, Any]:
             "directory": str(Path.cwd()),
             "command": redacted(sys.orig_argv if hasattr(sys, "orig_argv") else sys.argv, options.redact),
         },
+        "run": {"id": options.run, "launch": _launch()},
         "distributed": distributed_facts(),
         "versions": {
             "torch": str(torch.__version__),
@@ -55,9 +56,19 @@ def process_facts(options: Options) -> dict[str, Any]:
             "platform": platform.platform(),
         },
         "allocator": {name: os.environ[name] for name in _ALLOCATOR if name in os.environ},
-        "options": {key: value for key, value in asdict(options).items() if key not in ("git", "redact", "python")},
+        "options": {
+            key: value for key, value in asdict(options).items() if key not in ("git", "redact", "python", "run")
+        },
         "git": options.git,
     }
+
+
+def _launch() -> str:
+    """What the launcher's processes on all hosts share; empty without a launcher."""
+    elastic = os.environ.get("TORCHELASTIC_RUN_ID", "none")  # torchrun's default
+    slurm = [os.environ[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID") if name in os.environ]
+    master = [os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in os.environ]
+    return elastic if elastic != "none" else ".".join(slurm) or ":".join(master)
 
 
 def distributed_facts() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -28,7 +29,8 @@ class Options:
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
     git: facts about the working tree, collected once per command instead of once per process.
-    python: the Python that snapreport is installed in.
+    python: the Python that snapreport is installed in. run: names the recorded command, which distinguishes two runs
+      whose files are in one folder.
     """
 
     directory: str
@@ -47,6 +49,7 @@ class Options:
     redact: tuple[str, ...] = ()
     git: dict[str, Any] | None = field(default=None, repr=False)
     python: str = field(default_factory=lambda: sys.executable, repr=False)
+    run: str = field(default_factory=lambda: os.urandom(4).hex(), repr=False)
 
     def __post_init__(self) -> None:
         """Raises ValueError that names the option."""

@@ -1,0 +1,34 @@
+"""Ranks as text, and sentences about ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NAMED = 12  # ranks listed one by one
+
+
+@dataclass(frozen=True)
+class JobSentence:
+    """rows, stack: the subject of the sentence, for selection on the page."""
+
+    text: str
+    rows: list[int]
+    stack: int | None = None
+
+
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """``0–5, 7`` from ascending ranks; the middle of long lists is omitted."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    texts = [str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in parts]
+    return ", ".join(texts if len(texts) <= _NAMED else [*texts[: _NAMED - 2], "…", texts[-1]])
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """``rank 5``, ``ranks 0–5, 7``."""
+    return f"rank{'' if len(ranks) == 1 else 's'} {rank_ranges(ranks)}"

@@ -63,8 +63,8 @@ class RankTrust(Struct):
 
 class JobRank(Struct):
     """One rank. ``rank_source``: how its number is known; ``device``: the one it works on, null without data;
-    ``reason``, ``step``: why its snapshot was written, and after how many steps; ``torch``, ``device_name``, ``commit``:
-    empty if not recorded; ``categories``: bytes at the peak; ``group``: index into ``groups``.
+    ``reason``, ``step``: why its snapshot was written, and after how many steps; ``torch``, ``device_name``,
+    ``commit``: empty if not recorded; ``categories``: bytes at the peak; ``group``: index into ``groups``.
     """
 
     rank: Rank

@@ -71,8 +71,10 @@ def job_json(job: Job) -> JobDocument:
 
 
 def _run(job: Job) -> JobRun | None:
+    if job.run is None:
+        return None
     run = job.run
-    return run and JobRun(run.id, run.launch, run.start_us, run.command, job.restart, sorted(job.restarts))
+    return JobRun(run.id, run.launch, run.start_us, run.command, job.restart, sorted(job.restarts))
 
 
 def _stack(job: Job, number: int) -> tuple[str, str, str, int, str]:

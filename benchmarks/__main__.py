@@ -16,6 +16,8 @@ first-picture
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of the findings
+leaks   programs that keep memory or do not, and end in nine ways, over the driver of tests/fakecuda
+        (``SNAPREPORT_FAKE_TORCH``) or as recorded in tests/recordings: what ``check --fail-on leak`` says of each
 categories
         snapshots with their first stack traces hidden: how right inferred categories are, rule by rule
 remedies
@@ -43,6 +45,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -59,6 +62,7 @@ from benchmarks import (
     interactions,
     job_cost,
     job_outliers,
+    leaks,
     peers,
     recording,
     remedies,
@@ -127,6 +131,7 @@ def main() -> None:
             "growth",
             "findings",
             "fit",
+            "leaks",
             "recording",
             "remedies",
             "categories",
@@ -173,7 +178,8 @@ def main() -> None:
         folder = Path(scratch)
         empty = (
             empty_report(folder)
-            if options.what not in ("findings", "fit", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
+            if options.what
+            not in ("findings", "fit", "leaks", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
             else 0
         )
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
@@ -221,6 +227,12 @@ def main() -> None:
             measured_pairs = remedies.measure(options.keep or folder, [path.name for path in options.snapshots])
             document["rows"] = [vars(row) for row in measured_pairs]
             print("\n".join(remedies.table(measured_pairs)))
+        elif options.what == "leaks":
+            folders = [
+                Path(folder) for folder in os.environ.get("SNAPREPORT_FAKE_TORCH", "").split(os.pathsep) if folder
+            ]
+            document["rows"] = leaks.measure([folder / "bin" / "python" for folder in folders])
+            print(leaks.table(document["rows"]))
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))

@@ -17,7 +17,8 @@ from planted import planted
 from scripted import MIB, Script
 
 import snapreport
-from snapreport.findings.allocation_growth import steady_growth, theil_sen
+from snapreport.findings.allocation_growth import theil_sen
+from snapreport.findings.growth_pattern import added_bytes, growth_of
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
@@ -217,7 +218,7 @@ def test_one_burst_of_a_loop_that_only_allocates(tmp_path: Path) -> None:
     for address in piled:
         script.free(address, TRAIN)
     (cycle,), status = found_in(script, tmp_path)
-    assert status == "none" and cycle.severity == "info" and cycle.evidence["burst_bytes"] == 20 * 16 * MIB
+    assert status == "unknown" and cycle.severity == "info" and cycle.evidence["burst_bytes"] == 20 * 16 * MIB
 
 
 def test_loading_weights_is_no_leak_and_decides_nothing(tmp_path: Path) -> None:
@@ -273,11 +274,38 @@ def test_what_each_step_needs_of_a_leak(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=4, max_size=30), st.integers(1, 9))
-def test_growth_does_not_depend_on_the_unit(added: list[int], scale: int) -> None:
-    one, other = (steady_growth(np.array(added, float) * k) for k in (1, scale))
+def test_growth_does_not_depend_on_the_unit(levels: list[int], scale: int) -> None:
+    one, other = (growth_of(np.array(levels) * k, 8 * k) for k in (1, scale))
     assert (one is None) == (other is None)
     if one and other:
-        assert other.per_repetition == pytest.approx(one.per_repetition * scale) and one.every == other.every
+        assert other.per_repetition == pytest.approx(one.per_repetition * scale)
+        assert (one.every, one.status, one.count) == (other.every, other.status, other.count)
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=20))
+def test_what_a_repetition_adds_is_more_than_ever_before_and_stays(levels: list[int]) -> None:
+    expected = [max(0, min(levels[k:]) - max(levels[:k])) for k in range(1, len(levels))]
+    assert added_bytes(np.array(levels)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "status"),
+    [
+        ([0, 2, 4, 6, 8], "grows"),
+        ([0, 0, 2, 2, 4, 4, 6, 6, 8], "grows"),
+        ([0, 2, 4, 6], "suspect"),
+        ([0, 0, 0, 3, 3, 3, 6], "suspect"),
+        ([0, 2, 4, 6, 8, 10, 10, 10, 10, 10, 10, 10], None),  # full
+        ([0, 2, 4, 6, 0, 2, 4, 6, 0, 2, 4, 6], None),  # a sawtooth
+        ([0, 40, 40, 40, 40, 40], None),  # the first step's
+        ([9, 7, 9, 8, 9, 7, 8, 9, 7], None),  # varies
+        ([0, 40, 42, 44, 46, 48, 50], "grows"),  # after a first step that builds up
+    ],
+    ids=str,
+)
+def test_patterns_of_growth(levels: list[int], status: str | None) -> None:
+    found = growth_of(np.array(levels), 1)
+    assert (found.status if found else None) == status
 
 
 @given(st.integers(-5, 5), st.integers(3, 90), st.integers(0, 1000))

@@ -196,7 +196,8 @@ class LeakStackRow(TypedDict):
 
 
 class LeakEvidence(TypedDict):
-    """Memory that grows. ``every``: in so many repetitions once; ``bounds``: the events at which repetitions begin, and
+    """Memory that grows. ``freed_bytes``: of ``kept_bytes``, freed after the last repetition. ``every``: in so many
+    repetitions once; ``bounds``: the events at which repetitions begin, and
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
     repetition keeps its part until the next one allocates its own.
     """
@@ -204,6 +205,7 @@ class LeakEvidence(TypedDict):
     bytes_per_step: int
     kept_bytes: int
     kept_count: int
+    freed_bytes: int
     every: int
     unit: str
     steps: int

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, min_growth_bytes
+from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.evidence import LeakEvidence, SavingRow
@@ -27,7 +27,7 @@ _ONE_CAUSE = 3
 """So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
 _LISTED = 5
 TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
-NOTHING_GREW = "Start and end are equal: nothing grew."
+START_IS_END = "As much is allocated at the end as at the start, but too few steps are recorded to rule out a leak."
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,36 @@ class LeakVerdict:
     reason: str
 
 
-def leak_verdict(timeline: DeviceTimeline, repetitions: Repetitions | None, leaks: Sequence[Finding]) -> LeakVerdict:
-    """``leaks``: of :func:`leak_findings`."""
-    grew = int(timeline.allocated[-1]) - int(timeline.allocated[0])
+def leak_verdict(
+    timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None, leaks: Sequence[Finding]
+) -> LeakVerdict:
+    """``leaks``: of :func:`leak_findings`. "none" only where nothing grew over enough repetitions."""
     if any(leak.severity != "info" for leak in leaks):
         return LeakVerdict("leak", leaks[0].title)
     if not len(timeline.events):
         return LeakVerdict("unknown", "No trace: a leak shows only over several steps.")
-    if grew == 0:
-        return LeakVerdict("none", NOTHING_GREW)
-    if repetitions and repetitions.is_loop:
-        return LeakVerdict("none", f"No leak found over {plural(repetitions.count, repetitions.unit)}.")
-    if abs(grew) < min_growth_bytes(timeline):
-        return LeakVerdict("none", f"Start and end differ by only {bytes_text(abs(grew))}: nothing grew.")
-    if grew < 0:
-        return LeakVerdict("none", f"Less is allocated at the end than at the start, by {bytes_text(-grew)}.")
-    return LeakVerdict("unknown", TOO_FEW_STEPS)
+    if repetitions is None or not repetitions.is_loop or repetitions.finished < FEWEST:
+        if timeline.allocated[0] == timeline.allocated[-1] != 0:
+            return LeakVerdict("unknown", START_IS_END)
+        return LeakVerdict("unknown", TOO_FEW_STEPS)
+    reported = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
+    suspects = [g for g in growing_stacks(timeline, repetitions) if g.is_suspect and g.stack not in reported]
+    over = plural(repetitions.finished, repetitions.unit)
+    if suspects:
+        most = max(suspects, key=lambda growth: growth.bytes)
+        return LeakVerdict(
+            "unknown",
+            f"{names.place(most.stack)} grew {most.growths} times in {over}, to {bytes_text(most.bytes)}: a leak, or a "
+            "cache that fills. Record more steps.",
+        )
+    return LeakVerdict("none", f"No leak found over {over}.")
 
 
 def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None) -> list[Finding]:
     """The leaks of one device and the growth of KV caches, most bytes a repetition first."""
     if repetitions is None or not repetitions.is_loop:
         return []
-    growths = growing_stacks(timeline, repetitions)
+    growths = [growth for growth in growing_stacks(timeline, repetitions) if not growth.is_suspect]
     piled = [growth for growth in growths if not growth.replaced]
     caches = [growth for growth in growths if growth.replaced]
     groups = _by_cause(piled, names) + _by_cause(caches, names)
@@ -88,14 +95,17 @@ def _leak(
 ) -> Finding:
     """``group``: stacks of one leak, the fastest first. ``all_leaks``: bytes a repetition of all leaks together."""
     stacks = np.array(sorted(growth.stack for growth in group))
-    remaining = timeline.allocations.filter(
+    remaining = loop_allocations(timeline, repetitions).filter(
         (pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0) & pl.col("stack").is_in(pl.Series(stacks).implode())
     )
+    end = int(repetitions.bounds[-1]) - 2  # the loop's last event
+    freed = timeline.allocations["free_event"].gather(remaining["id"]) >= 0
     size = int(remaining["size"].sum())
     category = by_category(remaining)[0]["category"]
     is_cache = _is_cache(timeline, group[0], category)
     query = " OR ".join(f"stack:{stack}" for stack in stacks.tolist())
-    query = f"({query}) origin:traced live:end" if len(stacks) > 1 else f"{query} origin:traced live:end"
+    moment = str(end) if freed.any() else "end"
+    query = f"({query}) origin:traced live:{moment}" if len(stacks) > 1 else f"{query} origin:traced live:{moment}"
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
     evidence: LeakEvidence = {
@@ -104,7 +114,8 @@ def _leak(
         "kept_count": len(remaining),
         "every": group[0].every,
         "unit": repetitions.unit,
-        "steps": repetitions.count,
+        "freed_bytes": int(remaining["size"].filter(freed).sum()),
+        "steps": repetitions.finished,
         "staircase": stairs.tolist(),
         "bounds": (repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
         "device_limit": limit,
@@ -131,10 +142,10 @@ def _leak(
         title=_title(evidence, is_cache=is_cache),
         detail=_detail(timeline, remaining, evidence, all_leaks, is_cache=is_cache),
         bytes=size,
-        event=len(timeline.events) - 1,
+        event=end if freed.any() else len(timeline.events) - 1,
         stack=group[0].stack,
         evidence=evidence,
-        basis=[f"{plural(repetitions.count, repetitions.unit)}: {repetitions.source}.", *basis_of(timeline)],
+        basis=[f"{plural(repetitions.finished, repetitions.unit)}: {repetitions.source}.", *basis_of(timeline)],
         confidence="likely" if repetitions.count >= 2 * FEWEST else "guess",
         link={"view": "timeline", "query": query},
     )
@@ -164,7 +175,11 @@ def _detail(
     unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
     lines = []
     if not evidence["replaced"]:
-        lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, none of them freed.")
+        fate = "none of them freed"
+        if evidence["freed_bytes"]:
+            share = "all" if evidence["freed_bytes"] == evidence["kept_bytes"] else "some"
+            fate = f"{share} of them freed only after the last {unit}"
+        lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, {fate}.")
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]

@@ -51,7 +51,7 @@ def leaks_of(snapshot: Snapshot, timeline: DeviceTimeline) -> tuple[list[Finding
     leaks = leak_findings(timeline, names, repetitions)
     leaking = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
     cycles = cycle_findings(timeline, names, repetitions, leaking)
-    return leaks + cycles, leak_verdict(timeline, repetitions, leaks), repetitions
+    return leaks + cycles, leak_verdict(timeline, names, repetitions, leaks), repetitions
 
 
 def _new_at_end(

@@ -6,6 +6,8 @@ collector, which frees many of them together.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -16,7 +18,7 @@ from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
 from snapreport.number_format import bytes_text, plural, share_text
-from snapreport.reading.recording import Recording
+from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.small_numbers import is_among
 from snapreport.timeline.build import DeviceTimeline
 
@@ -32,6 +34,10 @@ _SINGLE = 8
 """Repetitions that a burst spans at least, where it is the only one."""
 _SINGLE_SHARE = 0.1
 """Of the peak, for a burst that is the only one."""
+_ALONE = 0.7
+"""Of the frees between two allocations, for the only burst: what goes with much else goes with the function or the
+program that held it all.
+"""
 _COLLECTOR = r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)"
 
 
@@ -41,6 +47,8 @@ def cycle_findings(
     """Hints of reference cycles, most bytes first. ``leaking``: stacks that are reported as leaks."""
     if repetitions is None:
         return []
+    end = len(timeline.events) + 1  # what the collector frees after the loop counts as well
+    repetitions = replace(repetitions, bounds=np.append(repetitions.bounds[:-1], end))
     table = _outliving(timeline, repetitions)
     if table is None:
         return []
@@ -85,6 +93,7 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
         (pl.col("len") >= _REPETITIONS) & (pl.col("size") >= min_growth_bytes(timeline))
     )  # fmt: skip
     table = table.filter(pl.Series(is_among(table["burst"].to_numpy(), large["burst"].to_numpy())))
+    table = table.with_columns(together=_freed_together(timeline, table["free_event"].to_numpy()))
     return (
         table.group_by("stack", "burst")
         .agg(
@@ -97,6 +106,7 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
             births=pl.col("born").n_unique(),
             youngest=pl.col("alloc_event").max(),
             in_order=(pl.col("alloc_event").diff() > 0).fill_null(value=True).mean(),
+            alone=pl.len() / pl.col("together").first(),
         )
         .filter(
             (pl.col("died") - pl.col("oldest") >= _REPETITIONS - 1)
@@ -106,6 +116,15 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
         )
         .with_columns(collected=pl.col("free_stack").is_in(_collecting(timeline.recording).implode()))
     )
+
+
+def _freed_together(timeline: DeviceTimeline, freed: np.ndarray) -> pl.Series:
+    """Int64 per event of ``freed``: how many allocations are freed without an allocation between them and it."""
+    action = timeline.events["action"].to_physical().to_numpy()
+    run = np.cumsum(action == ACTIONS.index("alloc"))
+    ends = timeline.allocations["free_event"].to_numpy()
+    counts = np.bincount(run[ends[ends >= 0]], minlength=int(run[-1]) + 1)
+    return pl.Series(counts[run[freed]])
 
 
 def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimeline, leaking: set[int]) -> pl.DataFrame:
@@ -119,6 +138,7 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
         collected=pl.col("collected").mean(),
         places=pl.col("free_stack").n_unique(),
         in_order=pl.col("in_order").min(),
+        alone=pl.col("alone").min(),
     )
     # The collector's own frame proves it. Without C++ frames it runs wherever an allocation triggers it, so that no two
     # bursts are freed at the same place: what one place frees again and again is the program's own doing.
@@ -131,6 +151,7 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
         (pl.col("bursts") == 1)
         & (pl.col("in_order") == 1)
         & (pl.col("count") >= _SINGLE)
+        & (pl.col("alone") >= _ALONE)
         & (pl.col("span") >= _SINGLE - 1)
         & (pl.col("bytes") >= _SINGLE_SHARE * timeline.peak_bytes)
     )

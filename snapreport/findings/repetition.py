@@ -7,11 +7,12 @@ intervals, as in a decode loop that appends one token at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
 from snapreport.timeline.build import DeviceTimeline
 
@@ -42,12 +43,19 @@ class Repetitions:
 
     ``is_loop``: whether they are iterations of a loop that computes something. Layers of one forward pass repeat as
     well, and so do the shards of a checkpoint that is loaded; what each of them leaves behind is no leak.
+    ``unfinished``: 1 where the last one is no whole repetition.
     """
 
     bounds: np.ndarray
     unit: str
     source: str
     is_loop: bool = True
+    unfinished: int = 0
+
+    @property
+    def finished(self) -> int:
+        """How many there are, but for one that the end of the trace cut short."""
+        return self.count - self.unfinished
 
     @property
     def count(self) -> int:
@@ -64,8 +72,14 @@ def repetitions(timeline: DeviceTimeline) -> Repetitions | None:
 
 
 def growth_repetitions(timeline: DeviceTimeline) -> Repetitions | None:
-    """What growth is measured against: the recorded steps, else the iterations of a loop, else cycles of the curve."""
-    return _steps(timeline) or _iterations(timeline) or _cycles_of_curve(timeline)
+    """What growth is measured against: the recorded steps, else the iterations of a loop, else cycles of the curve.
+
+    The last one ends with the loop's work, before the program frees what it has.
+    """
+    found = _steps(timeline) or _iterations(timeline) or _cycles_of_curve(timeline)
+    if found is None:
+        return None
+    return replace(found, bounds=np.append(found.bounds[:-1], end_of_loop(timeline, found.bounds)))
 
 
 def _steps(timeline: DeviceTimeline) -> Repetitions | None:
@@ -76,7 +90,8 @@ def _steps(timeline: DeviceTimeline) -> Repetitions | None:
     bounds = np.unique(np.append(first, int(table["last_event"][-1]) + 2))
     if len(bounds) <= FEWEST:
         return None
-    return Repetitions(bounds, "step", f"from {_SOURCES[table['source'][0]]}")
+    unfinished = int(table["name"][-1].endswith("(unfinished)"))
+    return Repetitions(bounds, "step", f"from {_SOURCES[table['source'][0]]}", unfinished=unfinished)
 
 
 def _cycles_of_curve(timeline: DeviceTimeline) -> Repetitions | None:

@@ -1,0 +1,92 @@
+"""Whether a line's bytes grow: how often and how regularly they reach a level from which they never come down.
+
+Lowest live bytes by repetition leave out what is allocated and freed within each. A repetition adds to a line if from
+then on at least so much stays allocated, and never was before. A ring buffer that is full, the next tooth of a
+sawtooth, and a tensor that takes the place of its like add nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+FEWEST_GROWTHS = 4
+"""Fewer show no trend: a cache with three entries has as many."""
+_REGULAR = 6
+"""With fewer growths they must be regular: as many tensors of different sizes are built up once."""
+_LATER = 0.35
+"""The share of its growth that falls into the later half of the repetitions since it began."""
+_ALIKE = 2.5
+"""By this factor at most, a growth differs from the median one to be of the same kind."""
+_LASTS = 0.25
+"""The share of the repetitions that growth lasts for at least: later, it may be the build-up of something new."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Growth of one line.
+
+    ``status``: "grows"; "suspect" where it may, and the trace is too short to tell; ``count``: growths. ``at``: Int64,
+    the repetitions of the growths. ``per_repetition``: bytes that each repetition adds; ``every``: 1, or after how many
+    repetitions something is added.
+    """
+
+    status: Literal["grows", "suspect"]
+    count: int
+    at: np.ndarray
+    per_repetition: float
+    every: int
+
+
+def added_bytes(levels: np.ndarray) -> np.ndarray:
+    """Float64 by repetition, one fewer than ``levels``: what each adds for good, to more than there ever was before.
+
+    ``levels``: lowest live bytes of each repetition, then those after the last.
+    """
+    never_below = np.minimum.accumulate(levels[::-1])[::-1]
+    most_before = np.maximum.accumulate(levels)
+    added: np.ndarray = np.maximum(0, never_below[1:] - most_before[:-1]).astype(float)
+    return added
+
+
+def growth_of(levels: np.ndarray, least: float) -> Growth | None:
+    """None where a line does not grow. ``levels``: see :func:`added_bytes`. ``least``: bytes below which growth over
+    all repetitions is not reported.
+    """
+    added = added_bytes(levels)
+    if added.sum() < least:
+        return None
+    size = float(np.median(added[added > 0]))
+    # What the first repetition adds may be warm-up. The last one may be cut short, or hold what it still works with.
+    for end in (0, -1):
+        if added[end] and not size / _ALIKE <= added[end] <= size * _ALIKE:
+            added[end] = 0
+    at = np.flatnonzero(added)
+    if not len(at) or added.sum() < least:
+        return None
+    if len(at) < 2 or (len(at) == 2 and not at[0]):  # warm-up, and one
+        return None
+    gaps, after = np.diff(at), len(added) - 1 - int(at[-1])
+    count = len(at) + int(round(added[-1] / size) == 2)  # what two steps add: the trace ends before the second is over
+    is_regular = gaps.max() <= 2 * gaps.min() + 1
+    if count < FEWEST_GROWTHS and not is_regular:
+        return None
+    if after > gaps.max():
+        # Longer without growth than ever before: a cache that is full, or a leak whose moments vary.
+        is_open = count >= FEWEST_GROWTHS and after <= 2 * gaps.max() and _goes_on(added, int(at[0]))
+        return _growth("suspect", added, at, count) if is_open else None
+    lasts = len(added) - int(at[0]) >= max(FEWEST_GROWTHS, _LASTS * len(added))
+    grows = count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _REGULAR) and _goes_on(added, int(at[0]))
+    return _growth("grows" if grows else "suspect", added, at, count)
+
+
+def _goes_on(added: np.ndarray, begin: int) -> bool:
+    since = added[begin:]
+    return float(since[len(since) // 2 :].sum()) >= _LATER * float(since.sum())
+
+
+def _growth(status: Literal["grows", "suspect"], added: np.ndarray, at: np.ndarray, count: int) -> Growth:
+    every = max(1, round(float(np.median(np.diff(at)))))
+    return Growth(status, count, at, float(np.median(added[at])) / every, every)

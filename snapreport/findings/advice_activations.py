@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import polars as pl
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
+from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
-from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.number_format import bytes_text
-from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
 
-FEWEST_LAYERS = 4
-"""Stacks whose tensors are alive so many times at once belong to a repeated layer, which can be checkpointed."""
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
-INPUT_SHARE = 1 / 16
-"""Of the activations of a layer, at least: its input, which checkpointing keeps. A transformer's layer has 34 bytes to
-2 of input (Korthikanti et al. 2022, without the scores of attention), a residual block of convolutions 4 to 1."""
-MOST = 0.75
-"""Of the bytes of activations that repeat: their lines agree on the number of layers."""
-SMALL = 1024
-"""Tensors so many times smaller than all of a layer are statistics of a normalisation."""
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
@@ -40,24 +30,15 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     ):
         return None
     activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
-    live = np.flatnonzero(activation & context.at_peak)
-    if not len(live):
-        return None
-    rows = pl.DataFrame({"stack": context.stack[live], "size": context.size[live]})
-    # What a line makes once in each of several forward passes, such as its logits, belongs to no layer.
     passes = waiting_graphs(context).passes
-    repeated = pl.col("n") >= max(FEWEST_LAYERS, passes + 1)
-    counts = rows.group_by("stack", "size").agg(n=pl.len()).filter(repeated)
-    if not len(counts):
+    found = repeated_layers(context, activation, passes)
+    if found is None:
         return None
-    layers = _layers(counts)
-    kept = 1 / layers + _input_share(counts, layers)
-    if kept >= 1:
+    layers, mask = found.count, np.zeros(len(activation), bool)
+    mask[found.rows] = True
+    share, _, _ = share_of_spans(context.timeline, found.rows, found.starts, found.ends)
+    if not share:
         return None
-    alike = np.flatnonzero(activation & is_among(context.stack, counts["stack"].to_numpy()))
-    every = pl.DataFrame({"row": alike, "stack": context.stack[alike], "size": context.size[alike]})
-    mask = np.zeros(len(activation), bool)
-    mask[every.join(counts, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
@@ -75,37 +56,9 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         "torch.utils.checkpoint",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
-        1 - kept,
+        share,
         evidence={"layers": layers},
     )
-
-
-def _layers(counts: pl.DataFrame) -> int:
-    """The largest number of layers that most of the bytes agree on: ``n`` is a multiple of it, since a line may run
-    several times in each layer, less one layer that the backward pass has begun to free.
-
-    counts: ``n`` tensors of ``size`` that one ``stack`` made in all layers.
-    """
-    rows = counts.select("n", bytes=pl.col("size") * pl.col("n")).group_by("n").agg(pl.col("bytes").sum())
-    pairs = rows.select(layers="n").join(rows, how="cross").filter(_in_each(pl.col("layers")) > 0)
-    agree = pairs.group_by("layers").agg(pl.col("bytes").sum())
-    return int(agree.filter(pl.col("bytes") >= MOST * pl.col("bytes").max())["layers"].max())  # type: ignore[arg-type]
-
-
-def _in_each(layers: pl.Expr) -> pl.Expr:
-    """How many of ``n`` tensors each of so many layers made; 0 where they do not agree."""
-    times = (pl.col("n") / layers).round().cast(pl.Int64)
-    return pl.when((pl.col("n") - times * layers).abs() <= times).then(times).otherwise(0)
-
-
-def _input_share(counts: pl.DataFrame, layers: int) -> float:
-    """How much of a layer's activations is its input: as large as most of its tensors are, but for its statistics.
-    counts: see :func:`_layers`.
-    """
-    layer = counts.with_columns(n=_in_each(pl.lit(layers))).filter(pl.col("n") > 0)
-    size = int((layer["size"] * layer["n"]).sum())
-    tensors = layer.filter(pl.col("size") * SMALL >= size).group_by("size").agg(pl.col("n").sum())
-    return max(INPUT_SHARE, int(tensors.sort("n", "size", descending=True)["size"][0]) / size)
 
 
 def _several_graphs(context: AdviceContext) -> Advice | None:

@@ -97,12 +97,19 @@ def share_of_lives(timeline: DeviceTimeline, rows: np.ndarray, starts: np.ndarra
     """(share, highest allocated, its first position) where each of ``rows`` goes at its event of ``starts`` (Int64)
     instead of later. share: see :func:`share_with_cost`.
     """
-    size = timeline.allocations["size"].to_numpy()[rows]
     freed = timeline.allocations["free_event"].to_numpy()[rows]
     end = np.where(freed < 0, len(timeline.events), freed)
+    return share_of_spans(timeline, rows, np.minimum(starts, end), end)
+
+
+def share_of_spans(
+    timeline: DeviceTimeline, rows: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> tuple[float, int, int]:
+    """The same where each of ``rows`` is absent from its event of ``starts`` up to that of ``ends`` (both Int64)."""
+    size = timeline.allocations["size"].to_numpy()[rows]
     gone = np.zeros(len(timeline.allocated) + 1, np.int64)
-    np.add.at(gone, np.minimum(starts, end) + 1, size)
-    np.subtract.at(gone, end + 1, size)
+    np.add.at(gone, starts + 1, size)
+    np.subtract.at(gone, ends + 1, size)
     gone = np.cumsum(gone)[:-1]
     left = timeline.allocated - gone
     event = int(np.argmax(left)) - 1

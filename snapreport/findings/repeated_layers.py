@@ -1,0 +1,128 @@
+"""Layers that repeat, and what activation checkpointing leaves of them.
+
+A layer is told by the lines that allocate its activations: they run again in the next one, whatever the sizes, which
+differ in networks that concatenate or halve the resolution. Lines whose first and last tensors of a forward pass
+enclose each other's belong to one family of layers: an encoder's are apart from a decoder's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.graphs import backward_allocations
+from snapreport.small_numbers import is_among
+
+FEWEST_LAYERS = 4
+"""Stacks whose tensors are alive so many times at once belong to repeated layers, which can be checkpointed."""
+MOST = 0.5
+"""Of the bytes of activations that repeat: their lines agree on the number of layers."""
+FEWEST_IN_FAMILY = 3
+"""Layers of one family, such as the levels of a U-Net's decoder."""
+SMALL = 64
+"""Tensors so many times smaller than the largest of a layer are statistics of a normalisation, not its output."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """rows: Int64, allocations of the layers, in the whole trace. count: layers alive at the peak. starts, ends: Int64
+    per row, the events between which a checkpointed layer does without it; an end is at most its free.
+    """
+
+    rows: np.ndarray
+    count: int
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int) -> Layers | None:
+    """activation: Bool per allocation, those that a backward pass needs. passes: forward passes alive at the peak."""
+    live = np.flatnonzero(activation & context.at_peak & (context.born >= 0))
+    if not len(live):
+        return None
+    born = pl.DataFrame({"stack": context.stack[live], "size": context.size[live], "born": context.born[live]})
+    lines = born.group_by("stack").agg(
+        n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max()
+    )
+    # What a line makes once in each of several forward passes, such as its logits, belongs to no layer.
+    lines = lines.filter(pl.col("n") > max(1, passes)).sort("first")
+    if not len(lines):
+        return None
+    furthest = lines["last"].cum_max().shift(1, fill_value=-1)
+    lines = lines.with_columns(family=(lines["first"] > furthest).cum_sum())
+    # The family with most bytes first: its layers are as large as lowers the peak most, then those of the next.
+    families = sorted((f for _, f in lines.group_by("family")), key=lambda f: (-int(f["bytes"].sum()), f["first"][0]))
+    left, parts = context.timeline.allocated.copy(), list[Layers]()
+    for family in families:
+        tried = [_family(context, activation, family, count) for count in _counts(family)]
+        curves = [left - _absent(context, layers) for layers in tried]
+        if tried:
+            best = min(range(len(tried)), key=lambda n: (curves[n].max(), curves[n][context.event + 1]))
+            left = curves[best]
+            parts.append(tried[best])
+    count = sum(part.count for part in parts)
+    if sum(max(_counts(family), default=0) for family in families) < max(FEWEST_LAYERS, passes + 1):
+        return None
+    joined = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends"))
+    rows, starts, ends = joined
+    return Layers(rows, count, starts, ends)
+
+
+def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
+    """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
+    anchors = lines.filter(_in_each(pl.lit(count)) == 1).sort("first")
+    rows = np.flatnonzero(activation & is_among(context.stack, lines["stack"].to_numpy()) & (context.born >= 0))
+    rows = rows[np.argsort(context.born[rows], kind="stable")]
+    born, size, freed = context.born[rows], context.size[rows], context.freed[rows]
+    # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
+    once = born[context.stack[rows] == anchors["stack"][0]]
+    begins = born[context.stack[rows] == lines.sort("first")["stack"][0]]
+    of = np.searchsorted(once, begins, "left")
+    first = np.minimum.reduceat(begins, np.flatnonzero(np.diff(of, prepend=-1))) if len(begins) else once
+    layer = np.searchsorted(first, born, "right")
+    table = pl.DataFrame({"layer": layer, "born": born, "freed": freed, "size": size})
+    backward = np.flatnonzero(backward_allocations(context))
+    # In the backward pass a layer is computed again before the first of its tensors goes.
+    table = table.with_columns(end=pl.col("born").max().over("layer"), large=pl.col("size").max().over("layer"))
+    following = np.append(backward, len(context.timeline.events))[
+        np.searchsorted(backward, table["end"].to_numpy(), "right")
+    ]
+    # Its output, which is the next one's input, stays: the last of its tensors but for statistics.
+    is_output = (pl.col("size") * SMALL >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
+    output = pl.when(is_output).then(pl.col("born")).max().over("layer")
+    table = table.with_columns(backward=following, stays=(pl.col("born") == output).fill_null(False))
+    used = pl.when((pl.col("freed") >= pl.col("backward")) & ~pl.col("stays")).then(pl.col("freed"))
+    table = table.with_columns(again=used.min().over("layer").fill_null(len(context.timeline.events)))
+    stays = table["stays"].to_numpy()
+    starts = table["end"].to_numpy() + 1
+    ends = np.minimum(table["again"].to_numpy() - 1, freed)
+    return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
+
+
+def _absent(context: AdviceContext, layers: Layers) -> np.ndarray:
+    """Int64 per place in a curve: bytes that checkpointing these layers takes out."""
+    gone = np.zeros(len(context.timeline.allocated) + 1, np.int64)
+    size = context.size[layers.rows]
+    np.add.at(gone, layers.starts + 1, size)
+    np.subtract.at(gone, layers.ends + 1, size)
+    return np.cumsum(gone)[:-1]
+
+
+def _counts(lines: pl.DataFrame) -> list[int]:
+    """Numbers of layers that most of the bytes agree on: ``n`` is a multiple of one, since a line may run several times
+    in each layer, less one layer that the backward pass has begun to free.
+    """
+    rows = lines.group_by("n").agg(pl.col("bytes").sum())
+    pairs = rows.select(layers="n").join(rows, how="cross").filter(_in_each(pl.col("layers")) > 0)
+    agree = pairs.group_by("layers").agg(pl.col("bytes").sum())
+    most = agree.filter((pl.col("bytes") >= MOST * pl.col("bytes").max()) & (pl.col("layers") >= FEWEST_IN_FAMILY))
+    return sorted(most["layers"].to_list())
+
+
+def _in_each(layers: pl.Expr) -> pl.Expr:
+    """How many of ``n`` tensors each of so many layers made; 0 where they do not agree."""
+    times = (pl.col("n") / layers).round().cast(pl.Int64)
+    return pl.when((pl.col("n") - times * layers).abs() <= times).then(times).otherwise(0)

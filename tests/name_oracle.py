@@ -11,12 +11,13 @@ from pathlib import Path
 import oracle
 import table_oracle
 
+import snapreport
 from snapreport.reading.noise import NOISE, PYTHON
 
 Frame = table_oracle.Frame
 LIBRARY = ("site-packages", "dist-packages", "torch")
 NODE = re.compile(r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b")
-_TOML = Path(__file__).resolve().parent.parent / "snapreport" / "timeline" / "model_libraries.toml"
+_TOML = Path(snapreport.__file__).parent / "timeline" / "model_libraries.toml"
 MODELS = [row["file"] for row in tomllib.loads(_TOML.read_text(encoding="utf-8"))["library"]]
 LAUNCHED: set[oracle.Frames] = set()
 """Stacks of the snapshots replayed so far that are named by what their own line launched."""

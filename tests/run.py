@@ -8,6 +8,9 @@ first that is not 0. Standard library only.
 ``--quick`` is for development: static checks and the fast Python tests, on the checkout, without a browser.
 ``--venv DIR`` uses that environment (created if missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
 
+``--workflows`` runs the steps of .github/workflows instead, each job in a clean clone (tests/workflows.py; its options
+``--skip TEXT`` and ``--pytest ARGUMENTS`` make that shorter).
+
 The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
 once into that environment's folder; ``--all-torch`` uses the oldest that is supported, two more and the newest, and
 installs Lightning and transformers. Where none can be built, the last lines say so and the other tests still count.
@@ -158,10 +161,13 @@ def main() -> int:
     parser.add_argument("--no-install", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all-torch", action="store_true")
+    parser.add_argument("--workflows", action="store_true")
     options, rest = parser.parse_known_args()
     if sys.version_info < (3, 11):  # noqa: UP036  # run by any python3
         sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     folder = options.venv.resolve()
+    if options.workflows:
+        return run(environment(folder, not options.no_install), TESTS / "workflows.py", *rest)
     versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as beside:
         # Three things to download, unpack and check, at the same time.

@@ -1,0 +1,194 @@
+"""Limits, orders and shares at which a decision turns: each test fails if one line is changed by a little."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import corpus
+import numpy as np
+import polars as pl
+import pytest
+from test_bad_input import GOOD
+
+import snapreport
+from snapreport.allocator import trace
+from snapreport.allocator.blocks import segment_size
+from snapreport.allocator.minimum import STEP, minimum_memory
+from snapreport.allocator.model import CachingAllocator
+from snapreport.allocator.placement import Ascending
+from snapreport.allocator.settings import AllocatorSettings
+from snapreport.findings import peak
+from snapreport.findings.opening import opening
+from snapreport.jobs.groups import Group
+from snapreport.jobs.outliers import find_outliers
+from snapreport.packing import columns
+from snapreport.reading.recording import ACTIONS
+from snapreport.report import build
+from snapreport.report.payload import Sections
+from snapreport.timeline import steps
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("top", "transform"), [((1 << 51) - 1, "dz"), (1 << 51, "n"), (1 << 51 | 1, "n")])
+def test_differences_are_stored_below_what_doubles_hold(top: int, transform: str) -> None:
+    values = np.arange(top - 999, top + 1, dtype=np.int64)
+    chosen = columns._best_plain(values, values)[0]
+    assert chosen == transform if transform == "n" else chosen in ("dz", "Dz")
+    assert columns._best_plain(-values, -values)[0] == ("nz" if transform == "n" else chosen)
+
+
+@pytest.mark.parametrize(("limit", "left"), [(32, 20), (33, 0)])
+def test_blocks_of_just_max_split_size_are_released_first(limit: int, left: int) -> None:
+    """As PyTorch does: enough large blocks for the request, and only if these do not suffice every cached segment."""
+    memory = Ascending(100 * MIB)
+    model = CachingAllocator(memory, AllocatorSettings(max_split_size=limit * MIB))
+    pools = model.pair(None)
+    blocks = [model.allocate(size * MIB, 0, pools) for size in (32, 32, 20)]
+    for block in blocks:
+        assert block is not None
+        model.free_block(block)
+    assert model.reserved == (32 + 32 + 20) * MIB
+    assert model.allocate(50 * MIB, 0, pools) is not None
+    assert model.reserved == (50 + left) * MIB and model.retries == int(left == 0)
+
+
+class OnSomeMemory:
+    """A trace that runs on these amounts of memory alone, in steps."""
+
+    def __init__(self, *amounts: int) -> None:
+        self.amounts = {amount * STEP for amount in amounts}
+
+    def peak_allocated(self, change: object) -> int:
+        return 1 * STEP
+
+    def replay(self, settings: object, change: object, *, memory: Any, start: object) -> SimpleNamespace:
+        total = memory.total
+        runs = total is None or total >= 40 * STEP or total in self.amounts
+        return SimpleNamespace(oom_event=None if runs else 7, failed=False, retries=3, peak_reserved=40 * STEP)
+
+
+def test_less_memory_that_suffices_is_the_minimum() -> None:
+    """Below what halving finds, a smaller amount may do: it is the answer, and said not to be the only one."""
+    amounts = (*range(20, 41), 16)
+    least = minimum_memory(OnSomeMemory(*amounts), AllocatorSettings())
+    assert least.memory == 16 * STEP and not least.monotone
+    plain = minimum_memory(OnSomeMemory(*range(20, 41)), AllocatorSettings())
+    assert plain.memory == 20 * STEP and plain.monotone
+
+
+def test_the_unfinished_step_of_the_recorder() -> None:
+    def table(*actions: str) -> pl.DataFrame:
+        codes = pl.Series(actions, dtype=pl.Enum(ACTIONS))
+        events = pl.DataFrame({"action": codes, "time_us": pl.Series(range(len(actions)), dtype=pl.Int64)})
+        return steps._from_recorder(pl.DataFrame({"step": [1, 2], "time_us": [1, 3]}), events)
+
+    step = ["alloc", "free_completed"]
+    with_more = table(*step, *step, "alloc", "free_completed")
+    assert with_more["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"]
+    assert with_more["last_event"].to_list() == [1, 3, 5]
+    with_frees = table(*step, *step, "free_completed")
+    assert with_frees["name"].to_list() == ["step 0", "step 1"] and with_frees["last_event"].to_list() == [1, 4]
+    just_ended = table("alloc", "free_completed", "free_completed", "alloc")
+    assert just_ended["name"].to_list() == ["step 0", "step 1"]
+
+
+def test_what_is_important_is_restored_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the parts left out before the last, the latest in the list returns if only one fits."""
+    parts = build.PARTS[:3]
+    weights = {part.description: weight for part, weight in zip(parts, (10, 10, 30), strict=True)}
+    monkeypatch.setattr(build, "PARTS", parts)
+    monkeypatch.setattr(build, "worth_leaving_out", lambda *_: True)
+    monkeypatch.setattr(build, "render_page", lambda _, payload: b"." * payload)
+    payload = Sections.payload
+    monkeypatch.setattr(
+        Sections,
+        "payload",
+        lambda self, left: (payload(self, left), 1000 - sum(weights[part.description] for part in left.parts))[1],
+    )
+    snapshot = corpus.loaded(corpus.path_of("small"))
+    document, left = build.fit_document([snapshot], None, 968)
+    assert len(document) == 960 and left.parts == (parts[0], parts[2])
+
+
+def test_pinned_memory_opens_only_where_no_device_allocated() -> None:
+    def device(kind: str, size: int) -> SimpleNamespace:
+        events = pl.DataFrame({"size": [size], "time_us": [1]})
+        return SimpleNamespace(kind=kind, peak_bytes=size, peak_event=0, events=events, oom_events=[])
+
+    def opened(*devices: SimpleNamespace) -> int:
+        snapshot: Any = SimpleNamespace(devices=list(range(len(devices))), timeline=lambda number: devices[number])
+        found = opening([snapshot])
+        assert found is not None
+        return found.index
+
+    assert opened(device("host", 1000), device("cuda", 10)) == 1
+    assert opened(device("cuda", 10), device("host", 1000)) == 0
+    assert opened(device("cuda", 10), device("cuda", 20)) == 1
+    assert opened(device("host", 1000), device("cuda", 0)) == 0
+
+
+@pytest.mark.parametrize(("many", "found"), [(1, 1), (2, 2), (3, 0)])
+def test_more_than_a_quarter_of_a_group_are_not_outliers(many: int, found: int) -> None:
+    stacks = np.full((8, 1), 1000 * MIB)
+    stacks[:many] *= 3
+    totals = stacks[:, 0]
+    typical = np.full(8, 1000.0 * MIB)
+    group = Group(list(range(8)), typical[:, None].copy(), typical, None, "level", True)
+    assert len(find_outliers([group], stacks, totals)) == found
+
+
+@pytest.mark.parametrize(("rest", "says"), [(61, "almost as high"), (60, "at event 1"), (100, "is as high")])
+def test_a_second_peak_limits_what_removing_the_largest_saves(rest: int, says: str) -> None:
+    """Said if less than 80% of its 50 bytes would be saved: 40 are not less."""
+    timeline: Any = SimpleNamespace(peak_bytes=100, peak_event=5, allocated=np.array([0, 0, 99]))
+    top: Any = {"bytes": 50, "peak_without_bytes": rest, "peak_without_event": 1}
+    assert says in peak._without_top(timeline, top)
+
+
+def test_rows_of_a_job_are_in_order_of_rank(tmp_path: Path) -> None:
+    """Files without a rank take the numbers that are left, which may be lower."""
+    for name in ("rank1", "rank3", "other", "second"):
+        (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(GOOD))
+    job = snapreport.job(sorted(str(path) for path in tmp_path.iterdir()), jobs=1)
+    assert [(row.rank, Path(row.path).stem) for row in job.rows] == [
+        (0, "other"), (1, "rank1"), (2, "second"), (3, "rank3"),
+    ]  # fmt: skip
+
+
+def test_a_request_that_just_fits_failed_at_the_limit_of_the_process() -> None:
+    size = 64 * MIB
+    needed = segment_size(size, 20 * MIB)
+
+    def capacity(left: int) -> Any:
+        events = pl.DataFrame({"size": [size, size], "device_free": [None, left]})
+        timeline: Any = SimpleNamespace(events=events, reserved=np.array([0, size, size]), oom_events=[1])
+        nothing = np.zeros(0, np.int64)
+        return trace._capacity(timeline, np.zeros(2, np.int64), nothing, nothing, AllocatorSettings())
+
+    limit, device = capacity(needed), capacity(needed - 1)
+    assert (limit.exact, limit.most, limit.bytes) == (False, size + needed, size + needed - 1)
+    assert (device.exact, device.most, device.bytes) == (True, None, size + needed - 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "after", "unfinished"),
+    [
+        (40, {"alloc": [41, 42]}, True),  # a twentieth of a step's events and lines
+        (40, {"alloc": [41, 41]}, False),  # one line that logs twice
+        (40, {"alloc": [41]}, False),
+        (10, {"alloc": [41]}, False),  # enough lines, too few events
+        (40, {"free_completed": [41, 42, 43]}, False),
+        (40, {}, False),
+    ],
+)
+def test_what_follows_the_last_optimizer_step(lines: int, after: dict[str, list[int]], unfinished: bool) -> None:
+    names = ["alloc"] * 80 + [name for name, stacks in after.items() for _ in stacks]
+    stacks = [1 + n % lines for n in range(80)] + [stack for stacks in after.values() for stack in stacks]
+    events = pl.DataFrame({"action": pl.Series(names, dtype=pl.Enum(ACTIONS)), "stack": stacks})
+    table = steps._ending_at(np.array([39, 79]), events, "optimizer")
+    assert table["name"].to_list() == ["step 1", "step 2", *["step 3 (unfinished)"] * unfinished]
+    assert table["last_event"].to_list() == ([39, 79, len(events) - 1] if unfinished else [39, len(events) - 1])

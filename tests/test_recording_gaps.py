@@ -15,7 +15,11 @@ import recorded
 from planted import path_of
 
 import snapreport
+from snapreport.findings.gate import check
+from snapreport.findings.gate_rules import Rules
+from snapreport.findings.peak import peak_findings
 from snapreport.findings.run import findings
+from snapreport.report.about_recording import doubts
 from snapreport.snapshot import Snapshot
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
@@ -111,3 +115,62 @@ def test_a_full_ring_is_noticed(tmp_path: Path) -> None:
     assert "full" not in keys(changed(tmp_path, last(200, trace_alloc_max_entries=201)))
     assert "full" not in keys(changed(tmp_path, last(200, trace_alloc_overflowed=False)))
     assert "overflowed" in keys(changed(tmp_path, last(201, trace_alloc_overflowed=True)))
+    assert "full" not in keys(changed(tmp_path, last(460))), "a round number, but no limit that people set"
+
+
+def noted(tmp_path: Path, peak: int, max_entries: int, count: int = 200) -> Snapshot:
+    """The last events of a program, with what snapreport's recorder notes beside them."""
+
+    def cut(content: dict[str, Any]) -> None:
+        content["device_traces"][0] = content["device_traces"][0][-count:]
+        content["allocator_settings"] = {}
+        stats = {
+            "requested_bytes.all.peak": peak,
+            "allocated_bytes.all.peak": peak,
+            "reserved_bytes.all.peak": 2 * peak,
+        }
+        content["snapreport"] = {
+            "schema": "snapreport-recording/1",
+            "reason": "exit",
+            "options": {"max_entries": max_entries},
+            "devices": {0: {"name": "GPU", "uuid": "", "total_bytes": 80 << 30, "memory_stats": stats}},
+        }
+
+    return changed(tmp_path, cut)
+
+
+def test_a_trace_that_overflowed_has_the_peak_that_the_recorder_noted(tmp_path: Path) -> None:
+    snapshot = noted(tmp_path, 40 << 30, 200)
+    timeline = snapshot.timeline(0)
+    assert timeline.peak_bytes < 40 << 30
+    (peak,) = peak_findings(snapshot, timeline)
+    assert peak.title.startswith("Peak on cuda:0: 40.0 GiB allocated, 80.0 GiB reserved")
+    assert peak.evidence["recorded_peak_bytes"] == 40 << 30
+    for limit, status in ((40 << 30, "passed"), ((40 << 30) - 1, "failed")):
+        assert [result.status for result in check(snapshot, Rules(max_peak=limit, max_reserved=2 * limit))] == [
+            status, status,
+        ]  # fmt: skip
+    assert not any("before the model is built" in line for line in doubts(timeline))
+
+
+def test_a_program_with_a_round_number_of_events_has_not_filled_a_larger_ring(tmp_path: Path) -> None:
+    assert "full" in keys(noted(tmp_path, 1, 200))
+    assert "full" not in keys(noted(tmp_path, 1, 1_000_000))
+
+
+def test_what_the_recorder_noted_after_a_reset_is_no_peak(tmp_path: Path) -> None:
+    snapshot = noted(tmp_path, 1 << 10, 200)
+    (peak,) = peak_findings(snapshot, snapshot.timeline(0))
+    assert peak.title.startswith("Peak on cuda:0: at least ")
+
+
+RING = Path(corpus.ROOT).parent / "shared" / "runs" / "ring_overflow.pickle.xz"
+
+
+@pytest.mark.skipif(not RING.exists(), reason="no recording of a ring that overflowed")
+def test_the_peak_of_a_real_ring() -> None:
+    snapshot = snapreport.load(RING)
+    (peak,) = peak_findings(snapshot, snapshot.timeline(0))
+    assert "torch.cuda.max_memory_allocated() reported 75.6 MiB: it counts rounded blocks." in peak.detail
+    assert "at least" not in peak.title
+    assert [result.status for result in check(snapshot, Rules(max_peak=60 << 20))] == ["failed"]

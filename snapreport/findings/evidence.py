@@ -66,10 +66,14 @@ class LastStretch(TypedDict):
 
 
 class PeakEvidence(TypedDict):
-    """``max_memory_allocated_bytes``: PyTorch's own statistic, None where it cannot be known."""
+    """``max_memory_allocated_bytes``: PyTorch's own statistic, None where it cannot be known. ``recorded_peak_bytes``,
+    ``recorded_peak_reserved_bytes``: peaks of the process that our recorder noted; None where it did not.
+    """
 
     peak_bytes: int
     peak_event: int
+    recorded_peak_bytes: int | None
+    recorded_peak_reserved_bytes: int | None
     reserved_bytes: int
     max_memory_allocated_bytes: int | None
     count: int

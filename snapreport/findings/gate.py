@@ -28,6 +28,7 @@ from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
+from snapreport.timeline.recorded_totals import recorded_peaks
 from snapreport.timeline.recording_gaps import has_history
 
 _KINDS = {"oom": "out-of-memory error"}
@@ -51,10 +52,10 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
         raise SnapshotError(f"{snapshot.recording.path}: no events and no memory on any device: nothing to check")
     checks: list[Check] = []
     for timeline in timelines:
+        allocated, reserved, _ = _peaks(timeline)
         if rules.max_peak is not None:
-            checks.append(_at_most(snapshot, timeline, "max-peak", "allocated", timeline.peak_bytes, rules.max_peak))
+            checks.append(_at_most(snapshot, timeline, "max-peak", "allocated", allocated, rules.max_peak))
         if rules.max_reserved is not None:
-            reserved = int(timeline.reserved.max())
             checks.append(_at_most(snapshot, timeline, "max-reserved", "reserved", reserved, rules.max_reserved))
     if rules.fits is not None:
         checks += [_fits(snapshot, timeline, rules.fits) for timeline in timelines if timeline.kind == "cuda"]
@@ -70,6 +71,14 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
     return checks
 
 
+def _peaks(timeline: DeviceTimeline) -> tuple[int, int, bool]:
+    """The highest allocated and reserved bytes, and whether the recorder noted them, where events are missing."""
+    recorded = recorded_peaks(timeline) if timeline.recording_gaps else None
+    if recorded is None:
+        return timeline.peak_bytes, int(timeline.reserved.max()), False
+    return recorded.allocated, recorded.reserved, True
+
+
 def _has_data(timeline: DeviceTimeline) -> bool:
     return bool(
         len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments)
@@ -81,7 +90,8 @@ def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str,
     passed = value <= limit
     compared = "within" if passed else f"{bytes_text(value - limit)} over"
     message = f"{name}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
-    unknown = missing_history(snapshot, timeline, earlier=True) if passed else ""
+    is_counted = _peaks(timeline)[2]
+    unknown = missing_history(snapshot, timeline, earlier=True) if passed and not is_counted else ""
     evidence = [] if passed else _top(snapshot, timeline)
     return Check(rule, snapshot.recording.name, name, passed and not unknown, message, value, limit, evidence, unknown)
 
@@ -153,7 +163,7 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
     compared = diff(baseline, snapshot)
     checks = []
     for device in compared.devices:
-        before, after = device.moments[0].before_bytes, device.moments[0].after_bytes
+        before, after = _peaks(device.before)[0], _peaks(device.after)[0]
         name, limit = device_name(device.after.kind, device.after.device), growth.limit(before)
         passed = after <= limit
         change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
@@ -162,7 +172,8 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
             f"{growth} more is allowed"
         )
         evidence = [] if passed else _grown(device)
-        unknown = missing_history(snapshot, device.after, earlier=True) if passed else ""
+        is_counted = _peaks(device.after)[2]
+        unknown = missing_history(snapshot, device.after, earlier=True) if passed and not is_counted else ""
         sure = passed and not unknown
         file = snapshot.recording.name
         checks.append(Check("max-growth", file, name, sure, message, after, limit, evidence, unknown))

@@ -29,7 +29,8 @@ from snapreport.findings.model import Confidence, Finding
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.recording_gaps import has_history
+from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
+from snapreport.timeline.recording_gaps import has_history, lost_events
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
@@ -54,6 +55,8 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
     evidence: PeakEvidence = {
         "peak_bytes": peak,
         "peak_event": event,
+        "recorded_peak_bytes": recorded.allocated if (recorded := recorded_peaks(timeline)) else None,
+        "recorded_peak_reserved_bytes": recorded.reserved if recorded else None,
         "reserved_bytes": int(timeline.reserved[event + 1]),
         "max_memory_allocated_bytes": _counted_by_torch(timeline),
         "count": len(live),
@@ -130,14 +133,26 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
 
 def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
     name = device_name(timeline.kind, timeline.device)
+    recorded = higher_peaks(timeline)
     allocated, reserved = bytes_text(timeline.peak_bytes), bytes_text(evidence["reserved_bytes"])
+    if recorded:
+        allocated, reserved = bytes_text(recorded.allocated), bytes_text(recorded.reserved)
+        return f"Peak on {name}: {allocated} allocated, {reserved} reserved, counted by PyTorch before the first event"
     has_reserved = timeline.kind != "host" and not (timeline.recording.is_profiled and not timeline.reserved.any())
     sizes = f"{allocated} allocated, {reserved} reserved" if has_reserved else f"{allocated} allocated"
     if not has_history(timeline):
         return f"Final state of {name}: {sizes}"
     when = "before the first event" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
-    least = "at least " if timeline.recording_gaps else ""
+    least = "at least " if timeline.recording_gaps and not recorded_peaks(timeline) else ""
     return f"Peak on {name}: {least}{sizes} ({when})"
+
+
+def higher_peaks(timeline: DeviceTimeline) -> RecordedPeaks | None:
+    """What the recorder noted, where the trace has events missing and never reaches as much."""
+    recorded = recorded_peaks(timeline)
+    if recorded is None or not lost_events(timeline):
+        return None
+    return recorded if recorded.allocated > timeline.peak_bytes else None
 
 
 def composition(evidence: Mapping[str, Any]) -> str:
@@ -161,6 +176,12 @@ def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
 
 def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     lines = []
+    if recorded := higher_peaks(timeline):
+        place = "its start" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
+        rest = f"What is left of it peaks at {bytes_text(timeline.peak_bytes)}, at {place}."
+        lines.append(f"The trace lost its oldest events. {rest}")
+        blocks = bytes_text(recorded.blocks)
+        lines.append(f"torch.cuda.max_memory_allocated() reported {blocks}: it counts rounded blocks.")
     counted = evidence["max_memory_allocated_bytes"]
     if counted is not None:
         lines.append(f"torch.cuda.max_memory_allocated() would report {bytes_text(counted)}: it counts rounded blocks.")

@@ -11,7 +11,7 @@ from snapreport.report.recorder_facts import device_use
 from snapreport.report.span_columns import broken_sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
-from snapreport.timeline.recording_gaps import START_EARLY, has_history
+from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events
 
 MIN_SHARE = 0.01
 """Share of the peak below which a line is omitted."""
@@ -41,7 +41,8 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     before = timeline.allocations["alloc_event"] < 0
     if before.any():
         size = bytes_text(int(timeline.allocated[0]))
-        lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed before recording started.")
+        since = "before the first event" if lost_events(timeline) else "before recording started"
+        lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed {since}.")
     lines += _readings(timeline)
     if use := device_use(timeline.recording.recorder, timeline):
         lines.append(use)
@@ -112,8 +113,11 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     lines = []
     if older >= MIN_SHARE * peak:
         share = share_text(older, peak)
-        text = f"{share} of the peak was allocated before recording started and has no stack trace."
-        lines.append(f"{text} {START_EARLY}")
+        if lost_events(timeline):
+            lines.append(f"{share} of the peak was allocated before the first event and has no stack trace.")
+        else:
+            text = f"{share} of the peak was allocated before recording started and has no stack trace."
+            lines.append(f"{text} {START_EARLY}")
     if bare - older >= MIN_SHARE * peak:
         share = share_text(bare - older, peak)
         text = f"{share} of the peak was allocated during the trace without a Python stack, as the backward pass does."

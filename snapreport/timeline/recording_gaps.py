@@ -17,6 +17,7 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.neighbours import Lifetimes, ends_of
+from snapreport.timeline.recorded_totals import recorded_peaks
 
 MAX_ENTRIES = "trace_alloc_max_entries"
 START_EARLY = "Start recording before the model is built."
@@ -87,8 +88,7 @@ def _ring(timeline: Timeline) -> Gap | None:
         return Gap("overflowed", "The trace overflowed: its oldest events are lost.", _LARGER_RING)
     if timeline.overflowed is False:
         return None
-    events, setting = len(timeline.events), timeline.recording.settings.get(MAX_ENTRIES)
-    limit = setting if isinstance(setting, int) and not isinstance(setting, bool) and setting > 0 else None
+    events, limit = len(timeline.events), _limit(timeline)
     is_full = events >= limit if limit else _is_round(events) and int(timeline.reserved[0]) > 0
     if not is_full:
         return None
@@ -97,12 +97,30 @@ def _ring(timeline: Timeline) -> Gap | None:
     return Gap("full", text, _LARGER_RING)
 
 
+def _limit(timeline: Timeline) -> int:
+    """The most events that the recorder kept; 0 if unknown."""
+    setting = timeline.recording.settings.get(MAX_ENTRIES)
+    if isinstance(setting, int) and not isinstance(setting, bool) and setting > 0:
+        return setting
+    own = timeline.recording.recorder
+    option = own.options.get("max_entries", "") if own else ""
+    return int(option) if option.isdecimal() else 0
+
+
 def _is_round(events: int) -> bool:
-    """Whether it is a typical limit: 300, 1,000, 25,000, 65,536."""
+    """Whether it is a limit that people set: 300, 1,000, 25,000, 65,536. A program has one of these by chance in one of
+    1,000 cases.
+    """
     if events < 100:
         return False
     digits = str(events).rstrip("0")
-    return (len(digits) <= 2 and events % 100 == 0) or (events >= 1024 and events & (events - 1) == 0)
+    is_decimal = len(digits) == 1 or digits in ("15", "25", "75")
+    return (is_decimal and events % 100 == 0) or (events >= 1024 and events & (events - 1) == 0)
+
+
+def lost_events(timeline: Timeline) -> bool:
+    """Whether the trace began earlier than its first event: its oldest events are lost."""
+    return _ring(timeline) is not None
 
 
 def _missing_allocations(timeline: Timeline) -> Gap | None:
@@ -145,11 +163,14 @@ def shows_earlier_peak(reserved_start: int, peak: int) -> bool:
 
 def _earlier_peak(timeline: Timeline) -> Gap | None:
     start, peak = int(timeline.reserved[0]), timeline.peak_bytes
+    recorded = recorded_peaks(timeline)
+    if recorded and recorded.allocated == peak:  # reserved by other means, as by a private pool
+        return None
     if not shows_earlier_peak(start, peak):
         return None
     return Gap(
         "earlier peak",
         f"{bytes_text(start)} were already reserved when recording started, but the trace never has more than "
         f"{bytes_text(peak)} allocated: an earlier peak was probably higher.",
-        START_EARLY,
+        "" if _ring(timeline) else START_EARLY,
     )

@@ -35,6 +35,8 @@ job     jobs with a planted outlier or none: precision and recall; then time on 
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds per setting
         at 22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
         allocator on a fake CUDA runtime
+reruns  programs recorded over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``) and run again under other
+        settings: how many peaks and retries the replay foretold to the byte (--runs programs for each PyTorch)
 
 On a shared machine, ratios within one run mean more than seconds: figures are medians, ratios are taken pair by pair.
 """
@@ -66,6 +68,7 @@ from benchmarks import (
     peers,
     recording,
     remedies,
+    reruns,
     sizes,
     soak,
     switches,
@@ -136,6 +139,7 @@ def main() -> None:
             "remedies",
             "categories",
             "whatif",
+            "reruns",
             "fuzz",
             "soak",
             "job",
@@ -179,7 +183,18 @@ def main() -> None:
         empty = (
             empty_report(folder)
             if options.what
-            not in ("findings", "fit", "leaks", "recording", "remedies", "categories", "whatif", "fuzz", "soak")
+            not in (
+                "findings",
+                "fit",
+                "leaks",
+                "recording",
+                "remedies",
+                "categories",
+                "whatif",
+                "reruns",
+                "fuzz",
+                "soak",
+            )
             else 0
         )
         document: dict[str, Any] = {"what": options.what, "empty_html": empty}
@@ -215,6 +230,9 @@ def main() -> None:
             program = torch_allocator.build(site, folder)
             document |= torch_allocator.measure(program, folder, 10 * options.runs)
             print(torch_allocator.table(document))
+        elif options.what == "reruns":
+            document["reruns"] = reruns.measure(options.runs, folder)
+            print(reruns.table(document["reruns"]))
         elif options.what == "whatif":
             paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))
             document |= whatif.measure(real(), paths, options.runs, folder, browser)

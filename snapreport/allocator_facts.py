@@ -3,7 +3,7 @@
 ``CONSTANTS``: bytes: kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc and kRoundLarge of
 c10/cuda/CUDACachingAllocator.cpp, the same in PyTorch 2.6 to 2.15. ``intervals``: requests from 2**n MiB to 2**(n + 1)
 MiB have divisions of their own; the last interval includes all beyond. ``DEFAULTS``: the settings where none is set.
-``SETTINGS``: those that can be replayed, with the MiB that a value must exceed. ``SETTINGS_WITHOUT_EFFECT``: keys that
+``SETTINGS``: those that can be replayed, with the least MiB that PyTorch takes. ``SETTINGS_WITHOUT_EFFECT``: keys that
 PyTorch (2.6 to 2.15) knows and that do not change how much device memory is reserved: host memory, locks, and the
 address space, not memory, of expandable segments. ``NEW_SETTINGS``: recorded by PyTorch 2.12 to 2.15, not by 2.9.
 ``TRIED_SETTINGS``: those that are tried where the user names none. ``REPLAYS``: how many placements of new segments

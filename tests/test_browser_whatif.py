@@ -137,7 +137,7 @@ def test_without_a_query(report_of: Callable[..., Path], borrow_report: Callable
 def test_bad_settings_are_refused(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     opened = borrow_report(report_of(corpus.path_of("fragmentation")))
     said = opened.js("snapreport.whatIf(0, {settings: ['max_split_size_mb:2']}).catch(error => error.message)")
-    assert "must be greater than 20" in said
+    assert "must be at least 2" in said
 
 
 def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
@@ -157,7 +157,7 @@ def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
     assert "is exact" in shown["words"]
     opened.page.get_by_role("textbox", name="Settings").fill("max_split_size_mb:2")
     opened.page.get_by_role("button", name="Replay", exact=True).click()
-    opened.until("snapreport.debug.view().whatIf.words.includes('must be greater than 20')")
+    opened.until("snapreport.debug.view().whatIf.words.includes('must be at least 2')")
     opened.page.get_by_role("textbox", name="Settings").fill("")
     opened.page.get_by_role("textbox", name="Without allocations that match").fill("size>64MiB")
     opened.page.get_by_role("button", name="Replay", exact=True).click()

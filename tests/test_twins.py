@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import corpus
+import fake_torch
+import hypothesis.strategies as st
 import planted_trace
 import pytest
 from cli import in_process
+from hypothesis import given
 
 import snapreport
 from snapreport import allocator_facts as facts
 from snapreport import samples
-from snapreport.allocator.settings import AllocatorSettings, parse_settings
+from snapreport.allocator.settings import (
+    DEFAULT,
+    AllocatorSettings,
+    both_readings,
+    parse_settings,
+    read_since_2_12,
+)
 from snapreport.allocator.whatif import WhatIf
 from snapreport.errors import SettingsError
 from snapreport.sizes import parse_size
@@ -177,10 +187,11 @@ BAD_SETTINGS = {
     "pair": ["expandable_segments", "max_split_size_mb:", ":5", "a:"],
     "flag": ["expandable_segments:true", "expandable_segments:1"],
     "whole": ["max_split_size_mb:1.5", "max_split_size_mb:-30", "roundup_power2_divisions:x"],
-    "more_than": ["max_split_size_mb:2", "max_non_split_rounding_mb:0", "large_segment_size_mb:10"],
+    "least": ["max_split_size_mb:2", "max_non_split_rounding_mb:0", "large_segment_size_mb:10"],
     "share": ["garbage_collection_threshold:1", "garbage_collection_threshold:0", "per_process_memory_fraction:2",
               "garbage_collection_threshold:.."],
-    "power": ["roundup_power2_divisions:3", "roundup_power2_divisions:0", "roundup_power2_divisions:[3:4]"],
+    "power": ["roundup_power2_divisions:3", "roundup_power2_divisions:0", "roundup_power2_divisions:[3:4]",
+              "roundup_power2_divisions:[0:4]"],
     "bracket": ["roundup_power2_divisions:[256:4"],
     "divisions": ["roundup_power2_divisions:[256]", "roundup_power2_divisions:[256:1,4]"],
     "backend": ["backend:cudaMallocAsync"],
@@ -202,3 +213,117 @@ def test_both_refuse_settings_with_the_same_words(
     assert opened.page.evaluate(ask, texts) == said
     templates = json.loads(Path(facts.__file__).with_suffix(".json").read_text("utf-8"))["setting_errors"]
     assert BAD_SETTINGS.keys() == templates.keys()
+
+
+# Divisions from 1 MiB to 32 GiB, as PyTorch itself recorded them: 2.6.0 and 2.9.1, 2.12.1 and 2.15.0.
+LISTS = {
+    "[64:8,256:4,>:2]": ([8] * 7 + [0] + [2] * 8, [8] * 7 + [0, 4] + [2] * 7),
+    "[256:1,512:2,1024:4,>:8]": ([1] * 9 + [2] + [8] * 6, [1] * 9 + [2, 4] + [8] * 5),
+    "[256:4]": ([4] * 9 + [0] * 7,) * 2,
+    "[256:4,64:8,>:2]": ([4] * 6 + [2] * 10, [4] * 6 + [8] + [2] * 9),
+    "[>:4]": ([4] * 16, [0] + [4] * 15),
+    "[>:4,64:8]": ([8] * 7 + [4] * 9,) * 2,
+    "[64:0,256:4]": ([0] * 8 + [4] + [0] * 7,) * 2,
+    "[64:8,>:0]": ([8] * 6 + [0] * 10, [8] * 7 + [0] * 9),
+    "[64:8,65536:4,>:2]": ([8] * 7 + [0] * 8 + [2], [8] * 7 + [0] * 8 + [4]),
+    "[64:4,64:8]": ([4] * 6 + [8] + [0] * 9,) * 2,
+    "[64:8,>:2,256:4]": ([8] * 6 + [2, 2, 4] + [2] * 7, [8] * 7 + [2, 4] + [2] * 7),
+    "[65536:4]": ([4] * 16,) * 2,
+    "[]": ([0] * 16,) * 2,
+    "1": ([1] * 16,) * 2,
+}
+
+
+def table(divisions: Sequence[int]) -> dict[str, int]:
+    return {str(1 << n): steps for n, steps in enumerate(divisions)}
+
+
+@pytest.mark.parametrize("value", LISTS)
+def test_lists_of_divisions_are_read_as_each_pytorch_reads_them(value: str) -> None:
+    conf = f"roundup_power2_divisions:{value}"
+    for since, divisions in zip((False, True), LISTS[value], strict=True):
+        read = parse_settings([conf], AllocatorSettings(since_2_12=since))
+        assert read.divisions == tuple(divisions)
+    before, after = LISTS[value]
+    both = both_readings([conf], AllocatorSettings())
+    assert [list(one.divisions) for one in both.values()] == ([before] if before == after else [before, after])
+
+
+@pytest.mark.parametrize("environment", fake_torch.parameters())
+def test_pytorch_itself_reads_the_lists_so(environment: fake_torch.FakeTorch, tmp_path: Path) -> None:
+    program = tmp_path / "settings.py"
+    program.write_text(
+        "import json, torch; torch.zeros(1, device='cuda')\n"
+        "print(json.dumps(torch.cuda.memory._snapshot()['allocator_settings']['roundup_power2_divisions']))"
+    )
+    is_new = tuple(map(int, environment.version.split(".")[:2])) >= (2, 12)
+    for value in ("[64:8,256:4,>:2]", "[>:4]", "[64:8,>:0]"):
+        done = environment.run(program, PYTORCH_CUDA_ALLOC_CONF=f"roundup_power2_divisions:{value}")
+        assert json.loads(done.out) == table(LISTS[value][is_new]), value
+
+
+@given(
+    st.builds(
+        AllocatorSettings,
+        expandable_segments=st.booleans(),
+        max_split_size=st.none() | st.integers(21, 10**6).map(lambda mib: mib * MIB),
+        max_non_split_rounding=st.integers(21, 10**6).map(lambda mib: mib * MIB),
+        divisions=st.lists(st.sampled_from([0, 1, 2, 4, 8, 1024]), min_size=16, max_size=16).map(tuple),
+        garbage_collection_threshold=st.floats(1e-12, 1, exclude_max=True),
+        memory_fraction=st.none() | st.floats(1e-12, 1),
+        oldest_first=st.booleans(),
+        large_segment=st.integers(11, 10**6).map(lambda mib: mib * MIB),
+        since_2_12=st.sampled_from([None, False, True]),
+    )
+)
+def test_printed_settings_are_read_back(settings: AllocatorSettings) -> None:
+    """Whatever was set before; by the PyTorch that printed them, and by every other."""
+    other = replace(
+        AllocatorSettings(True, 30 * MIB, 50 * MIB, (4,) * 16, 0.5, 0.5), oldest_first=settings.oldest_first
+    )
+    for base in (AllocatorSettings(oldest_first=settings.oldest_first), other):
+        texts = [DEFAULT] if base is other else []
+        read = parse_settings([*texts, settings.text()], replace(base, since_2_12=settings.since_2_12))
+        assert read == settings
+    assert list(both_readings([settings.text()], AllocatorSettings())) == [""]
+
+
+def since(settings: dict[str, Any], **versions: str) -> bool | None:
+    path = corpus.scratch() / "since.pickle"
+    own = {"snapreport": {"versions": versions}} if versions else {}
+    path.write_bytes(pickle.dumps({**moved(allocator_settings=settings), **own}, 4))
+    return read_since_2_12(snapreport.load(path).recording)
+
+
+def test_which_pytorch_read_the_settings() -> None:
+    conf = "roundup_power2_divisions:[64:8,256:4,>:2]"
+    before, after = ({"roundup_power2_divisions": table(divisions)} for divisions in LISTS[conf[25:]])
+    as_2_9 = {"PYTORCH_CUDA_ALLOC_CONF": conf, "graph_capture_record_stream_reuse": False}
+    assert since({}) is None  # a file that says nothing
+    assert since({"max_split_size": -1}) is False  # as 2.6
+    assert since({"graph_capture_record_stream_reuse": False}) is None  # as 2.9 and 2.12
+    assert since({"trace_alloc_max_entries": 5}) is True  # as 2.15
+    assert since(as_2_9 | before) is False and since(as_2_9 | after) is True
+
+
+def test_where_the_version_is_not_known_both_are_said(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    record = planted_trace.Recording()
+    for mib in (300, 70, 310, 66, 4):
+        record.request(mib)
+    path = corpus.scratch() / "both.pickle"
+    path.write_bytes(pickle.dumps(record.snapshot(), 4))
+    conf = "roundup_power2_divisions:[64:8,256:4,>:2]"
+    runs = snapreport.load(path).whatif(settings=[conf], cards=False)["devices"][0]["runs"][1:]
+    assert [run["name"] for run in runs] == [
+        f"{conf}, as PyTorch 2.6 to 2.9 reads it", f"{conf}, as PyTorch 2.12 to 2.15 reads it",
+    ]  # fmt: skip
+    # Two requests of 256 to 512 MiB take 384 MiB there and 320 here; 70 and 66 take 72; 4 a segment of 20.
+    assert [run["peak_reserved_bytes"] // MIB for run in runs] == [384 * 2 + 72 * 2 + 20, 320 * 2 + 72 * 2 + 20]
+    opened = open_report(report_of(path))
+    ask = "settings => snapreport.whatIf(0, { settings }).then(a => a.runs.map(r => [r.settings, r.peakReserved]))"
+    assert opened.page.evaluate(ask, [conf])[1:] == [[run["name"], run["peak_reserved_bytes"]] for run in runs]
+    least = opened.page.evaluate("settings => snapreport.leastMemory(0, { settings })", conf)
+    wanted = snapreport.load(path).whatif(settings=[conf])["devices"][0]["minimums"]
+    assert [one["memory"] for one in least] == [one["memory_bytes"] for one in wanted] and len(least) == 4

@@ -80,7 +80,7 @@ def test_the_text(fragmented: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--set", "max_split_size_mb:2"), "must be greater than 20"),
+        (("--set", "max_split_size_mb:2"), "must be at least 2"),
         (("--set", "expandable_segment:True"), "no setting that can be replayed"),
         (("--without", "size>x"), "the query is bad"),
         (("--scale", "0.5"), "QUERY:FACTOR"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
-from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.settings import both_readings, parse_settings
 from snapreport.allocator.whatif import FRESH, OWN, RECORDED, Change, Run, WhatIf, scaled
 from snapreport.allocator_facts import sentence
 from snapreport.contracts.whatif import CardFit, MinimumMemory, ReplayCheck, ReplayRun, WhatIfDevice
@@ -114,15 +114,17 @@ def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer
     if changed:
         runs.append(whatif.run(whatif.own, change, OWN))
     if question.settings:
-        runs.append(whatif.run(parse_settings(question.settings, whatif.own), change))
+        for note, settings in both_readings(question.settings, whatif.own).items():
+            name = sentence("notes", note, settings=",".join(question.settings)) if note else None
+            runs.append(whatif.run(settings, change, name))
     else:
         runs += whatif.standard(change)
     least: list[Minimum] = []
     cards: list[CardFit] = []
     if question.cards:
-        chosen = parse_settings(question.settings, whatif.own)
-        grown = replace(chosen, expandable_segments=True)
-        least = [minimum_memory(whatif, settings, change) for settings in dict.fromkeys((chosen, grown))]
+        chosen = both_readings(question.settings, whatif.own).values()
+        grown = [replace(settings, expandable_segments=True) for settings in chosen]
+        least = [minimum_memory(whatif, settings, change) for settings in dict.fromkeys((*chosen, *grown))]
         cards = [
             CardFit(
                 card=card.name,

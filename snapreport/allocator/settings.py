@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from snapreport.allocator_facts import DEFAULTS, SETTINGS, SETTINGS_WITHOUT_EFFECT, sentence
+import numpy as np
+
+from snapreport.allocator_facts import DEFAULTS, NEW_SETTINGS, SETTINGS, SETTINGS_WITHOUT_EFFECT, sentence
 from snapreport.errors import SettingsError
+from snapreport.reading.recording import Recording
 from snapreport.timeline.rounding import INTERVALS, allocator_rules
 
 MIB = 1 << 20
+DEFAULT = sentence("notes", "default")
+"""The text of settings that are all as PyTorch has them."""
+_SINCE_2_9 = "graph_capture_record_stream_reuse"
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class AllocatorSettings:
     how the PyTorch version chooses between free blocks of equal size: by the age of their segments (2.15), else by
     address (2.9 and older); the self-check finds out which. large_segment: bytes of a segment for requests of 1 to
     10 MiB, and of a granule of expandable segments in the large pool (large_segment_size_mb, newer than 2.9).
+    since_2_12: no setting either, but whether values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9 (see
+    ``parse_settings``); None where it is not known which of them recorded.
     """
 
     expandable_segments: bool = DEFAULTS["expandable_segments"]
@@ -35,9 +44,12 @@ class AllocatorSettings:
     memory_fraction: float | None = DEFAULTS["memory_fraction"]
     oldest_first: bool = DEFAULTS["oldest_first"]
     large_segment: int = DEFAULTS["large_segment"]
+    since_2_12: bool | None = DEFAULTS["since_2_12"]
 
     def text(self) -> str:
-        """As PYTORCH_CUDA_ALLOC_CONF writes them: what differs from the defaults; ``default`` where nothing does."""
+        """As PYTORCH_CUDA_ALLOC_CONF writes them: what differs from the defaults; ``default`` where nothing does.
+        ``parse_settings`` reads it back.
+        """
         parts = []
         if self.expandable_segments:
             parts.append("expandable_segments:True")
@@ -50,10 +62,10 @@ class AllocatorSettings:
         if any(self.divisions):
             parts.append(f"roundup_power2_divisions:{_divisions_text(self.divisions)}")
         if self.garbage_collection_threshold:
-            parts.append(f"garbage_collection_threshold:{self.garbage_collection_threshold:g}")
+            parts.append(f"garbage_collection_threshold:{_decimal(self.garbage_collection_threshold)}")
         if self.memory_fraction is not None:
-            parts.append(f"per_process_memory_fraction:{self.memory_fraction:g}")
-        return ",".join(parts) or "default"
+            parts.append(f"per_process_memory_fraction:{_decimal(self.memory_fraction)}")
+        return ",".join(parts) or DEFAULT
 
 
 def recorded_settings(recorded: Mapping[str, Any], expandable_seen: bool = False) -> AllocatorSettings:
@@ -78,19 +90,27 @@ def recorded_settings(recorded: Mapping[str, Any], expandable_seen: bool = False
     if rounding:
         settings = replace(settings, max_non_split_rounding=int(rounding[1]) * MIB)
     large = re.search(r"large_segment_size_mb\s*:\s*(\d{1,9})", conf)
-    if large and int(large[1]) > SETTINGS["large_segment_size_mb"]["more_than"]:
+    if large and int(large[1]) >= SETTINGS["large_segment_size_mb"]["least"]:
         settings = replace(settings, large_segment=int(large[1]) * MIB)
     return settings
 
 
 def parse_settings(texts: Iterable[str], base: AllocatorSettings) -> AllocatorSettings:
-    """``base`` with settings in PYTORCH_CUDA_ALLOC_CONF's syntax on top, e.g. ``["max_split_size_mb:128"]``.
+    """``base`` with settings in PYTORCH_CUDA_ALLOC_CONF's syntax on top, e.g. ``["max_split_size_mb:128"]``;
+    ``default`` are PyTorch's defaults.
+
+    In a list of roundup_power2_divisions, ``>`` begins after the last size since 2.12 and with it before: of
+    ``[64:8,256:4,>:2]``, requests from 256 to 512 MiB have 4 divisions there and 2 here. 0 divisions are none, in lists
+    alone. max_split_size_mb may be 20 since 2.12. All seen in 2.6.0, 2.9.1, 2.12.1 and 2.15.0.
 
     Raises :class:`SettingsError` for what PyTorch would refuse, and for what the replay does not cover.
     """
     for text in texts:
         parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
         for part in parts or [text]:
+            if part == DEFAULT:
+                base = AllocatorSettings(oldest_first=base.oldest_first, since_2_12=base.since_2_12)
+                continue
             key, _, value = (word.strip() for word in part.partition(":"))
             if not value:
                 raise _error("pair", part=part)
@@ -108,13 +128,13 @@ def _with(base: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
             raise _error("flag", key=key, value=value)
         return replace(base, expandable_segments=value == "True")
     if key == "max_split_size_mb":
-        return replace(base, max_split_size=_mebibytes(key, value))
+        return replace(base, max_split_size=_mebibytes(base, key, value))
     if key == "max_non_split_rounding_mb":
-        return replace(base, max_non_split_rounding=_mebibytes(key, value))
+        return replace(base, max_non_split_rounding=_mebibytes(base, key, value))
     if key == "large_segment_size_mb":
-        return replace(base, large_segment=_mebibytes(key, value))
+        return replace(base, large_segment=_mebibytes(base, key, value))
     if key == "roundup_power2_divisions":
-        return replace(base, divisions=_parse_divisions(key, value))
+        return replace(base, divisions=_parse_divisions(base, key, value))
     if key == "garbage_collection_threshold":
         return replace(base, garbage_collection_threshold=_share(key, value))
     if key == "per_process_memory_fraction":
@@ -132,11 +152,11 @@ def _whole(key: str, value: str) -> int:
     return int(value)
 
 
-def _mebibytes(key: str, value: str) -> int:
+def _mebibytes(base: AllocatorSettings, key: str, value: str) -> int:
     """Bytes of a setting in MiB."""
-    size, least = _whole(key, value), SETTINGS[key]["more_than"]
-    if size <= least:
-        raise _error("more_than", key=key, value=value, least=least)
+    size, least = _whole(key, value), SETTINGS[key]["least_before_2_12" if base.since_2_12 is False else "least"]
+    if size < least:
+        raise _error("least", key=key, value=value, least=least)
     return size * MIB
 
 
@@ -147,7 +167,7 @@ def _share(key: str, value: str) -> float:
     return share
 
 
-def _parse_divisions(key: str, value: str) -> tuple[int, ...]:
+def _parse_divisions(base: AllocatorSettings, key: str, value: str) -> tuple[int, ...]:
     """``4`` for all sizes, or ``[256:1,512:2,>:4]`` by size in MiB, as PyTorch reads it."""
     if not value.startswith("["):
         return (_power(key, value),) * INTERVALS
@@ -155,13 +175,14 @@ def _parse_divisions(key: str, value: str) -> tuple[int, ...]:
         raise _error("bracket", key=key, value=value)
     divisions = [0] * INTERVALS
     last, first = 0, True
-    for pair in value[1:-1].split(","):
+    for pair in filter(None, value[1:-1].split(",")):
         size, found, count = (text.strip() for text in pair.partition(":"))
         if not found:
             raise _error("divisions", key=key, pair=pair)
-        steps = _power(key, count)
+        steps = 0 if count == "0" else _power(key, count)
         if size == ">":
-            divisions[last:] = [steps] * (INTERVALS - last)
+            begin = last if base.since_2_12 is False else last + 1
+            divisions[begin:] = [steps] * (INTERVALS - begin)
             continue
         index = min(_power(key, size).bit_length() - 1, INTERVALS - 1)
         if first:
@@ -177,6 +198,48 @@ def _power(key: str, value: str) -> int:
     if not number or number & (number - 1):
         raise _error("power", key=key, value=value)
     return number
+
+
+def both_readings(texts: Sequence[str], base: AllocatorSettings) -> dict[str, AllocatorSettings]:
+    """``parse_settings`` by the name of the note that says whose reading it is: two where it is not known which PyTorch
+    recorded and the readings differ, else one, named "".
+    """
+    if base.since_2_12 is not None:
+        return {"": parse_settings(texts, base)}
+    old, new = (parse_settings(texts, replace(base, since_2_12=since)) for since in (False, True))
+    if replace(old, since_2_12=True) == new:
+        return {"": replace(new, since_2_12=None)}
+    return {"before_2_12": old, "since_2_12": new}
+
+
+def read_since_2_12(recording: Recording) -> bool | None:
+    """Whether a recording's settings were read as by PyTorch 2.12 to 2.15; None where nothing in it tells.
+
+    The version that our recorder noted decides, or a setting that only new versions record, or one that 2.9 does and
+    this recording does not have, or its own divisions, if they differ by version. 2.10 and 2.11 were not tried.
+    """
+    version = re.match(r"(\d+)\.(\d+)", recording.recorder.versions.get("torch", "") if recording.recorder else "")
+    if version and not (2, 10) <= (number := (int(version[1]), int(version[2]))) < (2, 12):
+        return number >= (2, 12)
+    settings = recording.settings
+    if not NEW_SETTINGS.isdisjoint(settings):
+        return True
+    if settings and _SINCE_2_9 not in settings:
+        return False
+    conf = re.search(r"roundup_power2_divisions\s*:\s*\[[^]]*\]", str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")))
+    if conf:
+        for since in (False, True):
+            with suppress(SettingsError):
+                read = parse_settings([conf[0]], AllocatorSettings(since_2_12=since))
+                other = parse_settings([conf[0]], AllocatorSettings(since_2_12=not since))
+                if read.divisions == allocator_rules(settings).divisions != other.divisions:
+                    return since
+    return None
+
+
+def _decimal(number: float) -> str:
+    """Exactly this number, without an exponent."""
+    return np.format_float_positional(number, trim="-")
 
 
 def _divisions_text(divisions: tuple[int, ...]) -> str:

@@ -4,14 +4,14 @@ order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from snapreport.allocator.blocks import segment_size
-from snapreport.allocator.settings import AllocatorSettings, recorded_settings
+from snapreport.allocator.settings import AllocatorSettings, read_since_2_12, recorded_settings
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
@@ -113,6 +113,7 @@ def trace_of(timeline: DeviceTimeline) -> Trace:
     order = np.lexsort((kind, event))
     names, pool = _pools(timeline)
     settings = recorded_settings(timeline.recording.settings, bool(timeline.segment_history["expandable"].any()))
+    settings = replace(settings, since_2_12=read_since_2_12(timeline.recording))
     return Trace(
         timeline,
         settings,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.allocator.settings import read_since_2_12
 from snapreport.contracts import plain
 from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
@@ -121,6 +122,7 @@ def device_tables(
         **span_entries(timeline, time0),
         **({"names_only": True} if _names_only(timeline) else {}),
         **({"profiled": True} if snapshot.recording.is_profiled else {}),
+        **({} if (since := read_since_2_12(snapshot.recording)) is None else {"settings_since_2_12": since}),
         **({"completions_differ": True} if _completions_differ(events) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)

@@ -177,6 +177,8 @@ export interface DeviceInfo {
   completionsDiffer?: boolean
   /** Whether this is a profiler's trace, which has allocations and frees and nothing of the allocator. */
   profiled?: boolean
+  /** Whether PyTorch 2.12 or newer read the allocator's settings, or one before 2.10; null: not known. */
+  settingsSince212?: boolean | null
   stats: StatsJson
   /** Out-of-memory events, in order. */
   ooms: readonly OomEvent[]

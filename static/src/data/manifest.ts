@@ -51,6 +51,7 @@ interface RawDevice {
   /** Whether completions of frees have stacks other than those of their requests, which alone are stored. */
   completions_differ?: boolean
   profiled?: boolean
+  settings_since_2_12?: boolean
   stats: StatsJson
   ooms?: RawOom[]
   left_out?: string[]
@@ -135,6 +136,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     namesOnly: raw.names_only ?? false,
     completionsDiffer: raw.completions_differ ?? false,
     profiled: raw.profiled ?? false,
+    settingsSince212: raw.settings_since_2_12 ?? null,
     stats: raw.stats,
     ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],

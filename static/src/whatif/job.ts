@@ -6,7 +6,7 @@ import { type Check, selfCheck } from './check'
 import { leastMemory, type Minimum } from './minimum'
 import { type DeviceMemory, placements } from './placement'
 import { type Outcome, replayTrace } from './replay'
-import { type AllocatorSettings, parseSettings, sameSettings } from './settings'
+import { type AllocatorSettings, bothReadings, sameSettings } from './settings'
 import type { Trace } from './trace'
 
 /** The settings that are tried where the user names none. */
@@ -115,10 +115,10 @@ export function* answerWhatIf(
   }
   const isChanged = question.without !== null
   if (isChanged) runs.push(runOf(OWN, true, yield* spread(check.settings, question.without), residual))
-  for (const text of texts) {
-    let settings = parseSettings(text, check.settings)
-    if (STANDARD.includes(text) && sameSettings(settings, check.settings)) continue
+  for (const [text, read] of texts.flatMap((text) => readings(text, check.settings))) {
+    let settings = read
     let name = text
+    if (STANDARD.includes(text) && sameSettings(settings, check.settings)) continue
     if (settings.threshold && settings.fraction === null) {
       if (capacity === Infinity) {
         runs.push(unknown(text, isChanged, sentence('notes', 'needs_memory', { option: 'a memory' })))
@@ -130,6 +130,14 @@ export function* answerWhatIf(
     runs.push(runOf(name, isChanged, yield* spread(settings, question.without), residual))
   }
   return answer
+}
+
+/** The settings in a text by their name: two where the PyTorch that recorded is not known and would read it otherwise. */
+function readings(text: string, own: AllocatorSettings): [name: string, AllocatorSettings][] {
+  return bothReadings(text, own).map(([note, settings]) => [
+    note ? sentence('notes', note, { settings: text }) : text,
+    settings,
+  ])
 }
 
 /** The twin of `limits` of snapreport/allocator/document.py. */
@@ -144,13 +152,11 @@ function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
 
 /** The minimum memory under the settings, and under expandable segments where the settings have none. */
 export function* answerMinimum(trace: Trace, check: Check, question: MinimumQuestion): Generator<number, Minimum[]> {
-  const chosen = parseSettings(question.settings, check.settings)
-  const grown = { ...chosen, expandable: true }
-  const searched: [AllocatorSettings, string][] = [[chosen, question.settings || OWN]]
-  if (!chosen.expandable) {
-    const text = [question.settings, 'expandable_segments:True'].filter(Boolean).join(',')
-    searched.push([grown, text])
-  }
+  const chosen = readings(question.settings, check.settings)
+  const searched = chosen.map(([name, settings]): [AllocatorSettings, string] => [settings, name || OWN])
+  for (const [name, settings] of chosen)
+    if (!settings.expandable)
+      searched.push([{ ...settings, expandable: true }, [name, 'expandable_segments:True'].filter(Boolean).join(',')])
   const found: Minimum[] = []
   for (const [settings, text] of searched) {
     const work = leastMemory(trace, settings, text, question.without ?? undefined, question.peakAllocated)

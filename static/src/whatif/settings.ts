@@ -21,12 +21,17 @@ export interface AllocatorSettings {
   fraction: number | null
   /** Free blocks of equal size are chosen by the age of their segments (PyTorch 2.15), else by address. */
   oldestFirst: boolean
+  /** Values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9; null: which of them recorded is not known. */
+  since212: boolean | null
 }
+
+const PYTORCH_DEFAULTS = recordedSettings(undefined, false, null)
 
 /** The settings of a snapshot; `expandableSeen`: whether it has an expandable segment. */
 export function recordedSettings(
   settings: Record<string, unknown> | undefined,
   expandableSeen: boolean,
+  since212: boolean | null,
 ): AllocatorSettings {
   const { maxSplit, divisions } = rulesOf(settings, 'cuda')
   const given = settings?.expandable_segments
@@ -40,7 +45,7 @@ export function recordedSettings(
     maxNonSplitRounding: rounding ? Number(rounding[1]) * MIB : defaults.max_non_split_rounding,
     divisions,
     largeSegment:
-      large && Number(large[1]) > facts.settings.large_segment_size_mb.more_than
+      large && Number(large[1]) >= facts.settings.large_segment_size_mb.least
         ? Number(large[1]) * MIB
         : defaults.large_segment,
     threshold:
@@ -49,6 +54,7 @@ export function recordedSettings(
         : defaults.garbage_collection_threshold,
     fraction: defaults.memory_fraction,
     oldestFirst: defaults.oldest_first,
+    since212,
   }
 }
 
@@ -57,9 +63,13 @@ export function parseSettings(text: string, base: AllocatorSettings): AllocatorS
   let settings = base
   for (const part of text.split(/,(?![^[]*\])/).map((piece) => piece.trim())) {
     if (!part) continue
+    if (part === facts.notes.default) {
+      settings = { ...PYTORCH_DEFAULTS, oldestFirst: base.oldestFirst, since212: base.since212 }
+      continue
+    }
     const [key, value] = [part.replace(/:[\s\S]*/, ''), part.replace(/^[^:]*:?/, '')].map((word) => word.trim())
     if (!value) throw settingError('pair', { part })
-    settings = { ...settings, ...parsed(key, value) }
+    settings = { ...settings, ...parsed(key, value, settings) }
   }
   return settings
 }
@@ -68,19 +78,19 @@ function settingError(kind: keyof typeof facts.setting_errors, values: Record<st
   return new Error(sentence('setting_errors', kind, values))
 }
 
-function parsed(key: string, value: string): Partial<AllocatorSettings> {
+function parsed(key: string, value: string, base: AllocatorSettings): Partial<AllocatorSettings> {
   switch (key) {
     case 'expandable_segments':
       if (value !== 'True' && value !== 'False') throw settingError('flag', { key, value })
       return { expandable: value === 'True' }
     case 'max_split_size_mb':
-      return { maxSplit: mebibytes(key, value) }
+      return { maxSplit: mebibytes(key, value, base.since212) }
     case 'max_non_split_rounding_mb':
-      return { maxNonSplitRounding: mebibytes(key, value) }
+      return { maxNonSplitRounding: mebibytes(key, value, base.since212) }
     case 'large_segment_size_mb':
-      return { largeSegment: mebibytes(key, value) }
+      return { largeSegment: mebibytes(key, value, base.since212) }
     case 'roundup_power2_divisions':
-      return { divisions: parseDivisions(key, value) }
+      return { divisions: parseDivisions(key, value, base.since212) }
     case 'garbage_collection_threshold':
       return { threshold: share(key, value) }
     case 'per_process_memory_fraction':
@@ -103,10 +113,12 @@ function whole(key: string, value: string): number {
 function mebibytes(
   key: 'max_split_size_mb' | 'max_non_split_rounding_mb' | 'large_segment_size_mb',
   value: string,
+  since212: boolean | null,
 ): number {
   const size = whole(key, value)
-  const { more_than: least } = facts.settings[key]
-  if (size <= least) throw settingError('more_than', { key, value, least })
+  const { least: since, least_before_2_12: before } = facts.settings[key]
+  const least = since212 === false ? before : since
+  if (size < least) throw settingError('least', { key, value, least })
   return size * MIB
 }
 
@@ -117,18 +129,18 @@ function share(key: string, value: string): number {
   return number
 }
 
-function parseDivisions(key: string, value: string): number[] {
+function parseDivisions(key: string, value: string, since212: boolean | null): number[] {
   if (!value.startsWith('[')) return new Array<number>(INTERVALS).fill(power(key, value))
   if (!value.endsWith(']')) throw settingError('bracket', { key, value })
   const divisions = new Array<number>(INTERVALS).fill(0)
   let last = 0
   let first = true
-  for (const pair of value.slice(1, -1).split(',')) {
+  for (const pair of value.slice(1, -1).split(',').filter(Boolean)) {
     const [size, count] = pair.split(':').map((text) => text.trim())
     if (count === undefined) throw settingError('divisions', { key, pair })
-    const steps = power(key, count)
+    const steps = count === '0' ? 0 : power(key, count)
     if (size === '>') {
-      divisions.fill(steps, last)
+      divisions.fill(steps, since212 === false ? last : last + 1)
       continue
     }
     const index = Math.min(Math.log2(power(key, size)), INTERVALS - 1)
@@ -145,6 +157,20 @@ function power(key: string, value: string): number {
   if (number < 1 || !Number.isInteger(Math.log2(number))) throw settingError('power', { key, value })
   return number
 }
+
+/** The settings in a text by the note that says whose reading it is: see both_readings of the library. */
+export function bothReadings(text: string, base: AllocatorSettings): [note: Reading | '', AllocatorSettings][] {
+  if (base.since212 !== null) return [['', parseSettings(text, base)]]
+  const read = (since212: boolean): AllocatorSettings => ({ ...parseSettings(text, { ...base, since212 }), since212 })
+  const [before, since] = [read(false), read(true)]
+  if (sameSettings({ ...before, since212: true }, since)) return [['', { ...since, since212: null }]]
+  return [
+    ['before_2_12', before],
+    ['since_2_12', since],
+  ]
+}
+
+type Reading = 'before_2_12' | 'since_2_12'
 
 /** Whether two settings give the same placement. */
 export function sameSettings(one: AllocatorSettings, two: AllocatorSettings): boolean {

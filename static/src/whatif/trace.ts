@@ -73,7 +73,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
   const { bornAt, endedAt } = replay
   const space = addressSpaceOf(data)
   const expandableSeen = replay.segments.expandable.some((flag) => flag === 1)
-  const settings = recordedSettings(recorded, expandableSeen)
+  const settings = recordedSettings(recorded, expandableSeen, info.settingsSince212 ?? null)
   // What each event of `other` is: 0…3 a segment event, 4 an OOM, 5 a completed free; -1 anything else.
   const code = new Int8Array(n).fill(-1)
   const rowOf = new Int32Array(n).fill(-1)

@@ -18,6 +18,7 @@ from snapreport.findings.advice_devices import DEVICE_RULES
 from snapreport.findings.advice_inference import INFERENCE_RULES
 from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
+from snapreport.findings.effort import LINES, effort_of, place_of, priority_of
 from snapreport.findings.evidence import AdviceEvidence, CombinedRow
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together, whole_parts
@@ -40,7 +41,8 @@ CPU_RULES: tuple[Rule, ...] = (*INFERENCE_RULES, *ACTIVATION_RULES)
 
 
 def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> list[Finding]:
-    """Advice for one device: what avoids a failure first, then the greatest saving. ``findings``: earlier findings.
+    """Advice for one device: what avoids a failure first, then by certainty, effort and saving. ``findings``: earlier
+    findings.
 
     None without a trace: what is live when a snapshot is taken says little about the peak.
     """
@@ -52,13 +54,20 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         saving = _replayed(timeline, advice)
         if saving is None or context.is_much(saving.saves_bytes):
             given.append((advice, saving))
-    given.sort(key=lambda pair: (not pair[0].avoids_failure, -(pair[1].saves_bytes if pair[1] else 0), pair[0].rule))
+    given.sort(
+        key=lambda pair: (
+            not pair[0].avoids_failure,
+            _priority(timeline, *pair),
+            -(pair[1].saves_bytes if pair[1] else 0),
+            pair[0].rule,
+        )
+    )
     lowering = [pair for pair in given if not pair[0].avoids_failure]
     both = _best_two(context, lowering)
     limited = next((pair for pair in given if _is_limited(*pair)), None)
     following = _second_remedy(context, limited, given) if limited else None
     return [
-        _finding(timeline, *pair, both if pair in lowering[:1] else None, following if pair is limited else None)
+        _finding(context, *pair, both if pair in lowering[:1] else None, following if pair is limited else None)
         for pair in given
     ]
 
@@ -87,14 +96,19 @@ class Combined:
     sentence: str
 
 
+def _priority(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> int:
+    saves = saving.saves_bytes if saving and not advice.spares_peak else 0
+    return priority_of(advice.rule, advice.confidence, saves, timeline.peak_bytes)
+
+
 def _finding(
-    timeline: DeviceTimeline,
+    context: AdviceContext,
     advice: Advice,
     saving: Saving | None,
     both: Combined | None,
     following: Combined | None,
 ) -> Finding:
-    detail = list(advice.why)
+    timeline, detail = context.timeline, list(advice.why)
     if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving))
     detail += [combined.sentence for combined in (both, following) if combined]
@@ -107,6 +121,10 @@ def _finding(
         "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
         "term": advice.term,
         "url": advice.url,
+        "effort": effort_of(advice.rule),
+        "priority": _priority(timeline, advice, saving),
+        "where": place_of(context, advice.mask),
+        "line": LINES.get(advice.rule),
         **advice.evidence,
     }
     if advice.avoids_failure:

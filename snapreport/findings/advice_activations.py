@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import MIN_BYTES, Advice, AdviceContext
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.repeated_layers import repeated_layers
@@ -187,22 +187,33 @@ def is_low_precision(context: AdviceContext) -> bool:
 
 
 def _chunked_loss(context: AdviceContext) -> Advice | None:
-    mask = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
+    mask = _loss_sized(context)
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size):
         return None
     return Advice(
         "chunked-loss",
-        "Compute the loss in chunks, or fuse it with the last layer",
+        "Compute the last layer and the loss in chunks, or fuse them",
         [
-            f"The loss and its gradient (cross entropy, log softmax) hold {context.share(size)}. "
-            f"Of {CHUNKS} chunks, one and its gradient are there at a time."
+            f"The logits, their softmax and the gradients of both hold {context.share(size)}. "
+            f"Of {CHUNKS} chunks, those of one are there at a time."
         ],
         "chunked or fused linear cross entropy",
         "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",
         mask,
-        1 - 2 / CHUNKS,
+        1 - 1 / CHUNKS,
     )
+
+
+def _loss_sized(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: made by a cross entropy or log softmax; the logits it reads and the gradients of both, which
+    are as large as its largest, and nothing else in a forward pass is.
+    """
+    loss = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
+    largest = int(context.size[loss].max(initial=0))
+    alike = context.category("activation", "temporary") & (context.size == largest)
+    found: np.ndarray = loss | (alike & (context.born >= 0))
+    return found if largest >= MIN_BYTES // 2 else loss
 
 
 ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (

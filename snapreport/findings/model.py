@@ -42,7 +42,10 @@ class Finding:
         return asdict(self)
 
 
-def order(finding: Finding) -> tuple[int, bool, int, int]:
-    """Sort key: errors before warnings before information; what would have avoided a failure; most bytes; device."""
+def order(finding: Finding) -> tuple[int, bool, int, int, int]:
+    """Sort key: errors before warnings before information; what would have avoided a failure; what a person does first;
+    most bytes; device.
+    """
     avoids_failure = bool(finding.evidence.get("avoids_failure"))
-    return SEVERITIES.index(finding.severity), not avoids_failure, -finding.bytes, finding.device
+    priority = int(finding.evidence.get("priority", 0))
+    return SEVERITIES.index(finding.severity), not avoids_failure, priority, -finding.bytes, finding.device

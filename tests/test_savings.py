@@ -54,8 +54,8 @@ def check(snapshot: Snapshot, replayed: dict[int, oracle.Device]) -> int:
             assert saving["saves_bytes"] >= MIN_SHARE * peak, f"{finding.title}: too little to say"
             assert finding.evidence["at_peak_bytes"] == saving_oracle.at_peak(replayed[device], change)
             count += 1
-        sizes = [f.bytes for f in here if f.evidence["saving"]]
-        assert sizes == sorted(sizes, reverse=True), "the greatest saving first"
+        ranks = [(f.evidence["priority"], -f.bytes) for f in here if not f.evidence.get("avoids_failure")]
+        assert ranks == sorted(ranks), "what a person does first, then the greatest saving"
         for finding in here:
             if both := finding.evidence["together"]:
                 every = saving_oracle.largest(changes[rule] for rule in both["rules"])

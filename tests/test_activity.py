@@ -132,7 +132,7 @@ def test_sentences() -> None:
     ]
     assert texts == [
         "The program trains: the trace shows forward passes and backward passes.",
-        "The program runs inference: forward passes ran without a backward pass and saved no graph.",
+        "The program runs inference: the trace shows forward passes and no backward pass.",
         "Forward passes ran without a backward pass, and their graphs were dropped, 20.0 MiB at once.",
         "The trace does not show whether its forward pass is for training.",
         "The program trains: the trace shows forward passes inside an optimizer's step().",

@@ -115,6 +115,8 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         ended_in = begun[np.minimum(context.freed[rows], len(events) - 1)]
         last = ended_in.min()
         rows = rows[(ended_in == last) & (context.freed[rows] < len(events))]
+        if not _freed_by_backward(context, rows):
+            return nothing
         # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
         if (is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum() != 1:
             return nothing
@@ -135,6 +137,18 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     repeated = lines.filter(alike)["stack"].to_numpy()
     mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
     return WaitingGraphs(mask, passes, bool(ooms))
+
+
+def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
+    """Whether a backward pass frees most bytes of these allocations, as the stacks of the frees show; True where the
+    recorder gave every free the stack of its allocation.
+
+    A validation pass without ``no_grad`` leaves graphs that go with the name of its output.
+    """
+    freed_in, size = context.free_stack[rows], context.size[rows]
+    recorded = freed_in != context.stack[rows]
+    elsewhere = recorded & (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
+    return bool(size[elsewhere].sum() <= (1 - _ALIKE) * size.sum())
 
 
 def backward_allocations(context: AdviceContext) -> np.ndarray:

@@ -30,11 +30,12 @@ def activity_text(activity: Activity) -> str:
         if not ran:
             return "The program trains: a backward pass ran on another device."
         if ran == [_PHASES["forward"]]:
-            return "The program trains: gradients or optimizer state were allocated before the trace began."
+            where = "before the trace began, or on another device"
+            return f"The program trains: a backward pass or an optimizer's step() ran {where}."
         return f"The program trains: the trace shows {listed(ran)}."
     if activity.kind == GRAPH_DROPPED:
         size = f", {bytes_text(activity.graph_bytes)} at once" if activity.graph_bytes else ""
         return f"Forward passes ran without a backward pass, and their graphs were dropped{size}."
     if activity.kind == INFERENCE:
-        return "The program runs inference: forward passes ran without a backward pass and saved no graph."
+        return "The program runs inference: the trace shows forward passes and no backward pass."
     return "The trace does not show whether its forward pass is for training." if ran else ""

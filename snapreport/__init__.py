@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import snapreport.forks  # noqa: F401  # notices forks of this process
 from snapreport.errors import QueryError, SnapshotError
 
 if TYPE_CHECKING:

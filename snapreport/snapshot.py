@@ -12,6 +12,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
+from snapreport.forks import check_fork
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import DeviceRecord, Recording
 from snapreport.timeline.build import DeviceTimeline, build_timeline
@@ -78,6 +79,7 @@ class Snapshot:
     def timeline(self, device: int) -> DeviceTimeline:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
         if device not in self._timelines:
+            check_fork()
             try:
                 timeline = build_timeline(
                     self.recording, self._record(device), self._categories, inference=self._inference

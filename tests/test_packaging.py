@@ -34,7 +34,7 @@ FLOORS = [
         "sizes",
         "small_numbers",
     },
-    {"output_file"},
+    {"output_file", "forks"},
     {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},

@@ -19,6 +19,7 @@ from typing import IO, BinaryIO
 
 from snapreport import progress, supervision
 from snapreport.errors import SnapshotError, one_line
+from snapreport.forks import check_fork
 from snapreport.reading import safe_pickle
 from snapreport.reading.decode import decode
 from snapreport.reading.entry_tokens import Unusual
@@ -39,6 +40,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     Pickles of protocols 0 to 5, ``torch.save`` files (zip) without torch, and any of them compressed by gzip, xz,
     bzip2, or zstd (with the ``zstandard`` package, or Python 3.14). Raises :class:`SnapshotError` for any other file.
     """
+    check_fork()
     shown = os.fspath(path)
     name = "standard input" if shown == "-" else file_name(shown)
     supervision.name_file(_place(shown))

@@ -192,3 +192,17 @@ def test_what_follows_the_last_optimizer_step(lines: int, after: dict[str, list[
     table = steps._ending_at(np.array([39, 79]), events, "optimizer")
     assert table["name"].to_list() == ["step 1", "step 2", *["step 3 (unfinished)"] * unfinished]
     assert table["last_event"].to_list() == ([39, 79, len(events) - 1] if unfinished else [39, len(events) - 1])
+
+
+def test_garbage_collection_ends_as_soon_as_the_excess_is_gone() -> None:
+    """60 MiB are 20 above the threshold: of two cached segments the older one is released, and that is enough."""
+    settings = AllocatorSettings(garbage_collection_threshold=0.4)
+    model = CachingAllocator(Ascending(200 * MIB), settings, limit=100 * MIB)
+    pools = model.pair(None)
+    older, younger = (model.allocate(20 * MIB, 0, pools) for _ in range(2))
+    assert older is not None and younger is not None
+    model.free_block(older)
+    assert model.allocate(20 * MIB, 1, pools) is not None
+    model.free_block(younger)
+    assert model.reserved == 60 * MIB and model.allocate(30 * MIB, 0, pools) is not None
+    assert model.reserved == (60 - 20 + 30) * MIB and model.retries == 0

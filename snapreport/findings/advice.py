@@ -16,6 +16,7 @@ from snapreport.findings.advice_attention import ATTENTION_RULES
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.advice_devices import DEVICE_RULES
 from snapreport.findings.advice_inference import INFERENCE_RULES
+from snapreport.findings.advice_mistakes import MISTAKE_RULES
 from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.effort import LINES, effort_of, place_of, priority_of
@@ -29,6 +30,7 @@ from snapreport.timeline.recording_gaps import has_history
 
 Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
+    *MISTAKE_RULES,
     *ATTENTION_RULES,
     *INFERENCE_RULES,
     *OPTIMIZER_RULES,

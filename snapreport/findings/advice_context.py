@@ -21,6 +21,7 @@ from snapreport.small_numbers import is_among
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.own_code import own_code
 from snapreport.timeline.phases import StackPhases, stack_phases
 from snapreport.vocabulary import CATEGORIES
 
@@ -210,6 +211,11 @@ class AdviceContext:
         """Int64 per frame: a number for its file and function, whatever its line; the last is for frame -1."""
         names = self._texts.rank("dense").to_numpy().astype(np.int64)
         return np.append(names, 0)
+
+    @cached_property
+    def own_frames(self) -> np.ndarray:
+        """Bool per frame: the program's own Python code; False, the last, for frame -1."""
+        return np.append(own_code(self.snapshot.recording), False)
 
     def text_of_frame(self, frame: int) -> str:
         """``function file.py``."""

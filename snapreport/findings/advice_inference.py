@@ -158,10 +158,10 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
         gap=(pl.col("next_born") - pl.col("born")).median(),
         beyond=(pl.col("freed") - pl.col("next_born")).median(),
     )
-    # Most of them, at least three times, and the overlap is short beside an iteration: where a name is bound anew.
-    mostly = (pl.col("late") >= 2) & (pl.col("late") >= 0.8 * (pl.col("n") - 1))
+    # Most of them, and the overlap is short beside an iteration: where a name is bound anew.
+    mostly = (pl.col("late") >= 1) & (pl.col("late") >= 0.8 * (pl.col("n") - 1))
     briefly = pl.col("beyond") < 0.5 * pl.col("gap")
-    chosen = grouped.filter((pl.col("n") >= 3) & mostly & briefly)["stack"].to_numpy()
+    chosen = grouped.filter((pl.col("n") >= 2) & mostly & briefly)["stack"].to_numpy()
     mask[rows] = is_among(stack[rows], chosen)
     mask &= ~_within_one_pass(context, mask)
     return mask

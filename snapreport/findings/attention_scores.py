@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.selection import stacks_with
 from snapreport.reading.noise import PYTHON, recorded_flags
@@ -64,8 +65,7 @@ def attention_scores(context: AdviceContext) -> Scores:
 
 
 def _scores(context: AdviceContext) -> Scores:
-    births = np.argsort(context.born, kind="stable")
-    births = births[context.born[births] >= 0]
+    births = births_without_workspaces(context).rows
     empty = np.zeros(len(context.size), bool)
     if len(births) < 3:
         return Scores(empty, empty)

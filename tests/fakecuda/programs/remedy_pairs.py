@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pairs.language
+import pairs.mistakes
 import pairs.others
 import pairs.vision  # noqa: F401
 import torch

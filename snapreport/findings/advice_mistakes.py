@@ -1,0 +1,27 @@
+"""Advice about mistakes that one line mends: what an expert looks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.collected_outputs import collected_outputs
+from snapreport.findings.exception_holds import exception_holds
+from snapreport.findings.expanded_mask import expanded_mask
+from snapreport.findings.frozen_base import frozen_base
+from snapreport.findings.full_logits import full_logits
+from snapreport.findings.one_hot import one_hot
+from snapreport.findings.outer_product import broadcast, distance_matrix
+from snapreport.findings.resident_data import data_on_device
+
+MISTAKE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+    broadcast,
+    one_hot,
+    collected_outputs,
+    exception_holds,
+    expanded_mask,
+    full_logits,
+    distance_matrix,
+    data_on_device,
+    frozen_base,
+)

@@ -1,0 +1,61 @@
+"""An attention mask that is stored for every sequence and head, though all of them are the same."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.live import names_of
+
+_FEWEST_COPIES = 4
+_LARGE = 1 << 22
+_LAYERS = 16
+"""Allocations during which a mask is alive: it serves all layers."""
+
+
+def expanded_mask(context: AdviceContext) -> Advice | None:
+    """A line that makes a square of length by length, and directly after it many times that, which lives through the
+    forward pass.
+    """
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    order = context.born[rows]
+    mask, copies = np.zeros(len(context.size), bool), 0
+    innermost = context.innermost()
+    function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
+    others = np.unique(context.size[context.category("parameter", "gradient")])
+    candidates = (size[1:] >= _LARGE) & (function[1:] > 0) & (function[1:] == function[:-1]) & (size[:-1] >= 1 << 16)
+    candidates &= (size[1:] % size[:-1] == 0) & (size[1:] >= _FEWEST_COPIES * size[:-1]) & ~np.isin(size[:-1], others)
+    for at in (np.flatnonzero(candidates) + 1).tolist():
+        born = context.born[rows[at]]
+        lived = np.searchsorted(order, context.freed[rows[at]]) - np.searchsorted(order, born)
+        # A mask has no gradient, and nothing else in the pass is as large but other masks.
+        alone = np.unique(stack[size == size[at]]).size == 1
+        if lived >= _LAYERS and alone and _is_square(int(size[at - 1])):
+            mask[rows[at]] = True
+            copies = max(copies, int(size[at] // size[at - 1]))
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask)[0]])
+    return Advice(
+        "expanded-mask",
+        "Pass is_causal=True, or a mask that broadcasts over sequences and heads",
+        [
+            f"A mask of length by length is stored {copies:,} times: {context.share(bytes_)}, from "
+            f"{names_of(context.snapshot).line(first)}.",
+            "A view by expand() takes nothing; repeat(), contiguous() and arithmetic on it make the copies.",
+        ],
+        "torch.nn.functional.scaled_dot_product_attention",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
+        mask,
+        1 - 1 / copies,
+        confidence="guess",
+    )
+
+
+def _is_square(size: int) -> bool:
+    return any(size % bytes_of == 0 and isqrt(size // bytes_of) ** 2 * bytes_of == size for bytes_of in (1, 2, 4))

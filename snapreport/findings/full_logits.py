@@ -1,0 +1,79 @@
+"""Logits of all positions, of which only a few are used."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.live import names_of
+from snapreport.number_format import share_text
+
+_BYTES = (4, 2)
+_REACH = 4
+_FEW = 0.5
+_LARGE = 1 << 23
+
+
+def full_logits(context: AdviceContext) -> Advice | None:
+    """The output of a linear layer, then directly a copy of less than half of its rows, and nothing of its size
+    but its gradient: the vocabulary V is known from the layer's weight, V by C, and its input, rows by C.
+    """
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    linear = context.frames(r"torch/nn/modules/linear\.py forward$")[stack]
+    mask, share = np.zeros(len(context.size), bool), 1.0
+    for at in np.flatnonzero(linear & (size >= _LARGE)).tolist():
+        whole, after = int(size[at]), slice(at + 1, at + 1 + _REACH)
+        # Whole logits are computed with, or cast to another type first.
+        if np.isin(size[after], (whole // 2, whole, 2 * whole)).any() or mask[rows[at]]:
+            continue
+        row = _row(context, rows[at], whole)
+        few = size[after][(size[after] % row == 0) & (size[after] <= _FEW * whole) & ~linear[after]] if row else []
+        if len(few):
+            mask |= (context.size == whole) & (context.born >= 0)
+            share = min(share, 1 - int(few[0]) / whole)
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    return Advice(
+        "full-logits",
+        "Select the positions before the last layer, not after it",
+        [
+            f"Logits of all positions and their gradient hold {context.share(bytes_)}, from "
+            f"{names_of(context.snapshot).line(first)}. {share_text(int(1000 * (1 - share)), 1000)} of them are used.",
+            "head(hidden[positions]) computes the same numbers as head(hidden)[positions].",
+        ],
+        "indexing of the hidden states",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",
+        mask,
+        share,
+    )
+
+
+def _row(context: AdviceContext, row: int, whole: int) -> int:
+    """Bytes of the logits of one position; 0 where no weight and input fit."""
+    born = context.born[row]
+    alive = (context.born < born) & (context.freed > born)
+    weights = np.unique(context.size[alive & (context.category("parameter") | (context.born < 0))])
+    inputs = np.unique(context.size[alive & context.category("activation", "temporary")])
+    for bytes_of in _BYTES:
+        for weight in weights[weights >= _LARGE].tolist():
+            for hidden in inputs[(inputs < whole) & (inputs >= 1 << 16)].tolist():
+                square, rest = divmod(hidden * weight, bytes_of * whole)
+                width = isqrt(square)
+                if (
+                    rest
+                    or width * width != square
+                    or width < 64
+                    or weight % (width * bytes_of)
+                    or hidden % (width * bytes_of)
+                ):
+                    continue
+                words = weight // (width * bytes_of)
+                if words > 8 * width and words * (hidden // width) == whole:
+                    return words * bytes_of
+    return 0

@@ -1,0 +1,123 @@
+"""Matrices of all pairs of two tensors: a broadcast by mistake, and differences of all vectors to all others.
+
+Sizes are products of shapes: of ``n`` and ``m`` numbers of ``e`` bytes, all pairs take ``a * b / e`` bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.live import names_of
+from snapreport.findings.saving import share_with_cost
+
+_BYTES = (4, 2)
+_SMALLEST = 1 << 22
+_REACH = 8
+_LEAST_DEPTH, _MOST_DEPTH = 8, 4096
+_FEWEST_VECTORS = 64
+
+
+def broadcast(context: AdviceContext) -> Advice | None:
+    """``[N] - [N, 1]``: the last output of a module has N numbers, the next allocation of another line N times N."""
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    linear = context.frames(r"torch/nn/modules/linear\.py forward$")[stack]
+    mask = np.zeros(len(context.size), bool)
+    for bytes_of in _BYTES:
+        n = np.sqrt(size / bytes_of).round().astype(np.int64)
+        square = np.flatnonzero((n * n * bytes_of == size) & (size >= _SMALLEST) & ~linear & (stack > 0))
+        for at in square.tolist():
+            before = np.flatnonzero(linear[max(0, at - _REACH) : at]) + max(0, at - _REACH)
+            vector = int(n[at]) * bytes_of
+            if not len(before) or size[before[-1]] != vector:
+                continue
+            born = context.born[rows[at]]
+            alive = (context.born < born) & (context.freed > born) & (context.size == vector)
+            # The prediction and the target; all pairs by a matrix product have operands with more columns.
+            if alive.sum() >= 2:
+                mask |= (context.size == size[at]) & (context.born >= born)
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    return Advice(
+        "broadcast",
+        "Give prediction and target the same shape: prediction.squeeze(-1)",
+        [
+            f"{context.share(bytes_)} are squares of the number of predictions, from "
+            f"{names_of(context.snapshot).line(first)}: a tensor of [N] and one of [N, 1] are broadcast to [N, N].",
+            "The loss of such a broadcast compares every prediction with every target.",
+        ],
+        "broadcasting semantics",
+        "https://docs.pytorch.org/docs/stable/notes/broadcasting.html",
+        mask,
+    )
+
+
+def distance_matrix(context: AdviceContext) -> Advice | None:
+    """``(x[:, None] - y[None]).square().sum(-1)``: two tensors of N times M times D, then one of N times M, beside two
+    of N times D and M times D.
+    """
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    mask, output = np.zeros(len(context.size), bool), 0
+    # The program's own lines compute both and their sum, one directly after the other.
+    innermost = context.innermost()
+    function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
+    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _SMALLEST)
+    known: dict[tuple[int, int], bool] = {}
+    for at in np.flatnonzero(alike[:-1] & (function[2:] == function[:-2])).tolist():
+        key = int(stack[at]), int(size[at])
+        if key not in known:
+            known[key] = _is_difference(context, rows[at], int(size[at]), int(size[at + 2]))
+        if known[key]:
+            output = max(output, int(size[at + 2]))
+            mask[rows[[at, at + 1]]] = True
+    if not output:
+        return None
+    # Their gradients are as large, and sums over one axis of those take scratch memory of some parts of that.
+    engine = (context.stack == 0) & (context.born >= 0) & (context.size > output)
+    mask |= engine & np.logical_or.reduce(
+        [whole % np.maximum(context.size, 1) == 0 for whole in np.unique(context.size[mask])]
+    )
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    # The products x·y are as large as the sums, and so are their gradients.
+    cost = output * (2 if context.trains else 1)
+    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost)
+    return Advice(
+        "distance-matrix",
+        "Compute distances with torch.cdist, or as x² - 2xy + y²",
+        [
+            f"Differences of all pairs of vectors hold {context.share(bytes_)}, from "
+            f"{names_of(context.snapshot).line(first)}. Only their sums are needed.",
+        ],
+        "torch.cdist",
+        "https://docs.pytorch.org/docs/stable/generated/torch.cdist.html",
+        mask,
+        share,
+    )
+
+
+def _is_difference(context: AdviceContext, row: int, whole: int, sums: int) -> bool:
+    """Whether two tensors that are alive have n·d and m·d numbers, where ``whole`` bytes are n·m·d and ``sums`` n·m.
+    Nothing as large is, in any type: a softmax or a norm computes from such a tensor.
+    """
+    depth, rest = divmod(whole, max(sums, 1))
+    if rest or not _LEAST_DEPTH <= depth <= _MOST_DEPTH:
+        return False
+    born = context.born[row]
+    alive = np.unique(context.size[(context.born < born) & (context.freed > born)])
+    if np.isin((whole // 2, whole, 2 * whole), alive).any():
+        return False
+    for bytes_of in _BYTES:
+        vector = depth * bytes_of
+        sides = alive[(alive % vector == 0) & (alive >= _FEWEST_VECTORS * vector) & (alive < whole)]
+        m, left = np.divmod(sums // bytes_of, sides // vector)
+        if ((left == 0) & np.isin(m * vector, sides)).any():
+            return True
+    return False

@@ -1,0 +1,43 @@
+"""A data set or a replay buffer on the device, from which batches are copied there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.live import names_of
+
+_BATCHES = 3
+
+
+def data_on_device(context: AdviceContext) -> Advice | None:
+    """Inputs from before the first forward pass, much larger than the batches that the program makes for each step. A
+    graph that every step uses whole has no batches.
+    """
+    every = births(context)
+    forward = context.born[every.rows[every.forward]]
+    if not context.trains or not len(forward):
+        return None
+    inputs = context.category("input")
+    early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
+    batches = inputs & (context.born > forward[0]) & (context.stack > 0)
+    if int(batches.sum()) < _BATCHES or not early.any():
+        return None
+    mask = early & (context.size >= 2 * int(np.median(context.size[batches])))
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    largest = np.flatnonzero(mask)[np.argmax(context.size[mask])]
+    return Advice(
+        "data-on-device",
+        "Keep the data set in host memory, and copy each batch to the device",
+        [
+            f"{context.share(size)} are data that stay on the device, from "
+            f"{names_of(context.snapshot).line(int(context.stack[largest]))}. A step uses one batch of them.",
+            "Pinned memory and non_blocking=True copy a batch while the one before it is computed.",
+        ],
+        "DataLoader(pin_memory=True)",
+        "https://docs.pytorch.org/docs/stable/data.html#memory-pinning",
+        mask,
+    )

@@ -27,7 +27,6 @@ CASES = [
     ("neighbours", "cdist", "distance-matrix"),
     ("masked_words", "select", "full-logits"),
     ("masks", "causal", "expanded-mask"),
-    ("two_batches", "delete", "previous-outputs"),
 ]
 CLOSE = 0.15
 """A promised peak is at most so far from the one measured."""

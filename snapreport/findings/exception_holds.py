@@ -8,8 +8,6 @@ from snapreport.number_format import bytes_text
 from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
-_RETRIED = 1
-"""Allocations of forward passes after the failure until which an abandoned attempt would be gone."""
 _FEWEST = 4
 
 
@@ -26,9 +24,10 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     size = 0
     for failed in context.timeline.oom_events:
         after = forward[forward > failed]
-        if len(after) <= _RETRIED:
+        if not len(after):
             continue
-        held = grown & (context.born < failed) & (context.freed > after[_RETRIED])
+        # Alive when the next pass begins.
+        held = grown & (context.born < failed) & (context.freed > after[0])
         if held.sum() >= _FEWEST:
             size = max(size, int(context.size[held].sum()))
     if not context.is_much(size):

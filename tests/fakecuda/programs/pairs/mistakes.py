@@ -213,15 +213,3 @@ def retried() -> None:
                 attempt(2048)
     if failed and REMEDY == "after":
         attempt(2048)
-
-
-@program(delete="previous-outputs")
-def two_batches() -> None:
-    layers = [m for _ in range(8) for m in (nn.Linear(512, 512), nn.ReLU())]
-    net = nn.Sequential(*layers, nn.Linear(512, 32000)).to(DEVICE)
-    with torch.no_grad():
-        for _ in range(2):
-            out = net(floats(1024, 512))
-            out.argmax(-1)
-            if REMEDY == "delete":
-                del out

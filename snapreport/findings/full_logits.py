@@ -75,5 +75,5 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
                     continue
                 words = weight // (width * bytes_of)
                 if words > 8 * width and words * (hidden // width) == whole:
-                    return words * bytes_of
+                    return int(words * bytes_of)
     return 0

@@ -11,7 +11,7 @@ from snapreport.packing.blob import pack_text
 from snapreport.packing.columns import Column
 from snapreport.report.page import render_page
 from snapreport.report.payload import FORMAT, Payload
-from snapreport.report.summary import Sentence, Summary
+from snapreport.report.summary import HeadlineSentence, Summary
 
 GIB, MIB = 1 << 30, 1 << 20
 STEPS = 96
@@ -231,7 +231,7 @@ def _document(  # each part of it is a separate table
         "job": job,
     }
     blobs = {"main": pack_text([], {"manifest": manifest}), "job": pack_text(table), "job.heat": pack_text(heat)}
-    headline = [[Sentence(line["text"], f"#view=job&job.rank={outlier}") for line in job["headline"]]]
+    headline = [[HeadlineSentence(line["text"], f"#view=job&job.rank={outlier}") for line in job["headline"]]]
     document = render_page(Summary(title, headline, []), Payload(blobs))
     return Planted(document, outlier, oom_step, groups, allocated, stack_bytes, missing, ranks + 2)
 

@@ -34,7 +34,7 @@ FLOORS = [
         "sizes",
         "small_numbers",
     },
-    {"output_file", "forks"},
+    {"output_file", "forks", "sentence"},
     {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},

@@ -19,10 +19,11 @@ from snapreport import samples
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.reading.recorder_metadata import read_metadata
-from snapreport.report.code_spans import sentence_markup
 from snapreport.report.gate_output import check_markdown
 from snapreport.report.markdown import place, prose
+from snapreport.report.sentence_html import sentence_markup
 from snapreport.report.source_links import REPOSITORY_LINKS, SCHEMES, Rule, SourceLinks, address
+from snapreport.sentence import sentence, stack_part
 
 GITHUB = "https://github.com/org/repo/blob/{commit}/{path}#L{line}"
 EDITOR = "vscode://file/{path}:{line}"
@@ -190,7 +191,7 @@ def test_headlines_link_lines_beside_the_moment(tmp_path: Path) -> None:
     own = [(url, text) for url, text in found if url.startswith("vscode:")]
     assert own and all(re.fullmatch(rf"(.* )?\w+\.py:{url.rpartition(':')[2]}", text) for url, text in own)
     assert any(url.startswith("#") and len(text) > 10 for url, text in found)
-    text = "Most is `f a.py:1 ← g b.py:2`."
+    text = sentence("Most is {}.", stack_part(7, "f a.py:1 ← g b.py:2"))
     assert sentence_markup(text, "#x") == '<a href="#x">Most is <code>f a.py:1 ← g b.py:2</code>.</a>'
     assert sentence_markup(text, "#x", {"g b.py:2": "h:b"}) == (
         '<span><a href="#x">Most is <code>f a.py:1</code><code> ← </code></a>'

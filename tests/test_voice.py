@@ -10,11 +10,11 @@ import corpus
 import pytest
 import recorded
 
-from snapreport.report.code_spans import code_spans
 from snapreport.report.finding_cards import CERTAINTY
 from snapreport.report.stats_text import stats_text
 from snapreport.report.summary import summarise
 from snapreport.report.ticket import ticket_markdown
+from snapreport.sentence import parts_of
 from snapreport.snapshot import Snapshot
 
 BANNED = re.compile(
@@ -26,9 +26,14 @@ BANNED = re.compile(
 LONGEST = 45
 
 
+# In a terminal and in Markdown names are not set apart: backticks, "forward dit.py:83 from train.py:42", a C++ name.
+NAMES = re.compile(r"`[^`]+`|[\w<>.]+ [\w.+-]+\.py(?::\d+)?(?: from [\w.+-]+\.py:\d+)?|[A-Za-z_]\w*(?:::~?\w+)+")
+
+
 def prose(text: str) -> str:
     """``text`` without its code: names of functions and files are the program's own."""
-    plain = " ".join(part for is_code, part in code_spans(text) if not is_code)
+    plain = " ".join(part.text for part in parts_of(text) if not part.is_name)
+    plain = NAMES.sub(" ", plain)
     return re.sub(r"\S*[\w/]\.\w+\S*|\S*[:_/]\S*", " ", plain)
 
 

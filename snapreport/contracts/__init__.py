@@ -15,7 +15,14 @@ import msgspec
 
 def plain(document: Any) -> Any:
     """``document``, a Struct or a container of them, as dicts, lists and values that JSON has."""
-    return msgspec.to_builtins(document)
+    return msgspec.to_builtins(document, enc_hook=_plain_text)
+
+
+def _plain_text(value: object) -> str:
+    """A sentence without its parts: ``str`` of a subclass of ``str``."""
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
 def json_text(document: msgspec.Struct) -> str:

@@ -23,7 +23,7 @@ from snapreport.findings.effort import LINES, effort_of, place_of, priority_of
 from snapreport.findings.evidence import AdviceEvidence, CombinedRow
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together, whole_parts
-from snapreport.number_format import arrow_text, bytes_text, count_text
+from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history
@@ -161,15 +161,15 @@ def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
 def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> str:
     if saving is None or advice.spares_peak:
         return advice.do
-    return f"{advice.do}: peak {arrow_text(timeline.peak_bytes, saving.peak_bytes)} (replayed)"
+    return sentence("{}: peak {} (replayed)", advice.do, bytes_change(timeline.peak_bytes, saving.peak_bytes))
 
 
 def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
-    here = f"It frees {bytes_text(saving.at_peak_bytes)} at the peak, but"
+    here = sentence("It frees {} at the peak, but", bytes_part(saving.at_peak_bytes))
     if saving.peak_event < 0:
-        return f"{here} what was allocated before recording started is then the highest."
+        return sentence("{here} what was allocated before recording started is then the highest.", here=here)
     high = "almost as high" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then the highest"
-    return f"{here} event {count_text(saving.peak_event)} is {high}."
+    return sentence("{here} {} is {high}.", event_part(saving.peak_event), here=here, high=high)
 
 
 def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
@@ -178,7 +178,7 @@ def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | Non
     if len(best) < 2 or given[0][0] is not best[0][0]:
         return None
     (first, one), (second, two) = best
-    found = _combined(context.timeline, (first, one), (second, two), f"Together with “{second.do}”")
+    found = _combined(context.timeline, (first, one), (second, two), sentence("Together with “{}”", second.do))
     return found if found and context.is_much(found.row["saves_bytes"] - one.saves_bytes) else None
 
 
@@ -200,15 +200,15 @@ def _second_remedy(
         if not context.is_much(most - one.saves_bytes):
             continue
         saving = replay(timeline, mask, advice.fraction, advice.functions)
-        sentence = f"The remedy at that event is “{advice.do}”; with both"
-        if found := _combined(timeline, (first, one), (advice, saving), sentence):
+        how = sentence("The remedy at that event is “{}”; with both", advice.do)
+        if found := _combined(timeline, (first, one), (advice, saving), how):
             pairs.append(found)
     best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
     return best if best and context.is_much(best.row["saves_bytes"] - one.saves_bytes) else None
 
 
 def _combined(
-    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], sentence: str
+    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], how: str
 ) -> Combined | None:
     """Two changes at once; None where the second adds nothing to the first."""
     peak, event = together(timeline, [one[1].change, two[1].change])
@@ -221,4 +221,4 @@ def _combined(
         "peak_event": event,
         "saves_bytes": saves,
     }
-    return Combined(row, f"{sentence}: peak {arrow_text(timeline.peak_bytes, peak)} (replayed).")
+    return Combined(row, sentence("{how}: peak {} (replayed).", bytes_change(timeline.peak_bytes, peak), how=how))

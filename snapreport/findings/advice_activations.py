@@ -12,7 +12,7 @@ from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -42,15 +42,18 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
-    of = f"{layers} repeated layers"
+    of = sentence("{layers} repeated layers", layers=layers)
     if passes > 1 and layers % passes == 0:
-        of = f"{layers // passes} repeated layers in each of {passes} forward passes"
+        of = sentence("{} repeated layers in each of {passes} forward passes", layers // passes, passes=passes)
     return Advice(
         "checkpointing",
         "Use activation checkpointing",
         [
-            f"Activations of about {of} hold {context.share(size)}, and no recorded stack trace goes through "
-            "torch.utils.checkpoint.",
+            sentence(
+                "Activations of about {of} hold {}, and no recorded stack trace goes through torch.utils.checkpoint.",
+                context.share(size),
+                of=of,
+            ),
             "The replay leaves the input of every layer and the activations of one layer.",
         ],
         "torch.utils.checkpoint",
@@ -71,26 +74,43 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     gradients, share = _beside_gradients(context, mask, 1 - 1 / passes)
     if not share:
         return None
-    stay = f"The gradients of the first part, {bytes_text(gradients)}, stay allocated through the others."
+    stay = sentence("The gradients of the first part, {}, stay allocated through the others.", bytes_part(gradients))
     if waiting.failed:
         do = "Free the graph of each forward pass before the next"
         why = [
-            f"{passes} forward passes hold {context.share(size)}, and memory ran out before any backward pass.",
-            "In training call backward() for each; in evaluation use torch.no_grad(), and keep outputs on the CPU.",
+            sentence(
+                "{passes} forward passes hold {}, and memory ran out before any backward pass.",
+                context.share(size),
+                passes=passes,
+            ),
+            sentence(
+                sentence(
+                    "In training call ``backward()`` for each; in evaluation use ``torch.no_grad()``, and keep "
+                    "outputs on the CPU."
+                )
+            ),
         ]
     else:
-        do = "Call backward() after each forward pass"
+        do = sentence(sentence("Call ``backward()`` after each forward pass"))
         why = [
-            f"{passes} forward passes hold {context.share(size)}, until one backward pass frees all of it.",
-            "Where no pass uses another's output and the loss adds up theirs, backward() on each part gives the same "
-            "gradients, and one graph is alive at a time.",
+            sentence(
+                "{passes} forward passes hold {}, until one backward pass frees all of it.",
+                context.share(size),
+                passes=passes,
+            ),
+            sentence(
+                sentence(
+                    "Where no pass uses another's output and the loss adds up theirs, ``backward()`` on each part "
+                    "gives the same gradients, and one graph is alive at a time."
+                )
+            ),
             *([stay] if context.is_much(gradients) else []),
         ]
     return Advice(
         "backward-each",
         do,
         why,
-        "loss.backward() for each micro-batch",
+        sentence(sentence("``loss.backward()`` for each micro-batch")),
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
         share,
@@ -107,13 +127,15 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     gradients, share = context.remember("half of the batch", lambda: _beside_gradients(context, mask, 0.5))
     if not share:
         return None
-    stay = f"The gradients of the first half, {bytes_text(gradients)}, stay allocated through the second."
+    stay = sentence("The gradients of the first half, {}, stay allocated through the second.", bytes_part(gradients))
     return Advice(
         "accumulation",
         "Halve the batch and accumulate gradients over two",
         [
-            "What grows with the batch (activations, inputs, temporaries of forward and backward) holds "
-            f"{context.share(size)}.",
+            sentence(
+                "What grows with the batch (activations, inputs, temporaries of forward and backward) holds {}.",
+                context.share(size),
+            ),
             *([stay] if context.is_much(gradients) else []),
         ],
         "gradient accumulation",
@@ -155,8 +177,12 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
         "mixed-precision",
         "Compute in a 16-bit type",
         [
-            f"Activations hold {context.share(size)}, and no recorded stack trace goes through autocast.",
-            *([f"Autocast's copies of the weights take {bytes_text(copies)}."] if context.is_much(copies) else []),
+            sentence("Activations hold {}, and no recorded stack trace goes through autocast.", context.share(size)),
+            *(
+                [sentence("Autocast's copies of the weights take {}.", bytes_part(copies))]
+                if context.is_much(copies)
+                else []
+            ),
             "A snapshot does not record types: a program in 16 bits already saves nothing.",
         ],
         "torch.autocast",
@@ -195,8 +221,12 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
         "chunked-loss",
         "Compute the last layer and the loss in chunks, or fuse them",
         [
-            f"The logits, their softmax and the gradients of both hold {context.share(size)}. "
-            f"Of {CHUNKS} chunks, those of one are there at a time."
+            sentence(
+                "The logits, their softmax and the gradients of both hold {}. Of {CHUNKS} chunks, those of one are "
+                "there at a time.",
+                context.share(size),
+                CHUNKS=CHUNKS,
+            ),
         ],
         "chunked or fused linear cross entropy",
         "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",

@@ -8,7 +8,8 @@ from snapreport.findings.advice_context import MIN_SHARE, Advice, AdviceContext
 from snapreport.findings.evidence import AdviceNumbers
 from snapreport.findings.model import Finding
 from snapreport.findings.setting_replay import SettingReplay
-from snapreport.number_format import arrow_text, bytes_text, plural, share_text
+from snapreport.number_format import plural, share_text
+from snapreport.sentence import bytes_change, bytes_part, sentence
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
 
@@ -56,8 +57,8 @@ def _split_size(context: AdviceContext) -> Advice | None:
     return _setting_advice(
         context,
         "max-split-size",
-        f"Set max_split_size_mb:{limit}",
-        f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}",
+        sentence("Set `max_split_size_mb:{limit}`", limit=limit),
+        sentence("`PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}`", limit=limit),
         finding,
         replayed,
     )
@@ -71,12 +72,14 @@ def _unset_split_size(context: AdviceContext) -> Advice | None:
     if finding is None or limit <= 0 or settings.get("expandable_segments") is True:
         return None
     replayed = context.settings.replay(max_split_size=None)
-    unused = f"A block of {bytes_text(limit)} or more is never split: what a request leaves of it stays unused."
+    unused = sentence(
+        "A block of {} or more is never split: what a request leaves of it stays unused.", bytes_part(limit)
+    )
     return _setting_advice(
         context,
         "unset-max-split-size",
         "Unset max_split_size_mb",
-        "PYTORCH_CUDA_ALLOC_CONF without max_split_size_mb",
+        sentence("`PYTORCH_CUDA_ALLOC_CONF` without `max_split_size_mb`"),
         finding,
         replayed,
         first=unused,
@@ -133,13 +136,15 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         return [], ""
     if finding.kind == "oom":
         failed = [event for event in context.timeline.oom_events if event in replayed.avoided]
-        why = [f"Peak reserved up to the failure: {arrow_text(replayed.before, replayed.after)}."]
+        why: list[str] = [
+            sentence("Peak reserved up to the failure: {}.", bytes_change(replayed.before, replayed.after))
+        ]
         if finding.evidence.get("device_full"):
             why.append("The device stays nearly full: a later request may fail.")
         if len(failed) > 1:
             is_all = failed == context.timeline.oom_events
             why.insert(0, "All failed requests fit." if is_all else "Some of the failed requests fit, not all.")
-        return why, f"{do}: the request fits (replayed)" if finding.event in failed else ""
+        return why, sentence("{do}: the request fits (replayed)", do=do) if finding.event in failed else ""
     least = MIN_SHARE if finding.severity != "info" else OVERSIZED_SHARE
     if replayed.before - replayed.after < least * replayed.before:
         return [], ""
@@ -148,7 +153,7 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         if replayed.fresh
         else []
     )
-    return why, f"{do}: peak reserved {arrow_text(replayed.before, replayed.after)} (replayed)"
+    return why, sentence("{do}: peak reserved {} (replayed)", bytes_change(replayed.before, replayed.after), do=do)
 
 
 def _numbers(replayed: SettingReplay | None) -> AdviceNumbers:
@@ -166,17 +171,28 @@ def _collect(context: AdviceContext) -> Advice | None:
         replayed = None  # the recording does not say how much memory there was
     if replayed is not None and replayed.retries_after >= replayed.retries_before:
         return None
-    fewer = "" if replayed is None else f": retries {replayed.retries_before} → {replayed.retries_after} (replayed)"
+    fewer = (
+        ""
+        if replayed is None
+        else sentence(": retries {} → {} (replayed)", replayed.retries_before, replayed.retries_after)
+    )
     return Advice(
         "garbage-collection-threshold",
-        f"Set garbage_collection_threshold together with a memory fraction{fewer}",
+        sentence("Set garbage_collection_threshold together with a memory fraction{fewer}", fewer=fewer),
         [
-            f"{plural(finding.evidence['retries'], 'request')} found no memory, released everything cached and "
-            f"tried again.",
-            "garbage_collection_threshold:0.8 releases old cached blocks earlier. It works only after "
-            "torch.cuda.set_per_process_memory_fraction().",
+            sentence(
+                "{} found no memory, released everything cached and tried again.",
+                plural(finding.evidence["retries"], "request"),
+            ),
+            sentence(
+                "garbage_collection_threshold:0.8 releases old cached blocks earlier. It works only after "
+                "`torch.cuda.set_per_process_memory_fraction()`."
+            ),
         ],
-        "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8 and torch.cuda.set_per_process_memory_fraction(0.95)",
+        sentence(
+            "`PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8` and "
+            "`torch.cuda.set_per_process_memory_fraction(0.95)`"
+        ),
         _CONF,
         confidence="guess",
         link=finding.link,
@@ -189,11 +205,13 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
         return None
     return Advice(
         "empty-cache",
-        "Remove empty_cache() from the loop",
+        sentence("Remove `empty_cache()` from the loop"),
         [
-            f"empty_cache() in {finding.evidence['emptied_in']} releases segments that the program soon "
-            f"allocates again. "
-            "This costs time and does not lower the peak allocated; without it more may stay reserved."
+            sentence(
+                "`empty_cache()` in {} releases segments that the program soon allocates again. This costs time and "
+                "does not lower the peak allocated; without it more may stay reserved.",
+                finding.evidence["emptied_in"],
+            )
         ],
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
@@ -214,11 +232,14 @@ def _pinned(context: AdviceContext) -> Advice | None:
         "pinned-rounding",
         "Pin large buffers at their own size",
         [
-            f"Pinned buffers of {bytes_text(timeline.peak_bytes)} take {bytes_text(blocks)}, "
-            f"{share_text(size, blocks)} of it "
-            "rounding: each is rounded up to a power of two."
+            sentence(
+                "Pinned buffers of {} take {}, {} of it rounding: each is rounded up to a power of two.",
+                bytes_part(timeline.peak_bytes),
+                bytes_part(blocks),
+                share_text(size, blocks),
+            )
         ],
-        "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64, in PyTorch 2.13",
+        sentence("`PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64,` in PyTorch 2.13"),
         _CONF,
         link={"view": "reserved", "at": timeline.peak_event},
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.attention_scores import attention_scores
+from snapreport.sentence import sentence
 
 _SDPA = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
 _KERNELS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
@@ -17,20 +18,23 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
     if not context.is_much(size):
         return None
     kernel = "Let scaled_dot_product_attention use a fused kernel"
-    holds = f"Its math kernel holds {context.share(size)}: scores, softmax and copies of queries and keys."
+    holds = sentence("Its math kernel holds {}: scores, softmax and copies of queries and keys.", context.share(size))
     if not scores.is_recorded:
         kernel = "Use scaled_dot_product_attention with a fused kernel"
-        holds = (
-            f"One line of Python makes {context.share(size)} of attention scores: the math kernel of "
-            "scaled_dot_product_attention, or a product and softmax of its own."
+        holds = sentence(
+            "One line of Python makes {} of attention scores: the math kernel of scaled_dot_product_attention, or a "
+            "product and softmax of its own.",
+            context.share(size),
         )
     return Advice(
         "sdpa-math-kernel",
         kernel,
         [
             holds,
-            "Fused kernels need 16-bit inputs or a supported head size and mask; sdpa_kernel() says why one "
-            "cannot run.",
+            sentence(
+                "Fused kernels need 16-bit inputs or a supported head size and mask; `sdpa_kernel()` says why one "
+                "cannot run."
+            ),
         ],
         "torch.nn.attention.sdpa_kernel",
         _KERNELS,
@@ -47,7 +51,11 @@ def _written(context: AdviceContext) -> Advice | None:
     return Advice(
         "fused-attention",
         "Use scaled_dot_product_attention instead of separate matmul and softmax",
-        [f"Attention scores (batch × heads × length × length) and their softmax hold {context.share(size)}."],
+        [
+            sentence(
+                "Attention scores (batch × heads × length × length) and their softmax hold {}.", context.share(size)
+            )
+        ],
         "torch.nn.functional.scaled_dot_product_attention",
         _SDPA,
         mask,

@@ -15,8 +15,9 @@ from snapreport.findings.evidence import AdviceNumbers
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
-from snapreport.number_format import bytes_text, share_text
+from snapreport.number_format import share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.sentence import bytes_part, place_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
@@ -54,7 +55,7 @@ class Advice:
 
     rule: str
     do: str
-    why: list[str]
+    why: Sequence[str]
     term: str
     url: str
     mask: np.ndarray | None = None
@@ -138,7 +139,7 @@ class AdviceContext:
 
     def share(self, size: int) -> str:
         """``6.02 GiB (31% of the peak)``."""
-        return f"{bytes_text(size)} ({share_text(size, self.timeline.peak_bytes)} of the peak)"
+        return sentence("{} ({} of the peak)", bytes_part(size), share_text(size, self.timeline.peak_bytes))
 
     def is_much(self, size: int) -> bool:
         """Whether so many bytes of the peak are worth an advice."""
@@ -220,12 +221,17 @@ class AdviceContext:
     def text_of_frame(self, frame: int) -> str:
         """``function file.py``."""
         row = self.snapshot.recording.frames.row(frame, named=True)
-        return f"{row['name']} {row['filename'].replace(chr(92), '/').rsplit('/', 1)[-1]}"
+        return place_part(
+            f"{row['name']} {row['filename'].replace(chr(92), '/').rsplit('/', 1)[-1]}", row["filename"], 0
+        )
 
     def place_of_frame(self, frame: int) -> str:
         """``function file.py:12``."""
         line = self.snapshot.recording.frames["line"][frame]
-        return f"{self.text_of_frame(frame)}:{line}" if line > 0 else self.text_of_frame(frame)
+        text = self.text_of_frame(frame)
+        if line <= 0:
+            return text
+        return place_part(f"{text}:{line}", self.snapshot.recording.frames["filename"][frame], line)
 
     def finding(self, kind: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)

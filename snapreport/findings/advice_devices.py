@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.number_format import bytes_text, device_name
+from snapreport.sentence import bytes_part, device_part, joined, sentence
 
 FAR_ABOVE = 2.0
 """Times the mean of the other devices' peaks, from which on a device is out of balance."""
@@ -23,9 +23,11 @@ def _imbalance(context: AdviceContext) -> Advice | None:
     mean = sum(others) / len(others)
     if timeline.peak_bytes < FAR_ABOVE * mean:
         return None
-    listed = ", ".join(
-        f"{device_name(timeline.kind, device)} {bytes_text(size)}" for device, size in sorted(peaks.items())
-    )
+    each = [
+        sentence("{} {}", device_part(timeline.kind, device), bytes_part(size))
+        for device, size in sorted(peaks.items())
+    ]
+    listed = joined(each, ", ")
     gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")
     parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
     gathered = gathers[context.stack]
@@ -34,8 +36,10 @@ def _imbalance(context: AdviceContext) -> Advice | None:
             "device-imbalance",
             "Compute the loss inside the module that DataParallel wraps, or use DistributedDataParallel",
             [
-                f"Peaks: {listed}.",
-                f"DataParallel gathers {bytes_text(context.bytes_at_peak(gathered))} of outputs on one device.",
+                sentence("Peaks: {listed}.", listed=listed),
+                sentence(
+                    "DataParallel gathers {} of outputs on one device.", bytes_part(context.bytes_at_peak(gathered))
+                ),
             ],
             "torch.nn.parallel.DistributedDataParallel",
             "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -43,7 +47,10 @@ def _imbalance(context: AdviceContext) -> Advice | None:
             evidence={"peaks": list(peaks.values())},
         )
     even = sum(peaks.values()) / len(peaks)
-    why = [f"Peaks: {listed}.", f"Spread evenly, each would have {bytes_text(int(even))}."]
+    why: list[str] = [
+        sentence("Peaks: {listed}.", listed=listed),
+        sentence("Spread evenly, each would have {}.", bytes_part(int(even))),
+    ]
     if parallel:
         why.append(
             "DataParallel splits a batch by its first dimension, whatever each sample costs: give every GPU the same "

@@ -12,7 +12,7 @@ from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_model import unused_model
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import FORWARD
 
@@ -40,13 +40,19 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     what = "evaluation" if context.trains else "inference"
     return Advice(
         "no-grad",
-        f"Disable gradients: wrap {what} in torch.no_grad()",
+        sentence("Disable gradients: wrap {what} in `torch.no_grad()`", what=what),
         [
-            f"{context.share(size)} are activations saved for a backward pass that never runs: they are freed "
-            "together, after the forward pass.",
-            f"Without a graph each goes when it has been used; the replay keeps it until {IN_USE} more are made.",
+            sentence(
+                "{} are activations saved for a backward pass that never runs: they are freed together, after the "
+                "forward pass.",
+                context.share(size),
+            ),
+            sentence(
+                "Without a graph each goes when it has been used; the replay keeps it until {IN_USE} more are made.",
+                IN_USE=IN_USE,
+            ),
         ],
-        "torch.no_grad(), or torch.inference_mode()",
+        sentence("`torch.no_grad()`, or `torch.inference_mode()`"),
         _NO_GRAD,
         mask,
         share,
@@ -75,12 +81,16 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         "autocast-copies",
         "Cast the weights to 16 bits once, before inference",
         [
-            f"Autocast's 16-bit copies of the weights hold {context.share(size)} and are made again in every forward "
-            "pass.",
-            "model.to(torch.bfloat16) needs neither the copies nor the 32-bit weights; autocast(cache_enabled=False) "
-            "drops each copy after its use.",
+            sentence(
+                "Autocast's 16-bit copies of the weights hold {} and are made again in every forward pass.",
+                context.share(size),
+            ),
+            sentence(
+                "`model.to(torch.bfloat16)` needs neither the copies nor the 32-bit weights; "
+                "`autocast(cache_enabled=False)` drops each copy after its use."
+            ),
         ],
-        "torch.autocast(cache_enabled=False), or model.to(torch.bfloat16)",
+        sentence("`torch.autocast(cache_enabled=False)`, or `model.to(torch.bfloat16)`"),
         _AUTOCAST,
         mask,
         share,
@@ -98,8 +108,11 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
         "kv-cache",
         "Shrink the key-value cache by half",
         [
-            f"Caches of keys and values hold {context.share(size)}. A shorter context, fewer sequences at once or "
-            "a type of half the width halves them."
+            sentence(
+                "Caches of keys and values hold {}. A shorter context, fewer sequences at once or a type of half the"
+                " width halves them.",
+                context.share(size),
+            )
         ],
         "a sliding window, paging, or a quantized cache",
         "https://huggingface.co/docs/transformers/kv_cache",
@@ -120,9 +133,12 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         "previous-outputs",
         "Delete the previous iteration's outputs before the next forward pass",
         [
-            f"{bytes_text(previous)} of outputs from the iteration before are still allocated at the peak, because "
-            "their variable is assigned again only after the next forward pass. Call del on it, or move the loop's "
-            "body into a function.",
+            sentence(
+                "{} of outputs from the iteration before are still allocated at the peak, because their variable is "
+                "assigned again only after the next forward pass. Call del on it, or move the loop's body into a "
+                "function.",
+                bytes_part(previous),
+            ),
         ],
         "del",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",

@@ -11,7 +11,7 @@ from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.saving import peak_without_spans
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
 _FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
@@ -33,7 +33,10 @@ def _foreach(context: AdviceContext) -> Advice | None:
         "foreach-optimizer",
         "Use the fused optimizer (fused=True, or foreach=False)",
         [
-            f"The optimizer's foreach code allocates temporaries for all parameters at once: {context.share(size)}.",
+            sentence(
+                "The optimizer's foreach code allocates temporaries for all parameters at once: {}.",
+                context.share(size),
+            ),
             "The fused kernel needs none; foreach=False needs those of one parameter at a time. "
             "A smaller batch would not change them.",
         ],
@@ -104,8 +107,12 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
             return None
         return Advice(
             "keep-gradients",
-            "Call zero_grad() before the forward pass, not after it",
-            [f"{bytes_text(size)} of gradients from the previous step stay allocated through the forward pass."],
+            sentence("Call `zero_grad()` before the forward pass, not after it"),
+            [
+                sentence(
+                    "{} of gradients from the previous step stay allocated through the forward pass.", bytes_part(size)
+                )
+            ],
             "Optimizer.zero_grad(set_to_none=True)",
             "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
             old,
@@ -118,10 +125,12 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
     needed = bool(at_peak == OPTIMIZER_STEP)
     return Advice(
         "keep-gradients",
-        "Free gradients between steps: zero_grad(set_to_none=True)",
+        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
         [
-            f"{bytes_text(size)} of gradients stay allocated through the forward pass: they are zeroed in place, or "
-            "never."
+            sentence(
+                "{} of gradients stay allocated through the forward pass: they are zeroed in place, or never.",
+                bytes_part(size),
+            )
         ]
         + ["The peak is in the optimizer's step, which needs them, and stays; the forward pass gains that much room."]
         * needed,
@@ -169,11 +178,11 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     devices = [
         device for device in context.snapshot.devices if device >= 0 and len(context.snapshot.events(device)) > 1
     ]
-    holds = f"Optimizer state holds {context.share(size)}."
+    holds = sentence("Optimizer state holds {}.", context.share(size))
     if len(devices) > 1 and not sharded:
         return Advice(
             "optimizer-state",
-            f"Shard the optimizer's state over the {len(devices)} GPUs",
+            sentence("Shard the optimizer's state over the {} GPUs", len(devices)),
             [holds, "Every GPU holds all of it, and no recorded stack trace goes through FSDP or a sharded optimizer."],
             "fully_shard, or ZeroRedundancyOptimizer",
             _FSDP,
@@ -184,7 +193,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     return Advice(
         "optimizer-state",
         "Keep optimizer state in 8 bits",
-        [holds, f"This assumes that it is in 32 bits today. {ranks}"],
+        [holds, sentence("This assumes that it is in 32 bits today. {ranks}", ranks=ranks)],
         "an 8-bit optimizer of torchao or bitsandbytes",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
@@ -211,8 +220,10 @@ def _offload(context: AdviceContext) -> Advice | None:
         "offload",
         "Offload optimizer state to the CPU",
         [
-            f"Optimizer state holds {context.share(size)} and is used only in the optimizer's step, which becomes "
-            f"slower."
+            sentence(
+                "Optimizer state holds {} and is used only in the optimizer's step, which becomes slower.",
+                context.share(size),
+            )
         ],
         "CPUOffloadOptimizer of torchao, or ZeRO-Offload",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",

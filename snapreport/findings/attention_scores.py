@@ -16,6 +16,7 @@ from snapreport.findings.advice_births import births as births_without_workspace
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.selection import stacks_with
 from snapreport.reading.noise import PYTHON, recorded_flags
+from snapreport.sentence import sentence
 from snapreport.timeline.activity import GRAPH_DROPPED
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
@@ -71,7 +72,7 @@ def _scores(context: AdviceContext) -> Scores:
         return Scores(empty, empty)
     fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
     in_math = context.functions(MATH_KERNEL)
-    skip = f"{_SOFTMAX}|{_TORCH}"
+    skip = sentence("{_SOFTMAX}|{_TORCH}", _SOFTMAX=_SOFTMAX, _TORCH=_TORCH)
     caller = context.function_of_frame[context.innermost(skip)]
     softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
     named = context.frames(_ATTENTION) & ~fused
@@ -98,7 +99,7 @@ def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
     innermost = context.innermost()
     own = context.function_of_frame[innermost] == caller
     between = context._texts.str.contains(
-        rf"{_SOFTMAX}|functional\.py (dropout|softmax)|dropout\.py forward"
+        sentence("{_SOFTMAX}|functional\\.py (dropout|softmax)|dropout\\.py forward", _SOFTMAX=_SOFTMAX)
     ).to_numpy()
     direct: np.ndarray = (own | np.append(between, False)[innermost]) & (caller > 0)
     return direct

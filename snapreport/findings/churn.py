@@ -21,8 +21,9 @@ from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import repetitions
 from snapreport.findings.selection import stacks_with
-from snapreport.number_format import bytes_text, count_text, device_name, duration_text, plural, share_text
+from snapreport.number_format import count_text, duration_text, plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.sentence import bytes_part, device_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -162,21 +163,33 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
         times = timeline.events["time_us"].to_numpy()
         span = int(times.max() - times.min())
         details.append(
-            f"These calls took at most {duration_text(found.stall_us)}, {share_text(found.stall_us, max(1, span))} "
-            f"of the trace."
+            sentence(
+                "These calls took at most {}, {} of the trace.",
+                duration_text(found.stall_us),
+                share_text(found.stall_us, max(1, span)),
+            )
         )
-    places = pl.Series("place", [names.place(stack) for stack in stacks["stack"]], dtype=pl.String)
-    sums = stacks.with_columns(places).group_by("place").agg(pl.col("bytes", "count").sum())
+    places = {str(place): place for place in map(names.place, stacks["stack"].to_list())}
+    named = pl.Series("place", [str(names.place(stack)) for stack in stacks["stack"]], dtype=pl.String)
+    sums = stacks.with_columns(named).group_by("place").agg(pl.col("bytes", "count").sum())
     for row in sums.sort(["bytes", "place"], descending=[True, False]).head(3).rows(named=True):
-        details.append(f"{bytes_text(row['bytes'])} ({plural(row['count'], 'segment')}) were for {row['place']}.")
-    name = device_name(timeline.kind, timeline.device)
+        details.append(
+            sentence(
+                "{} ({}) were for {}.", bytes_part(row["bytes"]), plural(row["count"], "segment"), places[row["place"]]
+            )
+        )
+    name = device_part(timeline.kind, timeline.device)
     return [
         Finding(
             kind="churn",
             device=timeline.device,
             severity="warning",
-            title=f"{name} released {plural(count, 'segment')} ({bytes_text(found.again_bytes)}) and allocated them "
-            f"again after warm-up",
+            title=sentence(
+                "{name} released {} ({}) and allocated them again after warm-up",
+                plural(count, "segment"),
+                bytes_part(found.again_bytes),
+                name=name,
+            ),
             detail=details,
             bytes=found.again_bytes,
             event=int(found.again[0]),
@@ -201,20 +214,29 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
 
 def _causes(found: Churn, emptier: str) -> list[str]:
     """Who released the segments, as far as the record says."""
-    lines = []
+    lines: list[str] = []
     if len(found.emptied):
-        where = f", called in {emptier}" if emptier else ""
-        every = "All" if len(found.emptied) == len(found.freed) else f"{count_text(len(found.emptied))} of"
+        where = sentence(", called in {emptier}", emptier=emptier) if emptier else ""
+        every = "All" if len(found.emptied) == len(found.freed) else sentence("{} of", count_text(len(found.emptied)))
         lines.append(
-            f"{every} {plural(len(found.freed), 'release')} after event {count_text(found.warm_event)} came from "
-            f"empty_cache(){where}."
+            sentence(
+                "{every} {} after {} came from `empty_cache()`{where}.",
+                plural(len(found.freed), "release"),
+                event_part(found.warm_event),
+                every=every,
+                where=where,
+            )
         )
     if found.retries:
         lines.append(
-            f"{plural(found.retries, 'request')} found the device full: PyTorch released its cached segments and "
-            f"tried again."
+            sentence(
+                "{} found the device full: PyTorch released its cached segments and tried again.",
+                plural(found.retries, "request"),
+            )
         )
-    return lines or [f"{plural(len(found.freed), 'segment')} were released after event {count_text(found.warm_event)}."]
+    return lines or [
+        sentence("{} were released after {}.", plural(len(found.freed), "segment"), event_part(found.warm_event))
+    ]
 
 
 def _most_frequent(stacks: np.ndarray) -> int | None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from snapreport.findings.live import place_of_frame
 from snapreport.findings.loop_lines import MODULE_CALL
 from snapreport.findings.selection import stacks_with
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.own_code import frame_line, own_code
+from snapreport.timeline.own_code import own_code
 
 _MOST_CALLS = 0.9
 """Of a trace's allocations with a stack trace: a line that calls more of them is the program's loop."""
@@ -36,4 +37,4 @@ def common_caller(timeline: DeviceTimeline, stacks: Mapping[int, int]) -> str:
         return ""
     calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
     traced = timeline.allocations["stack"].to_numpy()[timeline.allocations["alloc_event"].to_numpy() >= 0]
-    return "" if calls[traced[traced > 0]].mean() > _MOST_CALLS else frame_line(recording, frame)
+    return "" if calls[traced[traced > 0]].mean() > _MOST_CALLS else place_of_frame(recording, frame)

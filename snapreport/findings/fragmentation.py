@@ -14,8 +14,9 @@ from snapreport.findings.evidence import FragmentationEvidence, OversizedEvidenc
 from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
 from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding
-from snapreport.number_format import bytes_text, device_name, plural
+from snapreport.number_format import plural
 from snapreport.reading.recording import ACTIONS
+from snapreport.sentence import bytes_part, device_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment_bytes
@@ -110,7 +111,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     names = names_of(snapshot)
     pins = pinning_stacks(timeline, state, names)
     expandable = expandable_setting(timeline)
-    name = device_name(timeline.kind, timeline.device)
+    name = device_part(timeline.kind, timeline.device)
     joined = joined_bytes(state, request)
     evidence: FragmentationEvidence = {
         "event": request.event,
@@ -127,22 +128,31 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         "expandable_segments": expandable,
         "joined_bytes": joined,
     }
-    detail = []
+    detail: list[str] = []
     if pins:
         top = pins[0]
         detail.append(
-            f"{bytes_text(top['held_bytes'])} from {names.place(top['stack'])} "
-            "are all that is in use of "
-            f"{plural(top['segments'], 'segment')} with {bytes_text(top['free_bytes'])} free."
+            sentence(
+                "{} from {} are all that is in use of {} with {} free.",
+                bytes_part(top["held_bytes"]),
+                names.place(top["stack"]),
+                plural(top["segments"], "segment"),
+                bytes_part(top["free_bytes"]),
+            )
         )
     detail.append(_remedy(expandable, joined, request))
     return Finding(
         kind="fragmentation",
         device=timeline.device,
         severity="warning",
-        title=f"Fragmentation on {name}: a {bytes_text(request.size)} request reserved more memory although "
-        f"{bytes_text(usable)} were cached, because the largest free block was "
-        f"{bytes_text(free_memory.largest_usable)}",
+        title=sentence(
+            "Fragmentation on {name}: a {} request reserved more memory although {} were cached, because the largest"
+            " free block was {}",
+            bytes_part(request.size),
+            bytes_part(usable),
+            bytes_part(free_memory.largest_usable),
+            name=name,
+        ),
         detail=detail,
         bytes=usable,
         event=position,
@@ -174,11 +184,11 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
     if expandable:
         return "Expandable segments were on: the free ranges are inside them, between blocks in use."
     if joined < request.size:
-        return (
-            f"Joined segments would not help: live blocks lie between their free ranges, and the largest would be "
-            f"{bytes_text(joined)}."
+        return sentence(
+            "Joined segments would not help: live blocks lie between their free ranges, and the largest would be {}.",
+            bytes_part(joined),
         )
-    return "Expandable segments would join them: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+    return sentence("Expandable segments would join them: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.")
 
 
 def _oversized(timeline: DeviceTimeline) -> list[Finding]:
@@ -197,17 +207,25 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     if timeline.reserved[at + 1] < most:
         return []
     parts = parts_at(timeline, at)
-    name = device_name(timeline.kind, timeline.device)
+    name = device_part(timeline.kind, timeline.device)
     free, split = parts.unused_segments, parts.inactive_split
     return [
         Finding(
             kind="fragmentation",
             device=timeline.device,
             severity="info",
-            title=f"Reserved memory on {name} reached {bytes_text(most)}; allocated never exceeded {bytes_text(peak)}",
+            title=sentence(
+                "Reserved memory on {name} reached {}; allocated never exceeded {}",
+                bytes_part(most),
+                bytes_part(peak),
+                name=name,
+            ),
             detail=[
-                f"When most was reserved, {bytes_text(free)} were in unused segments and {bytes_text(split)} in free "
-                "parts of others.",
+                sentence(
+                    "When most was reserved, {} were in unused segments and {} in free parts of others.",
+                    bytes_part(free),
+                    bytes_part(split),
+                ),
                 *_out_of_reach(timeline, at, first, idle),
             ],
             bytes=idle,
@@ -233,17 +251,23 @@ def _out_of_reach(timeline: DeviceTimeline, at: int, first: int, idle: int) -> l
     state = state_at(timeline, at)
     request = request_behind(timeline, max(0, first))
     free = reachable_free_memory(state, request)
-    lines = []
+    lines: list[str] = []
     if free.other_stream >= IDLE_SHARE * idle:
         streams = state.segments.filter((pl.col("free") > 0) & (pl.col("stream") != request.stream))["stream"]
         lines.append(
-            f"{bytes_text(free.other_stream)} of it belong to {plural(streams.n_unique(), 'other stream')}: a stream "
-            "cannot use what another one has cached."
+            sentence(
+                "{} of it belong to {}: a stream cannot use what another one has cached.",
+                bytes_part(free.other_stream),
+                plural(streams.n_unique(), "other stream"),
+            )
         )
     if free.other_pool >= IDLE_SHARE * idle:
         lines.append(
-            f"{bytes_text(free.other_pool)} of it are in other pools: a private pool, as a CUDA graph has, keeps its "
-            "segments until it is deleted."
+            sentence(
+                "{} of it are in other pools: a private pool, as a CUDA graph has, keeps its segments until it is "
+                "deleted.",
+                bytes_part(free.other_pool),
+            )
         )
     elif parts_at(timeline, at).unused_segments >= IDLE_SHARE * idle:
         lines.append(

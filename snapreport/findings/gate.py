@@ -24,7 +24,8 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.findings.snapshot_series import FEWEST as SERIES_FEWEST
 from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, follow
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.number_format import count_text, device_name, plural, share_text
+from snapreport.sentence import bytes_part, code_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
@@ -88,8 +89,15 @@ def _has_data(timeline: DeviceTimeline) -> bool:
 def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str, value: int, limit: int) -> Check:
     name = device_name(timeline.kind, timeline.device)
     passed = value <= limit
-    compared = "within" if passed else f"{bytes_text(value - limit)} over"
-    message = f"{name}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
+    compared = "within" if passed else sentence("{} over", bytes_part(value - limit))
+    message = sentence(
+        "{name}: peak {what} {}, {compared} the limit of {}",
+        bytes_part(value),
+        bytes_part(limit),
+        name=name,
+        what=what,
+        compared=compared,
+    )
     is_counted = _peaks(timeline)[2]
     unknown = missing_history(snapshot, timeline, earlier=True) if passed and not is_counted else ""
     evidence = [] if passed else _top(snapshot, timeline)
@@ -116,31 +124,39 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
     rule, file = "fits", snapshot.recording.name
     if not len(timeline.events) or not whatif.trace.born.any():
         value = int(timeline.reserved.max())
-        message = f"{name}: {bytes_text(value)} reserved at the end"
+        message = sentence("{name}: {} reserved at the end", bytes_part(value), name=name)
         return Check(rule, file, name, False, message, value, memory, unknown="there is no trace to replay")
     if not whatif.check.exact:
         peak = whatif.trace.peak_reserved
-        message = f"{name}: {bytes_text(peak)} reserved at most, not replayed"
-        unknown = f"the replay under the recorded settings is not exact: {whatif.check.reason}"
+        message = sentence("{name}: {} reserved at most, not replayed", bytes_part(peak), name=name)
+        unknown: str = sentence("the replay under the recorded settings is not exact: {}", whatif.check.reason)
         return Check(rule, file, name, False, message, peak, memory, unknown=unknown)
     done = whatif.replay(whatif.own)
     failed = done.oom_event if done.oom_event is not None else done.failed[0] if done.failed else None
     if failed is None:
-        tail = f" (num_alloc_retries: {count_text(done.retries)})" if done.retries else ""
-        message = f"{name}: runs on {bytes_text(memory)} for the allocator, replayed{tail}"
+        tail = sentence(" (num_alloc_retries: {})", count_text(done.retries)) if done.retries else ""
+        message = sentence(
+            "{name}: runs on {} for the allocator, replayed{tail}", bytes_part(memory), name=name, tail=tail
+        )
         unknown = missing_history(snapshot, timeline, earlier=True)
         return Check(rule, file, name, not unknown, message, done.peak_reserved, memory, unknown=unknown)
     least = minimum_memory(whatif, whatif.own)
-    needs = "" if least.memory is None else f"; it needs {_whole_mib(least.memory)}"
-    where = "at its start" if failed < 0 else f"at event {count_text(failed)}"
-    message = f"{name}: runs out of memory {where} with {bytes_text(memory)} for the allocator, replayed{needs}"
+    needs = "" if least.memory is None else sentence("; it needs {}", _whole_mib(least.memory))
+    where = "at its start" if failed < 0 else sentence("at {}", event_part(failed))
+    message = sentence(
+        "{name}: runs out of memory {where} with {} for the allocator, replayed{needs}",
+        bytes_part(memory),
+        name=name,
+        where=where,
+        needs=needs,
+    )
     return Check(rule, file, name, False, message, least.memory or least.unlimited, memory)
 
 
 def _whole_mib(value: int) -> str:
     """Also in whole MiB, for ``--fits``: rounded to GiB, the figure could be too small."""
-    text, mib = bytes_text(value), f"{value >> 20:,} MiB"
-    return f"{text} ({mib})" if text.endswith("GiB") else mib
+    text, mib = bytes_part(value), sentence("{} MiB", f"{value >> 20:,}")
+    return sentence("{text} ({mib})", text=text, mib=mib) if text.endswith("GiB") else mib
 
 
 def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
@@ -153,8 +169,13 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
         .sort(["bytes", "name"], descending=[True, False])
     )
     return [
-        f"{bytes_text(row['bytes'])} ({share_text(row['bytes'], timeline.peak_bytes)}) in "
-        f"{plural(row['count'], 'allocation')} from {row['name'] or 'no frames'}"
+        sentence(
+            "{} ({}) in {} from {}",
+            bytes_part(row["bytes"]),
+            share_text(row["bytes"], timeline.peak_bytes),
+            plural(row["count"], "allocation"),
+            code_part(row["name"]) if row["name"] else "no frames",
+        )
         for row in rows.head(EVIDENCE_ROWS).rows(named=True)
     ]
 
@@ -166,10 +187,14 @@ def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Chec
         before, after = _peaks(device.before)[0], _peaks(device.after)[0]
         name, limit = device_name(device.after.kind, device.after.device), growth.limit(before)
         passed = after <= limit
-        change = f"{bytes_text(abs(after - before))} {'more' if after >= before else 'less'}"
-        message = (
-            f"{name}: peak allocated {bytes_text(after)}, {change} than the baseline's {bytes_text(before)}; "
-            f"{growth} more is allowed"
+        change = sentence("{} {}", bytes_part(abs(after - before)), "more" if after >= before else "less")
+        message = sentence(
+            "{name}: peak allocated {}, {change} than the baseline's {}; {growth} more is allowed",
+            bytes_part(after),
+            bytes_part(before),
+            name=name,
+            change=change,
+            growth=str(growth),
         )
         evidence = [] if passed else _grown(device)
         is_counted = _peaks(device.after)[2]
@@ -190,7 +215,9 @@ def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growt
     for device in compared.only_after:
         timeline = snapshot.timeline(device)
         name, peak, limit = device_name(timeline.kind, device), timeline.peak_bytes, growth.limit(0)
-        message = f"{name}: peak allocated {bytes_text(peak)}, and the baseline has no such device"
+        message = sentence(
+            "{name}: peak allocated {}, and the baseline has no such device", bytes_part(peak), name=name
+        )
         passed = peak <= limit
         checks.append(
             Check(
@@ -207,7 +234,9 @@ def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growt
     for device in compared.only_before:
         timeline = baseline.timeline(device)
         name, limit = device_name(timeline.kind, device), growth.limit(timeline.peak_bytes)
-        message = f"{name}: not in this snapshot; the baseline's peak was {bytes_text(timeline.peak_bytes)}"
+        message = sentence(
+            "{name}: not in this snapshot; the baseline's peak was {}", bytes_part(timeline.peak_bytes), name=name
+        )
         checks.append(Check("max-growth", snapshot.recording.name, name, True, message, 0, limit))
     return checks
 
@@ -215,8 +244,14 @@ def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growt
 def _grown(device: DeviceDiff) -> list[str]:
     rows = device.functions[0].filter(pl.col("delta") > 0).head(EVIDENCE_ROWS)
     return [
-        f"{bytes_text(row['delta'])} more from {row['name'] or 'no frames'} ({bytes_text(row['bytes_before'])} → "
-        f"{bytes_text(row['bytes_after'])}, {row['change']})"
+        sentence(
+            "{} more from {} ({} → {}, {})",
+            bytes_part(row["delta"]),
+            code_part(row["name"]) if row["name"] else "no frames",
+            bytes_part(row["bytes_before"]),
+            bytes_part(row["bytes_after"]),
+            row["change"],
+        )
         for row in rows.rows(named=True)
     ]
 
@@ -225,7 +260,11 @@ def _findings(snapshot: Snapshot, timeline: DeviceTimeline, kind: str, found: Se
     name = device_name(timeline.kind, timeline.device)
     hits = [f for f in found if f.kind == kind and f.device == timeline.device and f.severity in ("error", "warning")]
     unknown = "" if hits else missing_history(snapshot, timeline)
-    message = f"{name}: {hits[0].title}" if hits else f"{name}: no {_KINDS.get(kind, kind)} found"
+    message = (
+        sentence("{name}: {}", hits[0].title, name=name)
+        if hits
+        else sentence("{name}: no {} found", _KINDS.get(kind, kind), name=name)
+    )
     return Check(
         f"fail-on {kind}",
         snapshot.recording.name,
@@ -254,7 +293,7 @@ def leak_check(snapshot: Snapshot, timeline: DeviceTimeline) -> Check:
         snapshot.recording.name,
         name,
         verdict.status == "none",
-        f"{name}: {verdict.reason}",
+        sentence("{name}: {}", verdict.reason, name=name),
         len(hits),
         0,
         finding_evidence(hits),
@@ -279,19 +318,23 @@ def _series_leak(series: SnapshotSeries, device: DeviceSeries) -> Check:
         for snapshot, number in zip(series.snapshots, device.devices, strict=True)
     ]
     failed = [result for result in within if result.status == "failed"]
-    evidence = [f"{row.place} leaks {bytes_text(row.slope)} a snapshot" for row in device.leaks[:EVIDENCE_ROWS]]
-    evidence += [f"{r.file}: {r.message.removeprefix(f'{r.device}: ')}" for r in failed[:EVIDENCE_ROWS]]
+    evidence: list[str] = [
+        sentence("{} leaks {} a snapshot", row.place, bytes_part(row.slope)) for row in device.leaks[:EVIDENCE_ROWS]
+    ]
+    evidence += [sentence("{}: {}", r.file, r.message.removeprefix(f"{r.device}: ")) for r in failed[:EVIDENCE_ROWS]]
     grew = device.totals["end_allocated_bytes"][-1] - device.totals["end_allocated_bytes"][0]
     unknown = ""
     if evidence:
-        message = f"{name}: {evidence[0]}"
+        message = sentence("{name}: {}", evidence[0], name=name)
     elif len(files) >= SERIES_FEWEST or all(result.passed for result in within):
-        message = f"{name}: no stack grows over {len(files)} snapshots"
+        message = sentence("{name}: no stack grows over {} snapshots", len(files), name=name)
     elif grew <= 0:
-        message = f"{name}: no more is allocated at the end of {files[-1]} than of {files[0]}"
+        message = sentence("{name}: no more is allocated at the end of {} than of {}", files[-1], files[0], name=name)
     else:
         unknown = "Two snapshots cannot show whether memory grows: give at least three."
-        message = f"{name}: {bytes_text(grew)} more at the end of {files[-1]} than of {files[0]}"
+        message = sentence(
+            "{name}: {} more at the end of {} than of {}", bytes_part(grew), files[-1], files[0], name=name
+        )
     leaks = len(device.leaks) + len(failed)
     passed = not evidence and not unknown
     file = f"{files[0]} … {files[-1]} ({len(files)} files)"

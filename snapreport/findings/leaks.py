@@ -13,13 +13,14 @@ from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.evidence import LeakEvidence, SavingRow
-from snapreport.findings.live import Names, by_category, listed, live_at
+from snapreport.findings.live import Names, by_category, live_at
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.findings.saving import peak_without, peak_without_spans
-from snapreport.number_format import bytes_text, count_text, plural
+from snapreport.number_format import count_text, plural
+from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
 
 MOST = 10
@@ -57,10 +58,15 @@ def leak_verdict(
         most = max(suspects, key=lambda growth: growth.bytes)
         return LeakVerdict(
             "unknown",
-            f"{names.place(most.stack)} grew {most.growths} times in {over}, to {bytes_text(most.bytes)}: a leak, or a "
-            "cache that fills. Record more steps.",
+            sentence(
+                "{} grew {} times in {over}, to {}: a leak, or a cache that fills. Record more steps.",
+                names.place(most.stack),
+                most.growths,
+                bytes_part(most.bytes),
+                over=over,
+            ),
         )
-    return LeakVerdict("none", f"No leak found over {over}.")
+    return LeakVerdict("none", sentence("No leak found over {over}.", over=over))
 
 
 def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None) -> list[Finding]:
@@ -145,7 +151,10 @@ def _leak(
         event=end if freed.any() else len(timeline.events) - 1,
         stack=group[0].stack,
         evidence=evidence,
-        basis=[f"{plural(repetitions.finished, repetitions.unit)}: {repetitions.source}.", *basis_of(timeline)],
+        basis=[
+            sentence("{}: {}.", plural(repetitions.finished, repetitions.unit), repetitions.source),
+            *basis_of(timeline),
+        ],
         confidence="likely" if repetitions.count >= 2 * FEWEST else "guess",
         link={"view": "timeline", "query": query},
     )
@@ -153,58 +162,95 @@ def _leak(
 
 def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     unit, place = evidence["unit"], evidence["stacks"][0]["place"]
-    amount, total = bytes_text(evidence["bytes_per_step"] * evidence["every"]), bytes_text(evidence["kept_bytes"])
-    often = f"every {unit}" if evidence["every"] == 1 else f"every {evidence['every']} {unit}s"
-    after = f"{total} after {plural(evidence['steps'], unit)}"
+    amount, total = bytes_part(evidence["bytes_per_step"] * evidence["every"]), bytes_part(evidence["kept_bytes"])
+    often = (
+        sentence("every {unit}", unit=unit)
+        if evidence["every"] == 1
+        else sentence("every {} {unit}s", evidence["every"], unit=unit)
+    )
+    after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)
     if is_cache:
         what = "The KV cache" if evidence["category"] == "kv cache" else "A cache"
-        return f"{what} grows by {amount} {often} in {place}, to {after}"
+        return sentence(
+            "{what} grows by {amount} {often} in {place}, to {after}",
+            what=what,
+            amount=amount,
+            often=often,
+            place=place,
+            after=after,
+        )
     if evidence["replaced"]:
-        return f"Leak: {place} replaces its tensor by one {amount} larger {often}, {after}"
+        return sentence(
+            "Leak: {place} replaces its tensor by one {amount} larger {often}, {after}",
+            place=place,
+            amount=amount,
+            often=often,
+            after=after,
+        )
     if len({row["place"] for row in evidence["stacks"]}) == 1:
-        return f"Leak: {place} keeps {amount} {often}, {after}"
+        return sentence(
+            "Leak: {place} keeps {amount} {often}, {after}", place=place, amount=amount, often=often, after=after
+        )
     where = (
-        f"in calls from {caller}" if (caller := evidence["caller"]) and caller != place else f"most of it in {place}"
+        sentence("in calls from {caller}", caller=caller)
+        if (caller := evidence["caller"]) and caller != place
+        else sentence("most of it in {place}", place=place)
     )
-    return f"Leak: {amount} stay allocated {often}, {where}, {after}"
+    return sentence(
+        "Leak: {amount} stay allocated {often}, {where}, {after}", amount=amount, often=often, where=where, after=after
+    )
 
 
 def _detail(
     timeline: DeviceTimeline, remaining: pl.DataFrame, evidence: LeakEvidence, all_leaks: int, *, is_cache: bool
 ) -> list[str]:
     unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
-    lines = []
+    lines: list[str] = []
     if not evidence["replaced"]:
         fate = "none of them freed"
         if evidence["freed_bytes"]:
             share = "all" if evidence["freed_bytes"] == evidence["kept_bytes"] else "some"
-            fate = f"{share} of them freed only after the last {unit}"
-        lines.append(f"{plural(evidence['kept_count'], 'allocation')} made in the trace, {fate}.")
+            fate = sentence("{share} of them freed only after the last {unit}", share=share, unit=unit)
+        lines.append(sentence("{} made in the trace, {fate}.", plural(evidence["kept_count"], "allocation"), fate=fate))
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
     if len(places) > 1:
         rows = sorted(places.items(), key=lambda item: -item[1])
-        parts = [f"{place} ({bytes_text(size)})" for place, size in rows[:_LISTED]]
+        parts: list[str] = [sentence("{place} ({})", bytes_part(size), place=place) for place, size in rows[:_LISTED]]
         if len(rows) > _LISTED:
             parts.append(plural(len(rows) - _LISTED, "other line"))
-        lines.append(f"Each {unit}: {listed(parts)}.")
+        lines.append(sentence("Each {unit}: {}.", listed(parts), unit=unit))
     lines.append(
-        f"The lowest live bytes rose from {bytes_text(stairs[1])} in the second {unit} to {bytes_text(stairs[-1])} in "
-        "the last."
+        sentence(
+            "The lowest live bytes rose from {} in the second {unit} to {} in the last.",
+            bytes_part(stairs[1]),
+            bytes_part(stairs[-1]),
+            unit=unit,
+        )
     )
     failed = [event for event in timeline.oom_events if event >= evidence["bounds"][-3]]
     if failed:  # in one of the last two: the program has met the limit
         held = int(live_at(remaining, failed[-1])["size"].sum())
         total = int(timeline.allocated[failed[-1] + 1])
-        lines.append(f"When memory ran out, {bytes_text(held)} of the {bytes_text(total)} allocated came from it.")
+        lines.append(
+            sentence("When memory ran out, {} of the {} allocated came from it.", bytes_part(held), bytes_part(total))
+        )
     elif evidence["device_limit"] > timeline.peak_bytes and not is_cache:
         more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
-        lines.append(f"Memory runs out after {count_text(more)} more {unit}s at {bytes_text(all_leaks)} each.")
+        lines.append(
+            sentence(
+                "Memory runs out after {} more {unit}s at {} each.", count_text(more), bytes_part(all_leaks), unit=unit
+            )
+        )
     if saving["saves_bytes"] and not is_cache:
-        peak, needed = bytes_text(saving["peak_bytes"]), bytes_text(evidence["needed_peak_bytes"])
-        or_needed = f", and {needed} if each {unit} needs its part" if needed != peak else ""
-        lines.append(f"Without the leak the peak would be {peak}{or_needed} (replayed).")
+        peak, needed = bytes_part(saving["peak_bytes"]), bytes_part(evidence["needed_peak_bytes"])
+        or_needed = (
+            sentence(", and {needed} if each {unit} needs its part", needed=needed, unit=unit) if needed != peak else ""
+        )
+        lines.append(
+            sentence("Without the leak the peak would be {peak}{or_needed} (replayed).", peak=peak, or_needed=or_needed)
+        )
     if not is_cache:
         lines.append(_remedy(evidence))
     return lines
@@ -214,30 +260,38 @@ def _remedy(evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
         return "Preallocate the tensor, or move what is no longer needed to the CPU."
     if evidence["category"] == "activation" and len(evidence["stacks"]) >= _ONE_CAUSE:
-        return (
-            "Something still references these tensors, probably through an autograd graph: store loss.item() or "
-            "tensor.detach().clone()."
+        return sentence(
+            sentence(
+                "Something still references these tensors, probably through an autograd graph: store ``loss.item()``"
+                " or ``tensor.detach().clone()``."
+            )
         )
     if evidence["category"] == "activation" and evidence["kept_count"] >= _ONE_CAUSE * evidence["steps"]:
-        return (
-            "Something still references these tensors, views of them, or a graph that saved them: store .item(), "
-            ".cpu(), or .detach().clone() of the part that is needed, and .detach() what the next "
-            f"{evidence['unit']} starts with."
+        return sentence(
+            sentence(
+                "Something still references these tensors, views of them, or a graph that saved them: store "
+                "``.item()``, ``.cpu()``, or ``.detach().clone()`` of the part that is needed, and ``.detach()`` "
+                "what the next {{}} starts with."
+            ),
+            evidence["unit"],
         )
     if evidence["category"] == "activation":
         # A graph would hold what other lines saved as well. A detached view holds all of the tensor that it is of.
-        return (
-            "Something still references this tensor or a view of it: store .item(), .cpu(), or .detach().clone() of "
-            "the part that is needed."
+        return sentence(
+            sentence(
+                "Something still references this tensor or a view of it: store ``.item()``, ``.cpu()``, or "
+                "``.detach().clone()`` of the part that is needed."
+            )
         )
     if evidence["category"] == "optimizer state":
         return (
             "An optimizer allocates its state once: something probably still references an optimizer or a model that "
             "was replaced. Drop it, or keep using the first one."
         )
-    return (
-        f"Something still references these tensors after the {evidence['unit']}: drop it, or move them to the CPU. "
-        "A buffer that is meant to fill looks the same until it is full."
+    return sentence(
+        "Something still references these tensors after the {}: drop it, or move them to the CPU. A buffer that is "
+        "meant to fill looks the same until it is full.",
+        evidence["unit"],
     )
 
 

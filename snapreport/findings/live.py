@@ -11,9 +11,11 @@ import polars as pl
 
 from snapreport.findings.evidence import CategoryRow, FunctionRow, PlaceRow, StackRow
 from snapreport.memoize import memoize
+from snapreport.reading.recording import Recording
+from snapreport.sentence import Sentence, place_part, stack_part
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.modules import ModulePaths
-from snapreport.timeline.own_code import LAUNCHED_FROM, own_frames, own_functions, own_lines
+from snapreport.timeline.own_code import LAUNCHED_FROM, frame_line, own_frames, own_functions, own_lines
 
 MOST = 10
 """Rows of a breakdown that a finding has; the page has them all."""
@@ -21,7 +23,7 @@ NO_STACK_TRACE = "allocations without a stack trace"
 
 
 class Names:
-    """The names of a snapshot's stacks; built once for all devices."""
+    """The names of a snapshot's stacks, as parts of sentences; built once for all devices."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._recording = snapshot.recording
@@ -30,11 +32,11 @@ class Names:
 
     def function(self, stack: int) -> str:
         """``forward dit.py``: for sums over all lines of a function."""
-        return self.functions[stack] or NO_STACK_TRACE
+        return self._named(stack, self.functions[stack])
 
     def line(self, stack: int) -> str:
         """``forward dit.py:83``, with `` from train.py:42`` where the program's own line only launched it."""
-        return own_lines(self._recording)[stack] or NO_STACK_TRACE
+        return self._named(stack, own_lines(self._recording)[stack])
 
     @cached_property
     def frames(self) -> np.ndarray:
@@ -43,7 +45,20 @@ class Names:
 
     def place(self, stack: int) -> str:
         """``forward dit.py:83``, without what launched it."""
-        return self.line(stack).partition(LAUNCHED_FROM)[0]
+        return self._named(stack, own_lines(self._recording)[stack].partition(LAUNCHED_FROM)[0])
+
+    def _named(self, stack: int, name: str) -> str:
+        frame = int(self.frames[stack])
+        if not name or frame < 0:
+            return NO_STACK_TRACE
+        file, line = self._recording.frames.select("filename", "line").row(frame)
+        return stack_part(stack, name, file, max(0, line or 0))
+
+
+def place_of_frame(recording: Recording, frame: int) -> Sentence:
+    """``forward dit.py:83`` of a row of ``frames``."""
+    file, line = recording.frames.select("filename", "line").row(frame)
+    return place_part(frame_line(recording, frame), file, max(0, line or 0))
 
 
 @memoize
@@ -147,8 +162,3 @@ def main_parts(categories: Sequence[CategoryRow], most: int = 4) -> list[tuple[s
     known = [row for row in parts if row["category"] != "unknown"][:most]
     unknown = [row for row in parts if row["category"] == "unknown"]
     return [(category_text(row["category"]), row["bytes"]) for row in [*known, *unknown]]
-
-
-def listed(parts: Sequence[str]) -> str:
-    """``a, b and c``."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""

@@ -15,11 +15,12 @@ from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.evidence import KeptEvidence
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
-from snapreport.findings.live import by_category, by_place, by_stack, listed, names_of
+from snapreport.findings.live import by_category, by_place, by_stack, names_of
 from snapreport.findings.model import Finding
 from snapreport.findings.reference_cycles import cycle_findings
 from snapreport.findings.repetition import Repetitions, growth_repetitions
-from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.number_format import plural, share_text
+from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -110,33 +111,45 @@ def _title(evidence: KeptEvidence, steps: int) -> str:
     since = "from this step" if steps == 1 else "from this trace"
     if first["bytes"] >= _ALMOST_ALL * size:
         if first["category"] == "unknown":
-            return f"{bytes_text(size)} {since} were still allocated when recording stopped"
+            return sentence("{} {since} were still allocated when recording stopped", bytes_part(size), since=since)
         name = _CATEGORY_NAMES.get(first["category"], first["category"])
-        return f"{bytes_text(size)} of {name} {since} were still allocated when recording stopped"
+        return sentence(
+            "{} of {name} {since} were still allocated when recording stopped", bytes_part(size), name=name, since=since
+        )
     shares = [
-        f"{share_text(row['bytes'], size)} {_CATEGORY_NAMES.get(row['category'], row['category'])}"
+        sentence("{} {}", share_text(row["bytes"], size), _CATEGORY_NAMES.get(row["category"], row["category"]))
         for row in categories[:_LISTED]
         if row["bytes"] >= 0.01 * size
     ]
-    return f"{bytes_text(size)} {since} were still allocated when recording stopped: {listed(shares)}"
+    return sentence(
+        "{} {since} were still allocated when recording stopped: {}", bytes_part(size), listed(shares), since=since
+    )
 
 
 def _growth(evidence: KeptEvidence, repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
     if evidence["leak_bytes"] and repetitions:
-        return f"{bytes_text(evidence['leak_bytes'])} of it grow {repetitions.unit} by {repetitions.unit}: a leak."
+        return sentence(
+            "{} of it grow {} by {}: a leak.", bytes_part(evidence["leak_bytes"]), repetitions.unit, repetitions.unit
+        )
     return verdict.reason
 
 
 def _largest(evidence: KeptEvidence) -> str:
     top = [
-        f"{row['place']} ({bytes_text(row['bytes'])} in {plural(row['count'], 'allocation')})"
+        sentence("{} ({} in {})", row["place"], bytes_part(row["bytes"]), plural(row["count"], "allocation"))
         for row in evidence["places"][:_LISTED]
     ]
-    return f"Largest: {listed(top)}."
+    return sentence("Largest: {}.", listed(top))
 
 
 def _when(evidence: KeptEvidence) -> str:
     early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
-    part = "All of it was" if early == size else "None of it was" if not early else f"{bytes_text(early)} were"
-    text = f"{part} allocated in the first half of the trace."
-    return f"{text} Another {bytes_text(older)} were allocated before recording started." if older else text
+    part = (
+        "All of it was" if early == size else "None of it was" if not early else sentence("{} were", bytes_part(early))
+    )
+    text = sentence("{part} allocated in the first half of the trace.", part=part)
+    return (
+        sentence("{text} Another {} were allocated before recording started.", bytes_part(older), text=text)
+        if older
+        else text
+    )

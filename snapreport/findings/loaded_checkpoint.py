@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.number_format import plural
+from snapreport.sentence import sentence
 
 # Only tensors and containers come out of these, no modules that would use them (torch.load(weights_only=True), its
 # default since 2.6: torch/_weights_only_unpickler.py). What the plain unpickler loads may be a model in use.
@@ -32,11 +33,15 @@ def loaded_checkpoint(context: AdviceContext) -> Advice | None:
         return None
     return Advice(
         "loaded-checkpoint",
-        "Load the checkpoint to the CPU, or delete it after load_state_dict()",
+        sentence("Load the checkpoint to the CPU, or delete it after `load_state_dict()`"),
         [
-            f"{context.share(size)} in {plural(count, 'tensor')} were loaded from a file to the device, beside "
-            "parameters of the same sizes that were allocated elsewhere.",
-            "load_state_dict() copies their values, and does not need them afterwards.",
+            sentence(
+                "{} in {} were loaded from a file to the device, beside parameters of the same sizes that were "
+                "allocated elsewhere.",
+                context.share(size),
+                plural(count, "tensor"),
+            ),
+            sentence("`load_state_dict()` copies their values, and does not need them afterwards."),
         ],
         'torch.load(..., map_location="cpu")',
         "https://docs.pytorch.org/docs/stable/generated/torch.load.html",

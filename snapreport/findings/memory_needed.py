@@ -8,6 +8,7 @@ from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import WhatIf
 from snapreport.allocator_facts import TRIED_SETTINGS
+from snapreport.sentence import sentence
 from snapreport.timeline.build import DeviceTimeline
 
 MOST_EVENTS = 60_000
@@ -27,9 +28,12 @@ class MemoryNeeded:
 
     @property
     def sentence(self) -> str:
-        return (
-            f"None of the {len(self.tried)} allocator settings tried avoids it: "
-            f"up to its end the trace needs {self.least >> 20:,} MiB and had {self.available >> 20:,} MiB (replayed)."
+        return sentence(
+            "None of the {} allocator settings tried avoids it: up to its end the trace needs {} MiB and had {} MiB "
+            "(replayed).",
+            len(self.tried),
+            f"{self.least >> 20:,}",
+            f"{self.available >> 20:,}",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -29,12 +29,12 @@ class Finding:
     device: int
     severity: Severity
     title: str
-    detail: list[str] = field(default_factory=list)
+    detail: Sequence[str] = field(default_factory=list)
     bytes: int = 0
     event: int | None = None
     stack: int | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    basis: list[str] = field(default_factory=list)
+    basis: Sequence[str] = field(default_factory=list)
     confidence: Confidence = "sure"
     link: dict[str, Any] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from snapreport.findings.fragmentation import expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
 )
-from snapreport.findings.live import MOST, Names, by_category, by_stack, listed, live_at, main_parts, names_of
+from snapreport.findings.live import MOST, Names, by_category, by_stack, live_at, main_parts, names_of
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Confidence, Finding
 from snapreport.findings.shortage import (
@@ -26,8 +26,9 @@ from snapreport.findings.shortage import (
     shortage,
     verdict,
 )
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first, with_article
+from snapreport.number_format import plural, share_text, upper_first
 from snapreport.reading.recording import Recording
+from snapreport.sentence import bytes_part, bytes_with_article, device_part, event_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, stack_phases
@@ -48,8 +49,8 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     groups = retries(timeline)
     found = [_finding(snapshot, timeline, group) for group in groups[:MOST]]
     if len(groups) > MOST:
-        name = device_name(timeline.kind, timeline.device)
-        more = f"{name} ran out of memory another {plural(len(groups) - MOST, 'time')}"
+        name = device_part(timeline.kind, timeline.device)
+        more = sentence("{name} ran out of memory another {}", plural(len(groups) - MOST, "time"), name=name)
         evidence: MoreOomsEvidence = {"events": [group[0] for group in groups[MOST:]]}
         event = groups[MOST][0]
         link = {"view": "events", "at": event}
@@ -132,20 +133,32 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
 
 
 def _title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
-    request = with_article(bytes_text(s.requested))
-    text = f"Out of memory on {device_name(timeline.kind, timeline.device)}: "
+    request = bytes_with_article(s.requested)
+    text = sentence("Out of memory on {}: ", device_part(timeline.kind, timeline.device))
     if why == "limit":
-        return f"{text}{request} request failed with {bytes_text(s.device_free or 0)} free on the device"
+        return sentence(
+            "{text}{request} request failed with {} free on the device",
+            bytes_part(s.device_free or 0),
+            text=text,
+            request=request,
+        )
     if why == "unclear":
-        return f"{text}{request} request failed although a free block was large enough"
+        return sentence(
+            "{text}{request} request failed although a free block was large enough", text=text, request=request
+        )
     if why != "demand" and is_full(s):
-        return f"{text}the device is full, and what is free is {_SCATTERED[why]}"
+        return sentence("{text}the device is full, and what is free is {}", _SCATTERED[why], text=text)
     if why != "demand":
-        return f"{text}{_REASON[why]}"
+        return sentence("{text}{}", _REASON[why], text=text)
     short = s.requested - (s.device_free or 0) - s.free_memory.usable - s.free_memory.locked - s.pending
     if short > 0:
-        return f"{text}{request} request was {bytes_text(short)} too large"
-    return f"{text}{request} request needed {with_article(bytes_text(s.segment_size or 0))} segment"
+        return sentence("{text}{request} request was {} too large", bytes_part(short), text=text, request=request)
+    return sentence(
+        "{text}{request} request needed {} segment",
+        bytes_with_article(s.segment_size or 0),
+        text=text,
+        request=request,
+    )
 
 
 _REASON = {
@@ -170,32 +183,55 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, firs
         lines.append("The record does not say why it was not used.")
     message = message_size(segment_of(s.requested))
     if message != message_size(s.requested):
-        lines.append(f'PyTorch\'s message names the segment for the request: "Tried to allocate {message}".')
+        lines.append(
+            sentence(
+                'PyTorch\'s message names the segment for the request: "Tried to allocate {message}".', message=message
+            )
+        )
     if s.pending:
-        lines.append(f"{bytes_text(s.pending)} were pending free: another stream still used them.")
-    event = f"event {count_text(evidence['events'][0])}"
-    where = f"The request ({event}) was made in {evidence['line']}." if evidence["stack"] else f"It failed at {event}."
+        lines.append(sentence("{} were pending free: another stream still used them.", bytes_part(s.pending)))
+    event = sentence("{}", event_part(evidence["events"][0]))
+    where: str = (
+        sentence("The request ({event}) was made in {}.", evidence["line"], event=event)
+        if evidence["stack"]
+        else sentence("It failed at {event}.", event=event)
+    )
     lines.append(where)
     if evidence["in_math_kernel"]:
         lines.append("It is for attention scores of SDPA's math kernel, which a fused kernel does not allocate.")
     lines += _allocated(s, evidence)
     if why == "demand" and s.device_free is not None:
         lines.append(
-            f"{bytes_text(s.reserved)} were reserved: with what was free, all that this process could have. CUDA "
-            "contexts and other processes had the rest of the device."
+            sentence(
+                "{} were reserved: with what was free, all that this process could have. CUDA contexts and other "
+                "processes had the rest of the device.",
+                bytes_part(s.reserved),
+            )
         )
     if first_step:
         lines.append(
-            f"It is the first optimizer step, which allocates the optimizer's state: {bytes_text(first_step)} so far."
+            sentence(
+                "It is the first optimizer step, which allocates the optimizer's state: {} so far.",
+                bytes_part(first_step),
+            )
         )
     pin = next((row for row in evidence["pinning_stacks"] if row["stack"]), None)
     if pin and pin["free_bytes"] >= PIN_SHARE * s.requested:
         where, line = plural(pin["segments"], "segment"), names.place(pin["stack"])
-        lines.append(f"{bytes_text(pin['free_bytes'])} are cached in {where} that only {line} occupies.")
+        lines.append(
+            sentence(
+                "{} are cached in {where} that only {line} occupies.",
+                bytes_part(pin["free_bytes"]),
+                where=where,
+                line=line,
+            )
+        )
     if len(evidence["events"]) > 1:
-        least, most = bytes_text(min(evidence["asked"])), bytes_text(max(evidence["asked"]))
-        sizes = least if least == most else f"{least} to {most}"
-        lines.append(f"It failed {len(evidence['events'])} times at nearly the same moment, for {sizes}.")
+        least, most = bytes_part(min(evidence["asked"])), bytes_part(max(evidence["asked"]))
+        sizes = least if least == most else sentence("{least} to {most}", least=least, most=most)
+        lines.append(
+            sentence("It failed {} times at nearly the same moment, for {sizes}.", len(evidence["events"]), sizes=sizes)
+        )
     return lines
 
 
@@ -203,32 +239,36 @@ def _available(s: Shortage, why: Verdict) -> str:
     """The state at the request: free on the device, cached, allocated; without what the title has said."""
     free = s.free_memory.usable + s.free_memory.locked
     if why in ("fragmentation", "mixed", "pool-locked"):
-        text = f"{upper_first(with_article(bytes_text(s.requested)))} request failed with {bytes_text(free)} cached"
-        text += "" if s.device_free is None else f" and {bytes_text(s.device_free)} free on the device"
+        text = sentence(
+            "{} request failed with {} cached", upper_first(bytes_with_article(s.requested)), bytes_part(free)
+        )
+        text += "" if s.device_free is None else sentence(" and {} free on the device", bytes_part(s.device_free))
         if why != "pool-locked":
-            text += f": the largest free block that it could use was {bytes_text(s.free_memory.largest_usable)}"
-        return f"{text}."
-    cached = f"{bytes_text(free)} cached; {bytes_text(s.allocated)} were allocated."
+            text += sentence(
+                ": the largest free block that it could use was {}", bytes_part(s.free_memory.largest_usable)
+            )
+        return sentence("{text}.", text=text)
+    cached = sentence("{} cached; {} were allocated.", bytes_part(free), bytes_part(s.allocated))
     if s.device_free is None or why == "limit":
         return cached.replace(" cached;", " were cached;")
-    return f"{bytes_text(s.device_free)} were free on the device and {cached}"
+    return sentence("{} were free on the device and {cached}", bytes_part(s.device_free), cached=cached)
 
 
 def _cached(s: Shortage) -> list[str]:
     """Where the cached bytes are, but for those that the request could use, which were named before."""
     parts = [
-        f"{bytes_text(value)} {where}"
+        sentence("{} {where}", bytes_part(value), where=where)
         for value, where in (
             (s.free_memory.other_stream, "belong to other streams"),
             (s.free_memory.other_pool, "are in private pools"),
             (
                 s.free_memory.other_size,
-                f"are in the pool for {'small' if s.requested > SMALL_SIZE else 'large'} blocks",
+                sentence("are in the pool for {} blocks", "small" if s.requested > SMALL_SIZE else "large"),
             ),
         )
         if value >= MIN_SHARE * s.requested
     ]
-    return [f"Of the cached memory, {listed(parts)}."] if parts else []
+    return [sentence("Of the cached memory, {}.", listed(parts))] if parts else []
 
 
 def _in_math_kernel(recording: Recording, stack: int) -> bool:
@@ -253,10 +293,17 @@ def _allocated(s: Shortage, evidence: OomEvidence) -> list[str]:
     """The largest users of the device's memory, in one sentence."""
     if not evidence["stacks"]:
         return []
-    shares = [f"{share_text(size, s.allocated)} {what}" for what, size in main_parts(evidence["categories"])]
+    shares = [
+        sentence("{} {what}", share_text(size, s.allocated), what=what)
+        for what, size in main_parts(evidence["categories"])
+    ]
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
-    text = f"The allocated memory was {listed(shares)}"
-    return [f"{text}; the largest stack was {top['line']} with {bytes_text(top['bytes'])}." if top else f"{text}."]
+    text = sentence("The allocated memory was {}", listed(shares))
+    return [
+        sentence("{text}; the largest stack was {} with {}.", top["line"], bytes_part(top["bytes"]), text=text)
+        if top
+        else sentence("{text}.", text=text)
+    ]
 
 
 def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
@@ -265,7 +312,12 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
         lines.append("Free memory on the device was not recorded and is counted as zero.")
     lines.append(_outside(timeline, s))
     if timeline.events["pool"][event] is None:
-        lines.append(f"The pool of the request was not recorded; it is taken for the default one {DEFAULT_POOL}.")
+        lines.append(
+            sentence(
+                "The pool of the request was not recorded; it is taken for the default one {DEFAULT_POOL}.",
+                DEFAULT_POOL=DEFAULT_POOL,
+            )
+        )
     return lines
 
 
@@ -275,9 +327,9 @@ def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
     total = recorder.memory_at_dump.get(timeline.device, (0, 0))[1] if recorder else 0
     outside = total - s.reserved - s.device_free if total and s.device_free is not None else -1
     if outside < 0:
-        return f"Memory outside PyTorch's caching allocator is not recorded: {OUTSIDE}."
-    share = f"{bytes_text(outside)} of the device's {bytes_text(total)}"
-    return f"{share} were outside PyTorch's caching allocator: {OUTSIDE}."
+        return sentence("Memory outside PyTorch's caching allocator is not recorded: {OUTSIDE}.", OUTSIDE=OUTSIDE)
+    share = sentence("{} of the device's {}", bytes_part(outside), bytes_part(total))
+    return sentence("{share} were outside PyTorch's caching allocator: {OUTSIDE}.", share=share, OUTSIDE=OUTSIDE)
 
 
 def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:

@@ -26,7 +26,8 @@ from snapreport.findings.live import (
     names_of,
 )
 from snapreport.findings.model import Confidence, Finding
-from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text, upper_first
+from snapreport.number_format import plural, share_text, upper_first
+from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
@@ -132,19 +133,27 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
 
 
 def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
-    name = device_name(timeline.kind, timeline.device)
+    name = device_part(timeline.kind, timeline.device)
     recorded = higher_peaks(timeline)
-    allocated, reserved = bytes_text(timeline.peak_bytes), bytes_text(evidence["reserved_bytes"])
+    allocated, reserved = bytes_part(timeline.peak_bytes), bytes_part(evidence["reserved_bytes"])
     if recorded:
-        allocated, reserved = bytes_text(recorded.allocated), bytes_text(recorded.reserved)
-        return f"Peak on {name}: {allocated} allocated, {reserved} reserved, counted by PyTorch before the first event"
+        return sentence(
+            "Peak on {name}: {} allocated, {} reserved, counted by PyTorch before the first event",
+            bytes_part(recorded.allocated),
+            bytes_part(recorded.reserved),
+            name=name,
+        )
     has_reserved = timeline.kind != "host" and not (timeline.recording.is_profiled and not timeline.reserved.any())
-    sizes = f"{allocated} allocated, {reserved} reserved" if has_reserved else f"{allocated} allocated"
+    sizes = (
+        sentence("{allocated} allocated, {reserved} reserved", allocated=allocated, reserved=reserved)
+        if has_reserved
+        else sentence("{allocated} allocated", allocated=allocated)
+    )
     if not has_history(timeline):
-        return f"Final state of {name}: {sizes}"
-    when = "before the first event" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
+        return sentence("Final state of {name}: {sizes}", name=name, sizes=sizes)
+    when = "before the first event" if timeline.peak_event < 0 else sentence("{}", event_part(timeline.peak_event))
     least = "at least " if timeline.recording_gaps and not recorded_peaks(timeline) else ""
-    return f"Peak on {name}: {least}{sizes} ({when})"
+    return sentence("Peak on {name}: {least}{sizes} ({when})", name=name, least=least, sizes=sizes, when=when)
 
 
 def higher_peaks(timeline: DeviceTimeline) -> RecordedPeaks | None:
@@ -159,10 +168,10 @@ def composition(evidence: Mapping[str, Any]) -> str:
     """One sentence on the main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``."""
     inferred = evidence["inferred_categories"]
     parts = [
-        f"{name} {bytes_text(size)}{' (inferred)' if name in inferred else ''}"
+        sentence("{name} {}{}", bytes_part(size), " (inferred)" if name in inferred else "", name=name)
         for name, size in main_parts(evidence["categories"])
     ]
-    return f"{upper_first(', '.join(parts))}."
+    return sentence("{}.", upper_first(joined(parts, ", ")))
 
 
 def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
@@ -175,25 +184,40 @@ def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
 
 
 def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
-    lines = []
+    lines: list[str] = []
     if recorded := higher_peaks(timeline):
-        place = "its start" if timeline.peak_event < 0 else f"event {count_text(timeline.peak_event)}"
-        rest = f"What is left of it peaks at {bytes_text(timeline.peak_bytes)}, at {place}."
-        lines.append(f"The trace lost its oldest events. {rest}")
-        blocks = bytes_text(recorded.blocks)
-        lines.append(f"torch.cuda.max_memory_allocated() reported {blocks}: it counts rounded blocks.")
+        place = "its start" if timeline.peak_event < 0 else event_part(timeline.peak_event)
+        lines.append(
+            sentence(
+                "The trace lost its oldest events. What is left of it peaks at {}, at {place}.",
+                bytes_part(timeline.peak_bytes),
+                place=place,
+            )
+        )
+        lines.append(
+            sentence(
+                "`torch.cuda.max_memory_allocated()` reported {}: it counts rounded blocks.",
+                bytes_part(recorded.blocks),
+            )
+        )
     counted = evidence["max_memory_allocated_bytes"]
     if counted is not None:
-        lines.append(f"torch.cuda.max_memory_allocated() would report {bytes_text(counted)}: it counts rounded blocks.")
+        lines.append(
+            sentence(
+                "`torch.cuda.max_memory_allocated()` would report {}: it counts rounded blocks.", bytes_part(counted)
+            )
+        )
     stretch = evidence["last_stretch"]
     single = stretch["from_event"] >= 0 and stretch["count"] == 1
     if single:
         most = stretch["stacks"][0]
-        lines.append(f"One allocation set the peak: {bytes_text(stretch['added_bytes'])} in {most['line']}.")
+        lines.append(
+            sentence("One allocation set the peak: {} in {}.", bytes_part(stretch["added_bytes"]), most["line"])
+        )
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
     if top:
-        size = f"{bytes_text(top['bytes'])} in {plural(top['count'], 'allocation')}"
-        lines.append(f"The largest recorded stack is {top['line']}: {size}.")
+        size = sentence("{} in {}", bytes_part(top["bytes"]), plural(top["count"], "allocation"))
+        lines.append(sentence("The largest recorded stack is {}: {size}.", top["line"], size=size))
         if has_history(timeline):
             lines.append(_without_top(timeline, top))
     if stretch["from_event"] >= 0 and stretch["added_bytes"] and not single:
@@ -201,23 +225,32 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
         length = timeline.peak_event - stretch["from_event"]
         is_most = 2 * most["bytes"] > stretch["added_bytes"]
         if is_most or length <= _SHORT * len(timeline.events):
-            where = f", most of it in {most['line']} ({bytes_text(most['bytes'])})" if is_most else ""
-            added = bytes_text(stretch["added_bytes"])
-            lines.append(f"The last {plural(length, 'event')} before the peak added {added}{where}.")
+            where = sentence(", most of it in {} ({})", most["line"], bytes_part(most["bytes"])) if is_most else ""
+            added = bytes_part(stretch["added_bytes"])
+            lines.append(
+                sentence(
+                    "The last {} before the peak added {added}{where}.",
+                    plural(length, "event"),
+                    added=added,
+                    where=where,
+                )
+            )
     return lines
 
 
 def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
     """The effect of removing the largest stack, and the second maximum that limits it."""
     peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
-    where = "the start of the trace" if event < 0 else f"event {count_text(event)}"
+    where = "the start of the trace" if event < 0 else sentence("{}", event_part(event))
     if rest == peak:
-        return f"Removing it would not lower the peak: {where} is as high."
+        return sentence("Removing it would not lower the peak: {where} is as high.", where=where)
     if event == timeline.peak_event:
-        return f"Removing it lowers the peak to {bytes_text(rest)}."
+        return sentence("Removing it lowers the peak to {}.", bytes_part(rest))
     if peak - rest < 0.8 * top["bytes"] and int(timeline.allocated[event + 1]) >= _ALMOST * peak:
-        return f"Removing it lowers the peak only to {bytes_text(rest)}, because {where} is almost as high."
-    return f"Removing it lowers the peak to {bytes_text(rest)}, at {where}."
+        return sentence(
+            "Removing it lowers the peak only to {}, because {where} is almost as high.", bytes_part(rest), where=where
+        )
+    return sentence("Removing it lowers the peak to {}, at {where}.", bytes_part(rest), where=where)
 
 
 def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
@@ -231,10 +264,17 @@ def _basis(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     lines = basis_of(timeline)
     lines.append("Categories follow from function and file names and from how long an allocation lived.")
     share = share_text(evidence["module_bytes"], timeline.peak_bytes)
-    lines.append(f"{share} of the peak was allocated in the forward pass of an nn.Module, named by file and line.")
+    lines.append(
+        sentence(
+            "{share} of the peak was allocated in the forward pass of an nn.Module, named by file and line.",
+            share=share,
+        )
+    )
     if evidence["before_trace_bytes"] and has_history(timeline):
         older = evidence["before_trace_bytes"]
-        lines.append(f"{share_text(older, timeline.peak_bytes)} of it was allocated before recording started.")
+        lines.append(
+            sentence("{} of it was allocated before recording started.", share_text(older, timeline.peak_bytes))
+        )
     return lines
 
 

@@ -17,8 +17,9 @@ from snapreport.findings.evidence import CycleEvidence
 from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
-from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.number_format import plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.sentence import bytes_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.timeline.build import DeviceTimeline
 
@@ -167,14 +168,24 @@ def _finding(
     """``share``: of what the stack frees, in bursts."""
     before = row["event"] - 1  # the position before the first free of the greatest burst
     text = share_text(round(share * 1e9), 10**9)
-    bursts = f"{plural(row['bursts'], 'burst')} {'frees' if row['bursts'] == 1 else 'free'} {text} of its bytes."
+    bursts = sentence(
+        "{} {} {text} of its bytes.",
+        plural(row["bursts"], "burst"),
+        "frees" if row["bursts"] == 1 else "free",
+        text=text,
+    )
     likely = row["collected"] > 0.5
     return Finding(
         kind="leak",
         device=timeline.device,
         severity="info",
-        title=f"{'Reference cycle' if likely else 'Possible reference cycle'}: {place} piles up to "
-        f"{bytes_text(row['bytes'])} over {plural(row['span'], repetitions.unit)} and is then freed at once",
+        title=sentence(
+            "{}: {place} piles up to {} over {} and is then freed at once",
+            "Reference cycle" if likely else "Possible reference cycle",
+            bytes_part(row["bytes"]),
+            plural(row["span"], repetitions.unit),
+            place=place,
+        ),
         detail=[
             bursts,
             "Tensors in a reference cycle wait for Python's garbage collector: break the cycle or use weak references.",

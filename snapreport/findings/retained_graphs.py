@@ -9,8 +9,8 @@ from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, share_of_lives
-from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recording import ACTIONS
+from snapreport.sentence import bytes_part, event_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.lifetimes import action_codes
@@ -99,18 +99,24 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
     saves = context.timeline.peak_bytes - without
-    limit = [f"Without them event {count_text(then)} is the highest."] if saves < CLOSE * retained else []
+    limit = [sentence("Without them {} is the highest.", event_part(then))] if saves < CLOSE * retained else []
     return Advice(
         "retained-graphs",
         "Release the graph of a forward pass after its backward pass",
         [
-            f"{bytes_text(retained)} of activations at the peak have outlived a backward pass: a stored output or loss "
-            f"refers to their graph. They are freed in {names_of(context.snapshot).line(int(by_stack['stack'][0]))}.",
+            sentence(
+                "{} of activations at the peak have outlived a backward pass: a stored output or loss refers to "
+                "their graph. They are freed in {}.",
+                bytes_part(retained),
+                names_of(context.snapshot).line(int(by_stack["stack"][0])),
+            ),
             *limit,
-            "Store outputs detached, or compute them in torch.no_grad(). Delete the loss after its step, and leave out "
-            "retain_graph=True where one backward pass is enough.",
+            sentence(
+                "Store outputs detached, or compute them in `torch.no_grad()`. Delete the loss after its step, and "
+                "leave out retain_graph=True where one backward pass is enough."
+            ),
         ],
-        "detach(), torch.no_grad(), del",
+        sentence("`detach()`, `torch.no_grad()`, del"),
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.number_format import count_text, plural
+from snapreport.sentence import sentence
 from snapreport.timeline.model_widths import unused_models
 from snapreport.timeline.phases import FORWARD
 
@@ -27,12 +28,18 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         "second-model",
         "Delete the model that is no longer in use",
         [
-            f"Two models were allocated before recording started, and the forward passes use the one with width "
-            f"{count_text(main)}.",
-            f"{context.share(size)} in {plural(int(mask.sum()), 'block')} belong to the other, with width "
-            f"{count_text(width)}: its weights, and gradients if it has any.",
+            sentence(
+                "Two models were allocated before recording started, and the forward passes use the one with width {}.",
+                count_text(main),
+            ),
+            sentence(
+                "{} in {} belong to the other, with width {}: its weights, and gradients if it has any.",
+                context.share(size),
+                plural(int(mask.sum()), "block"),
+                count_text(width),
+            ),
         ],
-        "del, then torch.cuda.empty_cache()",
+        sentence("del, then `torch.cuda.empty_cache()`"),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
         mask,
         confidence="guess",

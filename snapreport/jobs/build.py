@@ -30,6 +30,7 @@ from snapreport.report.build import Whole, Written, fit_document, write_document
 from snapreport.report.payload import Sections
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.summary import Summary
+from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot, load
 
 LARGE_DETAIL = 32 << 20
@@ -210,10 +211,10 @@ def job_title(job: Job) -> str:
 def job_line(job: Job) -> str:
     """The answer in one line, for the terminal: without :func:`job_notes`."""
     other = job_notes(job)
-    texts = [text for sentence in headline(job) if (text := sentence.text.replace("`", "")) not in other]
-    return " ".join(texts[:2])
+    texts = [text for sentence in headline(job) if (text := sentence.text) not in other]
+    return joined(texts[:2])
 
 
 def job_notes(job: Job) -> list[str]:
     """What the report says about the job's files, and about ranks that differ in more than memory."""
-    return [note.text.replace("`", "") for note in notes(job)]
+    return [note.text for note in notes(job)]

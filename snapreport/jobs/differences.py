@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from snapreport.findings.live import listed
 from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
+from snapreport.sentence import listed, sentence
 
 
 def differences(job: Job) -> list[JobSentence]:
@@ -17,12 +17,12 @@ def differences(job: Job) -> list[JobSentence]:
         "their device": [digest.software.device for digest in job.digests],
         "the program's commit": [digest.software.commit for digest in job.digests],
     }
-    found = [sentence for name, values in kinds.items() if (sentence := _sentence(job, name, values))]
+    found = [each for name, values in kinds.items() if (each := _sentence(job, name, values))]
     keys = sorted({key for digest in job.digests for key in digest.settings})
     for key in keys:
         values = [digest.settings.get(key, "") for digest in job.digests]
-        if sentence := _sentence(job, f"the setting {key}", values):
-            found.append(sentence)
+        if each := _sentence(job, sentence("the setting {key}", key=key), values):
+            found.append(each)
     return found
 
 
@@ -34,7 +34,7 @@ def _sentence(job: Job, name: str, values: list[str]) -> JobSentence | None:
     if len(rows) < 2:
         return None
     groups = sorted(rows.items(), key=lambda item: (-len(item[1]), item[1][0]))
-    parts = [f"{value} ({ranks_text(job.ranks[of].tolist())})" for value, of in groups[:4]]
-    more = [f"{len(groups) - 4} more"] if len(groups) > 4 else []
+    parts = [sentence("{value} ({})", ranks_text(job.ranks[of].tolist()), value=value) for value, of in groups[:4]]
+    more = [sentence("{} more", len(groups) - 4)] if len(groups) > 4 else []
     rare = sorted(row for _, of in groups[1:] for row in of)
-    return JobSentence(f"The ranks differ in {name}: {listed([*parts, *more])}.", rare)
+    return JobSentence(sentence("The ranks differ in {name}: {}.", listed([*parts, *more]), name=name), rare)

@@ -15,6 +15,7 @@ from snapreport.jobs.digest_check import SCHEMA, Digest, checked
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
 from snapreport.jobs.stack_identity import shown_file, stack_identities
 from snapreport.reading.paths import shown_path
+from snapreport.sentence import Part, Sentence, parts_json, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
@@ -297,11 +298,20 @@ def _findings(snapshot: Snapshot, device: int) -> list[dict[str, Any]]:
             "kind": finding.kind,
             "severity": finding.severity,
             "rule": str(finding.evidence.get("rule", ""))[:100],
-            "title": finding.title[:500],
-            "detail": [line[:500] for line in finding.detail[:2]],
+            "title": _portable(finding.title),
+            "detail": [_portable(line) for line in finding.detail[:2]],
             "bytes": max(0, int(finding.bytes)),
             "confidence": finding.confidence,
             "stack": names.function(finding.stack)[:300] if finding.stack is not None else "",
         }
         for finding in found[:MOST_FINDINGS]
     ]
+
+
+def _portable(text: str) -> list[str | dict[str, Any]]:
+    """The parts of a sentence; stacks as places, since a stack's number means nothing outside of its snapshot."""
+    parts = [
+        Part("place", part.text, None, shown_file(part.file)[-200:], part.line) if part.kind == "stack" else part
+        for part in parts_of(text[:500])
+    ]
+    return parts_json(Sentence(parts))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 
 from snapreport.contracts.finding import Severity
 from snapreport.errors import SnapshotError
 from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, clean
+from snapreport.sentence import Sentence, from_json
 
 SCHEMA = "snapreport-digest/1"
 METRICS = ("allocated", "reserved", "unused")
@@ -17,6 +19,7 @@ AXES = ("step", "event", "time")
 MOST_POINTS, MOST_ROWS = 512, 1000
 _NUMBER = (0, 2**31 - 1)
 _SEVERITIES = ("error", "warning", "info")
+_MOST_PARTS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +242,13 @@ class _Reader:
     def texts(self, key: str, most: int, longest: int) -> list[str]:
         return [_text(value, longest, f"{self._place}: {key}[{i}]") for i, value in enumerate(self.items(key, most))]
 
+    def sentence(self, key: str, longest: int) -> str:
+        return _sentence(self.get(key), longest, f"{self._place}: {key!r}")
+
+    def sentences(self, key: str, most: int, longest: int) -> list[str]:
+        rows = enumerate(self.items(key, most))
+        return [_sentence(value, longest, f"{self._place}: {key}[{i}]") for i, value in rows]
+
     def integers(self, key: str, most: int) -> list[int]:
         values = self.items(key, most)
         # All at once: checking one by one takes half of the time needed to read a digest.
@@ -271,6 +281,24 @@ def _text(value: Any, longest: int, place: str) -> str:
     if type(value) is not str or len(value) > longest:
         raise SnapshotError(f"{place} is not a text of at most {longest} characters")
     return _clean(value)
+
+
+def _sentence(value: Any, longest: int, place: str) -> str:
+    """A plain text, or a list of the parts that ``sentence.parts_json`` writes."""
+    if type(value) is str:
+        return _text(value, longest, place)
+    try:
+        found = from_json(value) if type(value) is list and len(value) <= _MOST_PARTS else None
+    except (msgspec.ValidationError, TypeError) as error:
+        raise SnapshotError(f"{place}: {error}") from None
+    if found is None or len(found) > longest or any(len(part.file) > longest for part in found.parts):
+        raise SnapshotError(f"{place} is not a sentence of at most {longest} characters")
+    numbers = [number for part in found.parts for number in (part.number, part.line) if number is not None]
+    for number in numbers:
+        _integer(number, INT64, place)
+    return Sentence(
+        msgspec.structs.replace(part, text=_clean(part.text), file=_clean(part.file)) for part in found.parts
+    )
 
 
 def _clean(text: str) -> str:
@@ -351,8 +379,8 @@ def _finding(row: _Reader) -> DigestFinding:
         row.text("kind", 40),
         cast(Severity, severity),
         row.text("rule", 100),
-        row.text("title", 1000),
-        tuple(row.texts("detail", 4, 1000)),
+        row.sentence("title", 1000),
+        tuple(row.sentences("detail", 4, 1000)),
         row.integer("bytes", SIZE),
         row.text("confidence", 20),
         row.text("stack", 300),

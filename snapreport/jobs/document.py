@@ -26,6 +26,7 @@ from snapreport.jobs.sentences import (
 )
 from snapreport.jobs.sources import without_common_folder
 from snapreport.packing.columns import Column
+from snapreport.sentence import parts_json
 
 MOST_STACKS = 200
 STACK_LEVELS = 4095
@@ -126,7 +127,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
         ],
         "left_out": [shown_as[path] for path in job.left_out[:1000]],
         "headline": [
-            {"text": s.text, "rows": s.rows, "stack": None if s.stack is None else number.get(s.stack)}
+            {"text": parts_json(s.text), "rows": s.rows, "stack": None if s.stack is None else number.get(s.stack)}
             for s in headline(job)
         ],
         "clock": {"comparable": job.clock.is_comparable, "sentence": job.clock.sentence},
@@ -158,7 +159,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "rank": int(job.ranks[outlier.row]),
                 "group": outlier.group,
                 "bytes_above": outlier.bytes_above,
-                "sentence": outlier_sentence(job, outlier).text,
+                "sentence": parts_json(outlier_sentence(job, outlier).text),
                 "stacks": [
                     [number[s], above, size, expected] for s, above, size, expected in outlier.stacks if s in number
                 ],
@@ -179,8 +180,8 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
             {
                 "kind": merged.finding.kind,
                 "severity": merged.finding.severity,
-                "title": merged.finding.title,
-                "detail": list(merged.finding.detail),
+                "title": parts_json(merged.finding.title),
+                "detail": [parts_json(line) for line in merged.finding.detail],
                 "confidence": merged.finding.confidence,
                 "where": on_ranks(job, merged.rows),
                 "count": len(merged.rows),

@@ -18,7 +18,8 @@ from snapreport.jobs.job_diff import row_changes
 from snapreport.jobs.rank_text import ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import on_ranks, outlier_sentence, place
-from snapreport.number_format import bytes_text, device_name, plural, share_text
+from snapreport.number_format import device_name, plural, share_text
+from snapreport.sentence import bytes_part, code_part, rank_part, sentence
 from snapreport.snapshot import load
 
 EVIDENCE_ROWS = 5
@@ -51,8 +52,15 @@ def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseli
 def _at_most(job: Job, rule: str, what: str, values: Sequence[int], limit: int) -> Check:
     row = int(np.argmax(values))
     value = values[row]
-    compared = "within" if value <= limit else f"{bytes_text(value - limit)} over"
-    text = f"rank {job.ranks[row]}: peak {what} {bytes_text(value)}, {compared} the limit of {bytes_text(limit)}"
+    compared = "within" if value <= limit else sentence("{} over", bytes_part(value - limit))
+    text = sentence(
+        "{}: peak {what} {}, {compared} the limit of {}",
+        rank_part(job.ranks[row]),
+        bytes_part(value),
+        bytes_part(limit),
+        what=what,
+        compared=compared,
+    )
     return _result(job, row, rule, value <= limit, text, value, limit, [] if value <= limit else _largest(job, row))
 
 
@@ -75,8 +83,8 @@ def _fits(job: Job, memory: int) -> Check:
     if unknown:
         return unknown
     row = above[0] if above else int(np.argmax(reserved))
-    how = f"{plural(len(above), 'rank')} that reserved more replayed" if above else "no rank reserved more"
-    text = f"all {len(job.rows)} ranks run on {bytes_text(memory)} for the allocator; {how}"
+    how = sentence("{} that reserved more replayed", plural(len(above), "rank")) if above else "no rank reserved more"
+    text = sentence("all {} ranks run on {} for the allocator; {how}", len(job.rows), bytes_part(memory), how=how)
     return _result(job, row, "fits", True, text, needed or reserved[row], memory, [])
 
 
@@ -88,15 +96,19 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
         # A digest has the bytes that were reserved, not those that a replay would reserve.
         is_digest = entry.path.lower().endswith(".digest")
         why = "only its digest is here, and a replay needs the snapshot" if is_digest else str(error)
-        text = f"rank {entry.rank}: {bytes_text(entry.digest.peak_reserved)} reserved at most, not replayed"
+        text = sentence(
+            "{}: {} reserved at most, not replayed", rank_part(entry.rank), bytes_part(entry.digest.peak_reserved)
+        )
         result = _result(job, row, "fits", False, text, entry.digest.peak_reserved, memory, [])
-        return replace(result, unknown=f"rank {entry.rank}: {why}")
+        return replace(result, unknown=sentence("{}: {why}", rank_part(entry.rank), why=why))
     own = device_name(entry.digest.kind, entry.digest.device or 0)
     found = next((result for result in check(snapshot, limit) if result.device == own), None)
     if found is None:
-        text = f"rank {entry.rank}: no replay on {own}"
-        return replace(_result(job, row, "fits", False, text, 0, memory, []), unknown=f"{own} cannot be replayed")
-    text = f"rank {entry.rank}{found.message.removeprefix(own)}"
+        text = sentence("{}: no replay on {own}", rank_part(entry.rank), own=own)
+        return replace(
+            _result(job, row, "fits", False, text, 0, memory, []), unknown=sentence("{own} cannot be replayed", own=own)
+        )
+    text = sentence("{}{}", rank_part(entry.rank), found.message.removeprefix(own))
     passed = _result(job, row, "fits", found.passed, text, found.value, memory, [])
     return replace(passed, unknown=found.unknown or passed.unknown)
 
@@ -106,17 +118,22 @@ def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
     row, before_row = int(np.argmax(job.peaks)), int(np.argmax(baseline.peaks))
     after, before = int(job.peaks[row]), int(baseline.peaks[before_row])
     limit = growth.limit(before)
-    change = f"{bytes_text(abs(after - before))} {'more' if after > before else 'less'} than"
-    text = (
-        f"rank {job.ranks[row]}: peak allocated {bytes_text(after)}, {change if after != before else 'the same as'} "
-        f"the baseline's highest, rank {baseline.ranks[before_row]}; {growth} more is allowed"
+    change = sentence("{} {} than", bytes_part(abs(after - before)), "more" if after > before else "less")
+    text = sentence(
+        "{}: peak allocated {}, {} the baseline's highest, {}; {growth} more is allowed",
+        rank_part(job.ranks[row]),
+        bytes_part(after),
+        change if after != before else "the same as",
+        rank_part(baseline.ranks[before_row]),
+        growth=str(growth),
     )
     evidence: list[str] = []
     if after > limit:
         # Compare with the same rank if the baseline has it.
         same = np.flatnonzero(baseline.ranks == job.ranks[row])
         changes = row_changes(baseline, int(same[0]) if len(same) else before_row, job, row)
-        evidence = [f"{bytes_text(size)} more in {name}" for name, size in changes if size > 0][:EVIDENCE_ROWS]
+        grown = [(name, size) for name, size in changes if size > 0][:EVIDENCE_ROWS]
+        evidence += [sentence("{} more in {name}", bytes_part(size), name=code_part(name)) for name, size in grown]
     # A baseline that lacks its worst rank gives a lower limit: whatever passes would also pass with that rank.
     return _result(job, row, "max-growth", after <= limit, text, after, limit, evidence)
 
@@ -125,8 +142,14 @@ def _imbalance(job: Job, share: float) -> Check:
     row, median = int(np.argmax(job.peaks)), int(np.median(job.peaks))
     value, limit = int(job.peaks[row]), int(median * (1 + share))
     above = share_text(value - median, max(median, 1))
-    allowed = f"above the median of {len(job.rows)} ranks; {100 * share:g}% is allowed"
-    text = f"rank {job.ranks[row]}: peak allocated {bytes_text(value)}, {above} {allowed}"
+    allowed = sentence("above the median of {} ranks; {}% is allowed", len(job.rows), f"{100 * share:g}")
+    text = sentence(
+        "{}: peak allocated {}, {above} {allowed}",
+        rank_part(job.ranks[row]),
+        bytes_part(value),
+        above=above,
+        allowed=allowed,
+    )
     passed = value <= limit
     return _result(job, row, "max-imbalance", passed, text, value, limit, [] if passed else _excess(job, row))
 
@@ -137,13 +160,11 @@ def _excess(job: Job, row: int) -> list[str]:
     """
     own = next((outlier for outlier in job.outliers if outlier.row == row), None)
     if own is not None:
-        return [outlier_sentence(job, own).text.replace("`", "")]
+        return [outlier_sentence(job, own).text]
     median = int(np.argsort(job.peaks, kind="stable")[(len(job.peaks) - 1) // 2])
-    return [
-        f"{bytes_text(size)} more in {name} than on rank {job.ranks[median]}"
-        for name, size in row_changes(job, median, job, row)
-        if size > 0
-    ][:EVIDENCE_ROWS]
+    grown = [(name, size) for name, size in row_changes(job, median, job, row) if size > 0][:EVIDENCE_ROWS]
+    other = rank_part(job.ranks[median])
+    return [sentence("{} more in {} than on {}", bytes_part(size), code_part(name), other) for name, size in grown]
 
 
 def _findings(job: Job, kind: str) -> Check:
@@ -155,13 +176,18 @@ def _findings(job: Job, kind: str) -> Check:
         if key[0] == kind and severity != "info"
     })  # fmt: skip
     rows = sorted({*found} | ({first.row for first in job.ooms} if kind == "oom" else set()))
-    text = f"{kind} {on_ranks(job, rows)}" if rows else f"no {kind} on {len(job.rows)} ranks"
-    evidence = [
-        f"rank {job.ranks[row]}: {finding.title}"
+    text: str = (
+        sentence("{kind} {}", on_ranks(job, rows), kind=kind)
+        if rows
+        else sentence("no {kind} on {} ranks", len(job.rows), kind=kind)
+    )
+    evidence: list[str] = [
+        sentence("{}: {}", rank_part(job.ranks[row]), finding.title)
         for row in found[:EVIDENCE_ROWS]
         for finding in job.rows[row].packed.read().findings
         if finding.kind == kind and finding.severity != "info"
-    ][:EVIDENCE_ROWS]
+    ]
+    del evidence[EVIDENCE_ROWS:]
     result = _result(job, rows[0] if rows else 0, f"fail-on {kind}", not rows, text, len(rows), 0, evidence)
     return result if rows else replace(result, file=_folder(job) or result.file)
 
@@ -186,19 +212,21 @@ def _folder(job: Job) -> str:
 def _unknown(job: Job) -> str:
     """Why the recordings cannot show that a rule holds; "" if they can."""
     if job.missing:
-        return f"No file of {ranks_text(job.missing)} could be read."
+        return sentence("No file of {} could be read.", ranks_text(job.missing))
     incomplete = [row for row, digest in enumerate(job.digests) if digest.gaps]
     if incomplete:
-        return f"{job.digests[incomplete[0]].gaps[0]} ({on_ranks(job, incomplete)})"
+        return sentence("{} ({})", job.digests[incomplete[0]].gaps[0], on_ranks(job, incomplete))
     return ""
 
 
 def _largest(job: Job, row: int) -> list[str]:
     sizes: Counter[str] = Counter()
     for stack in job.rows[row].packed.read().stacks:
-        sizes[place(stack).strip("`")] += stack.bytes
+        sizes[place(stack)] += stack.bytes
     whole = int(job.peaks[row])
     return [
-        f"{bytes_text(size)} ({share_text(size, whole)} of the allocated peak) in {name}"
+        sentence(
+            "{} ({} of the allocated peak) in {name}", bytes_part(size), share_text(size, whole), name=code_part(name)
+        )
         for name, size in sizes.most_common(EVIDENCE_ROWS)
     ]

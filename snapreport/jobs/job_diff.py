@@ -14,6 +14,7 @@ from snapreport.jobs.rank_text import rank_ranges, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import outlier_sentence
 from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
+from snapreport.sentence import sentence
 
 MOST_PLACES, MOST_APART, MOST_SENTENCES = 6, 3, 3
 MIN_SHARE = 0.005
@@ -139,7 +140,7 @@ def job_diff_headline(diff: JobDiff) -> list[str]:
     who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was} before, rank {rank_now} after"
     same = bytes_text(was) == bytes_text(now)
     lines = [f"Highest peak: {f'{bytes_text(now)}, as before' if same else arrow_text(was, now)} ({who})."]
-    lines += [f"New outlier: {sentence}" for sentence in diff.outlier_sentences[:MOST_SENTENCES]]
+    lines += [sentence("New outlier: {}", outlier) for outlier in diff.outlier_sentences[:MOST_SENTENCES]]
     if len(diff.outlier_sentences) > MOST_SENTENCES:
         lines.append(f"New outliers in all: {ranks_text(diff.new_outliers)}.")
     for ranks, words in (
@@ -155,7 +156,7 @@ def job_diff_headline(diff: JobDiff) -> list[str]:
 
 def job_diff_text(diff: JobDiff) -> str:
     """What changed, one line each, the highest peak first."""
-    worst, *rest = (line.replace("`", "") for line in job_diff_headline(diff))
+    worst, *rest = job_diff_headline(diff)
     lines = [worst]
     for group in diff.groups:
         name = upper_first(ranks_text(group.ranks))

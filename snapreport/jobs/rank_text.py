@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from snapreport.sentence import rank_part
+
 _NAMED = 12  # ranks listed one by one
 
 
@@ -31,4 +33,4 @@ def rank_ranges(ranks: Sequence[int]) -> str:
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """``rank 5``, ``ranks 0–5, 7``."""
-    return f"rank{'' if len(ranks) == 1 else 's'} {rank_ranges(ranks)}"
+    return rank_part(ranks[0]) if len(ranks) == 1 else f"ranks {rank_ranges(ranks)}"

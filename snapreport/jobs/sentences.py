@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.findings.live import category_text, listed
+from snapreport.findings.live import category_text
 from snapreport.jobs.differences import differences
 from snapreport.jobs.digest_check import DigestFinding, DigestStack
 from snapreport.jobs.groups import Group
@@ -16,7 +16,8 @@ from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
-from snapreport.number_format import bytes_text, count_text, plural, share_text, upper_first
+from snapreport.number_format import count_text, plural, share_text, upper_first
+from snapreport.sentence import bytes_part, code_part, listed, place_part, rank_part, sentence
 
 MIN_IMBALANCE = 0.03
 """Share of the worst rank's peak below which peaks count as even."""
@@ -48,10 +49,10 @@ class MergedFinding:
 
 
 def place(stack: DigestStack) -> str:
-    """Where a stack allocates, as code: ```moe/dispatch.py:88```; its name if it has no file."""
+    """Where a stack allocates: ``moe/dispatch.py:88``; its name if it has no file."""
     if stack.file and stack.line:
-        return f"`{stack.file}:{stack.line}`"
-    return f"`{stack.name}`" if stack.file or stack.function else "allocations without a stack trace"
+        return place_part(f"{stack.file}:{stack.line}", stack.file, stack.line)
+    return code_part(stack.name) if stack.file or stack.function else "allocations without a stack trace"
 
 
 def imbalance_of(job: Job) -> Imbalance:
@@ -62,48 +63,69 @@ def imbalance_of(job: Job) -> Imbalance:
     peaks = peaks[peaks > 0] if peaks.any() else peaks
     high, median = int(peaks[worst]), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
-    name = f"Rank {job.ranks[worst]}"
+    name = rank_part(job.ranks[worst], "Rank {}")
     if len(peaks) < 2 or share < MIN_IMBALANCE:
         low = int(peaks.min())
-        within = f"within {share_text(high - low, high)} of" if low < high else "at"
-        all_ranks = "Both" if len(peaks) == 2 else f"All {len(peaks)}"
-        text = f"{all_ranks} ranks peak {within} {bytes_text(high)}."
+        within = sentence("within {} of", share_text(high - low, high)) if low < high else "at"
+        all_ranks = "Both" if len(peaks) == 2 else sentence("All {}", len(peaks))
+        text: str = sentence(
+            "{all_ranks} ranks peak {within} {}.", bytes_part(high), all_ranks=all_ranks, within=within
+        )
         if not high:
             text = "No rank recorded an allocation."
         elif len(peaks) < 2:
-            text = f"{name} peaks at {bytes_text(high)} allocated."
+            text = sentence("{name} peaks at {} allocated.", bytes_part(high), name=name)
         elif (high - int(peaks.min())) / max(high, 1) >= MIN_IMBALANCE:
-            text = f"{name} has the highest peak, {bytes_text(high)}; the median rank peaks at {bytes_text(median)}."
+            text = sentence(
+                "{name} has the highest peak, {}; the median rank peaks at {}.",
+                bytes_part(high),
+                bytes_part(median),
+                name=name,
+            )
         return Imbalance(worst, high, median, share, unused, text)
-    text = (
-        f"{name} determines the memory that the job needs: it peaks at {bytes_text(high)}, the median rank at "
-        f"{bytes_text(median)}. The other ranks leave {bytes_text(unused)} of headroom unused, "
-        f"{bytes_text(unused // max(len(peaks) - 1, 1))} each on average."
+    text = sentence(
+        "{name} determines the memory that the job needs: it peaks at {}, the median rank at {}. The other ranks "
+        "leave {} of headroom unused, {} each on average.",
+        bytes_part(high),
+        bytes_part(median),
+        bytes_part(unused),
+        bytes_part(unused // max(len(peaks) - 1, 1)),
+        name=name,
     )
     return Imbalance(worst, high, median, share, unused, text)
 
 
-def outlier_sentence(job: Job, outlier: Outlier) -> JobSentence:
-    """``Rank 37 of 64 holds 6.10 GiB more than the others in `moe/dispatch.py:88`.``."""
-    rank, group = int(job.ranks[outlier.row]), job.groups[outlier.group]
+def outlier_sentence(job: Job, outlier: Outlier, *, names_world: bool = True) -> JobSentence:
+    """``Rank 37 of 64 holds 6.10 GiB more than the others in moe/dispatch.py:88.``; ``names_world``: with "of 64"."""
+    rank, group = rank_part(job.ranks[outlier.row], "Rank {}"), job.groups[outlier.group]
     others = "the others"
     if len(group.rows) < len(job.rows):
-        others = f"its group ({ranks_text(job.ranks[group.rows].tolist())})"
-    amount = f"{bytes_text(outlier.bytes_above)} more than {others}"
+        others = sentence("its group ({})", ranks_text(job.ranks[group.rows].tolist()))
+    amount = sentence("{} more than {others}", bytes_part(outlier.bytes_above), others=others)
     stack = outlier.stacks[0][0] if outlier.stacks else None
     where = ""
     if outlier.stacks:
         rows = outlier.stacks
         names = list(dict.fromkeys(place(job.stacks[row[0]]) for row in rows))
         if len(names) == 1:
-            where = f" in {names[0]}"
+            where = sentence(" in {}", names[0])
         elif sum(row[1] for row in rows if place(job.stacks[row[0]]) == names[0]) >= 0.8 * outlier.bytes_above:
-            where = f", most of it in {names[0]}"
+            where = sentence(", most of it in {}", names[0])
         elif len(names) <= 3:
-            where = f", in {listed(names)}"
+            where = sentence(", in {}", listed(names))
         else:
-            where = f", most in {listed(names[:2])}"
-    return JobSentence(f"Rank {rank} of {_world(job)} holds {amount}{where}.", [outlier.row], stack)
+            where = sentence(", most in {}", listed(names[:2]))
+    return JobSentence(
+        sentence(
+            "{rank}{} holds {amount}{where}.",
+            f" of {_world(job)}" if names_world else "",
+            rank=rank,
+            amount=amount,
+            where=where,
+        ),
+        [outlier.row],
+        stack,
+    )
 
 
 def headline(job: Job) -> list[JobSentence]:
@@ -117,15 +139,14 @@ def headline(job: Job) -> list[JobSentence]:
         own = next((outlier for outlier in job.outliers if outlier.row == first.row), None)
         if own is not None and found[before].rows == [first.row]:
             described.add(own.row)
-            text = outlier_sentence(job, own).text.replace(f" of {_world(job)} holds", " holds", 1)
-            found.append(JobSentence(text, [own.row], own.stacks[0][0] if own.stacks else None))
+            found.append(outlier_sentence(job, own, names_world=False))
     rest = [outlier for outlier in job.outliers if outlier.row not in described]
     found += [outlier_sentence(job, outlier) for outlier in rest[:3]]
     if len(rest) > 3:
         rows = [outlier.row for outlier in rest[3:]]
         ranks = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
         hold = "holds more than its group" if len(rows) == 1 else "hold more than their groups"
-        found.append(JobSentence(f"{ranks} also {hold}.", rows))
+        found.append(JobSentence(sentence("{ranks} also {hold}.", ranks=ranks, hold=hold), rows))
     groups = [group for group in job.groups if job.peaks[group.rows].any()]
     if len(groups) > 1:
         found.append(_groups_sentence(job, groups))
@@ -144,32 +165,51 @@ def _of_files(job: Job) -> list[JobSentence]:
     idle = [row for row, peak in enumerate(job.peaks.tolist()) if not peak]
     if 0 < len(idle) < len(job.rows):
         ranks = upper_first(ranks_text(job.ranks[idle].tolist()))
-        found.append(JobSentence(f"{ranks} recorded no allocations.", idle))
+        found.append(JobSentence(sentence("{ranks} recorded no allocations.", ranks=ranks), idle))
     worlds = sorted({digest.world_size for digest in job.digests if digest.world_size})
     if len(worlds) > 1:
         sizes = listed([count_text(size) for size in worlds])
         found.append(
-            JobSentence(f"The recordings name different world sizes, {sizes}: they may be of different jobs.", [])
+            JobSentence(
+                sentence(
+                    "The recordings name different world sizes, {sizes}: they may be of different jobs.", sizes=sizes
+                ),
+                [],
+            )
         )
     failed = {one.rank for one in job.failed}
     if missing := [rank for rank in job.missing if rank not in failed]:
-        found.append(JobSentence(f"No file was found for {ranks_text(missing)}.", []))
+        found.append(JobSentence(sentence("No file was found for {}.", ranks_text(missing)), []))
     if job.failed:
         names = listed([failed.path.replace("\\", "/").rpartition("/")[2] for failed in job.failed[:3]])
-        more = f" and {count_text(len(job.failed) - 3)} more" if len(job.failed) > 3 else ""
-        found.append(JobSentence(f"{plural(len(job.failed), 'file')} could not be read: {names}{more}.", []))
+        more = sentence(" and {} more", count_text(len(job.failed) - 3)) if len(job.failed) > 3 else ""
+        found.append(
+            JobSentence(
+                sentence(
+                    "{} could not be read: {names}{more}.", plural(len(job.failed), "file"), names=names, more=more
+                ),
+                [],
+            )
+        )
     found += _restarts(job)
     if job.left_out:
         older, undecided = len(job.left_out) - job.undecided - sum(map(len, job.restarts.values())), job.undecided
         if older:
             are = "is" if older == 1 else "are"
-            found.append(JobSentence(f"{plural(older, 'older snapshot')} of these ranks {are} left out.", []))
+            found.append(
+                JobSentence(sentence("{} of these ranks {are} left out.", plural(older, "older snapshot"), are=are), [])
+            )
         if undecided:
             verb = "has" if undecided == 1 else "have"
-            text = f"{plural(undecided, 'more file')} {verb} the rank and step of another and"
+            text = sentence("{} {verb} the rank and step of another and", plural(undecided, "more file"), verb=verb)
             found.append(
                 JobSentence(
-                    f"{text} {'is' if undecided == 1 else 'are'} left out; --rank-pattern tells ranks apart.", []
+                    sentence(
+                        "{text} {} left out; --rank-pattern tells ranks apart.",
+                        "is" if undecided == 1 else "are",
+                        text=text,
+                    ),
+                    [],
                 )
             )
     return found
@@ -192,32 +232,54 @@ def _restarts(job: Job) -> list[JobSentence]:
 
 def _oom_sentence(job: Job) -> JobSentence:
     first = job.ooms[0]
-    step = f" at step {count_text(first.oom.step)}" if first.oom.step is not None else ""
-    then = f"first,{step}" if step else "first"
-    tried = f" A {bytes_text(first.oom.tried)} request failed." if first.oom.tried else ""
-    name, others = f"Rank {job.ranks[first.row]} of {_world(job)}", len(job.ooms) - 1
+    step = sentence(" at step {}", count_text(first.oom.step)) if first.oom.step is not None else ""
+    then = sentence("first,{step}", step=step) if step else "first"
+    tried = sentence(" A {} request failed.", bytes_part(first.oom.tried)) if first.oom.tried else ""
+    name, others = sentence("{} of {}", rank_part(job.ranks[first.row], "Rank {}"), str(_world(job))), len(job.ooms) - 1
     if not others:
-        return JobSentence(f"{name} ran out of memory{step}.{tried}", [first.row])
+        return JobSentence(
+            sentence("{name} ran out of memory{step}.{tried}", name=name, step=step, tried=tried), [first.row]
+        )
     rest = plural(others, "other rank")
     if job.clock.is_comparable and first.oom.us is not None:
-        return JobSentence(f"{name} ran out of memory {then}.{tried} {rest} followed.", [first.row])
+        return JobSentence(
+            sentence(
+                "{name} ran out of memory {then}.{tried} {rest} followed.", name=name, then=then, tried=tried, rest=rest
+            ),
+            [first.row],
+        )
     rows = [oom.row for oom in job.ooms]
     steps = [oom.oom.step for oom in job.ooms]
     if None not in steps and steps[0] != steps[1]:
-        return JobSentence(f"{name} ran out of memory {then}.{tried} {rest} failed at later steps.", rows)
+        return JobSentence(
+            sentence(
+                "{name} ran out of memory {then}.{tried} {rest} failed at later steps.",
+                name=name,
+                then=then,
+                tried=tried,
+                rest=rest,
+            ),
+            rows,
+        )
     which = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
-    unknown = f"Which failed first is unknown. {job.clock.sentence}"
+    unknown = sentence("Which failed first is unknown. {}", job.clock.sentence)
     same = step if len(set(steps)) == 1 else ""
-    return JobSentence(f"{which} ran out of memory{same}. {unknown}", rows)
+    return JobSentence(
+        sentence("{which} ran out of memory{same}. {unknown}", which=which, same=same, unknown=unknown), rows
+    )
 
 
 def _groups_sentence(job: Job, groups: Sequence[Group]) -> JobSentence:
     parts = [
-        f"{bytes_text(int(np.median(job.peaks[group.rows])))} ({ranks_text(job.ranks[group.rows].tolist())})"
+        sentence(
+            "{} ({})", bytes_part(int(np.median(job.peaks[group.rows]))), ranks_text(job.ranks[group.rows].tolist())
+        )
         for group in groups[:6]
     ]
-    more = [f"{len(groups) - 6} more"] if len(groups) > 6 else []
-    text = f"The ranks form {len(groups)} groups by what they allocate, with median peaks of {listed([*parts, *more])}."
+    more = [sentence("{} more", len(groups) - 6)] if len(groups) > 6 else []
+    text = sentence(
+        "The ranks form {} groups by what they allocate, with median peaks of {}.", len(groups), listed([*parts, *more])
+    )
     return JobSentence(text, [])
 
 
@@ -236,10 +298,12 @@ def holds(job: Job, group: Group) -> str:
         name: int(np.median([*values, *[0] * (len(group.rows) - len(values))])) for name, values in sizes.items()
     }
     top = sorted(medians.items(), key=lambda item: (-item[1], item[0]))[:3]
-    text = listed([f"{category_text(name)} {bytes_text(size)}" for name, size in top if size])
+    text = listed([sentence("{} {}", category_text(name), bytes_part(size)) for name, size in top if size])
     if group.slope is not None:
-        change = f"{bytes_text(abs(int(group.slope)))} {'more' if group.slope > 0 else 'less'} from rank to rank"
-        return f"{text}; {change}" if text else change
+        change = sentence(
+            "{} {} from rank to rank", bytes_part(abs(int(group.slope))), "more" if group.slope > 0 else "less"
+        )
+        return sentence("{text}; {change}", text=text, change=change) if text else change
     return text
 
 
@@ -281,16 +345,16 @@ def where_found(job: Job, merged: MergedFinding) -> str:
     where = on_ranks(job, merged.rows)
     if merged.row is None or len(merged.rows) == 1:
         return where
-    return f"{where}; the numbers are those of rank {job.ranks[merged.row]}"
+    return sentence("{where}; the numbers are those of {}", rank_part(job.ranks[merged.row]), where=where)
 
 
 def on_ranks(job: Job, rows: Sequence[int]) -> str:
     """``on 61 of 64 ranks``, ``on rank 5``."""
     if len(rows) == 1:
-        return f"on rank {job.ranks[rows[0]]}"
+        return sentence("on {}", rank_part(job.ranks[rows[0]]))
     if len(rows) == len(job.rows):
-        return f"on all {len(rows)} ranks"
-    return f"on {len(rows)} of {len(job.rows)} ranks"
+        return sentence("on all {} ranks", len(rows))
+    return sentence("on {} of {} ranks", len(rows), len(job.rows))
 
 
 def _world(job: Job) -> int:

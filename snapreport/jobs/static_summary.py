@@ -21,7 +21,7 @@ from snapreport.jobs.sentences import (
     where_found,
 )
 from snapreport.number_format import bytes_text, count_text, device_name, plural, upper_first
-from snapreport.report.summary import Sentence, Summary
+from snapreport.report.summary import HeadlineSentence, Summary
 
 MOST_ROWS, MOST_FINDINGS = 64, 12
 
@@ -61,7 +61,7 @@ def job_summary(
         ranks = [str(job.ranks[row]) for row in sentence.rows[:1]]
         return f"#rank-{ranks[0]}" if ranks and ranks[0] in shown else ""
 
-    paragraphs = [[Sentence(sentence.text, anchor(sentence))] for sentence in headline(job)]
+    paragraphs = [[HeadlineSentence(sentence.text, anchor(sentence))] for sentence in headline(job)]
     return replace(summary, headline=paragraphs, files=files, job=tables)
 
 

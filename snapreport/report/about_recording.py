@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from snapreport.number_format import bytes_text, count_text, plural, share_text
+from snapreport.number_format import count_text, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.report.activity_text import activity_text
 from snapreport.report.recorder_facts import device_use
 from snapreport.report.span_columns import broken_sentence
+from snapreport.sentence import bytes_part, joined, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events
@@ -20,7 +21,7 @@ MIN_SHARE = 0.01
 def doubts(timeline: DeviceTimeline) -> list[str]:
     """What is missing from the record, each with its remedy; empty if nothing is."""
     gaps = timeline.recording_gaps
-    lines = [" ".join(filter(None, (gap.sentence, gap.remedy))) for gap in gaps]
+    lines = [joined(filter(None, (gap.sentence, gap.remedy))) for gap in gaps]
     is_said = any(gap.remedy == START_EARLY for gap in gaps)
     bare = [line.removesuffix(f" {START_EARLY}") if is_said else line for line in _without_stack_trace(timeline)]
     return [*lines, *bare, *_without_rule(timeline)]
@@ -31,7 +32,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     lines = [line for line in (activity_text(timeline.activity),) if line]
     if not has_history(timeline):
         return lines
-    lines.append(f"Based on {plural(len(timeline.events), 'event')}.")
+    lines.append(sentence("Based on {}.", plural(len(timeline.events), "event")))
     if timeline.recording.is_profiled:
         return [*lines, *_profile_lines(timeline)]
     if timeline.overflowed is False:
@@ -40,9 +41,11 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
         lines.append("The replay ends with exactly the blocks of the final state.")
     before = timeline.allocations["alloc_event"] < 0
     if before.any():
-        size = bytes_text(int(timeline.allocated[0]))
+        size = bytes_part(int(timeline.allocated[0]))
         since = "before the first event" if lost_events(timeline) else "before recording started"
-        lines.append(f"{plural(int(before.sum()), 'allocation')} of {size} existed {since}.")
+        lines.append(
+            sentence("{} of {size} existed {since}.", plural(int(before.sum()), "allocation"), size=size, since=since)
+        )
     lines += _readings(timeline)
     if use := device_use(timeline.recording.recorder, timeline):
         lines.append(use)
@@ -53,13 +56,15 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
 
 def _profile_lines(timeline: DeviceTimeline) -> list[str]:
     """What a profiler trace has, what was checked with it, and what it lacks."""
-    lines = []
+    lines: list[str] = []
     record = timeline.recording.devices[timeline.device]
     if record.counted_allocated is not None and "profiler total" not in {gap.key for gap in timeline.recording_gaps}:
         lines.append("At every event, allocated is what the profiler counted.")
     before = int(timeline.allocated[0])
     if before:
-        lines.append(f"{bytes_text(before)} were allocated before profiling started; the trace does not say by what.")
+        lines.append(
+            sentence("{} were allocated before profiling started; the trace does not say by what.", bytes_part(before))
+        )
     lines.append(
         "This is a torch.profiler trace: it has no segments, streams, pools or settings of the allocator. The line of "
         "a Python function is where it begins, not the line that allocates."
@@ -75,22 +80,30 @@ def _readings(timeline: DeviceTimeline) -> list[str]:
     """How entries that PyTorch does not document are interpreted, if the trace has any."""
     rows = timeline.allocations
     codes = action_codes(timeline.events)
-    lines = []
+    lines: list[str] = []
     orphans = rows.filter(pl.col("origin") == "freed")
     if len(orphans):
-        size = bytes_text(int(orphans["size"].sum()))
+        size = bytes_part(int(orphans["size"].sum()))
         lines.append(
-            f"Frees without an allocation in the trace: {count_text(len(orphans))}, {size} in all. "
-            "These blocks count as allocated from its beginning."
+            sentence(
+                "Frees without an allocation in the trace: {}, {size} in all. "
+                "These blocks count as allocated from its beginning.",
+                count_text(len(orphans)),
+                size=size,
+            )
         )
     if (codes == ACTIONS.index("free_requested")).any() and not (codes == ACTIONS.index("free_completed")).any():
         lines.append("The trace has no free_completed entries: an allocation ends when its free is requested.")
     waiting = rows.filter((pl.col("free_requested_event") >= 0) & (pl.col("free_event") < 0))
     if len(waiting):
-        size = bytes_text(int(waiting["size"].sum()))
+        size = bytes_part(int(waiting["size"].sum()))
         lines.append(
-            f"Frees that were requested and never completed: {count_text(len(waiting))}, {size} in all. "
-            "These blocks count as allocated to the end (pending free)."
+            sentence(
+                "Frees that were requested and never completed: {}, {size} in all. "
+                "These blocks count as allocated to the end (pending free).",
+                count_text(len(waiting)),
+                size=size,
+            )
         )
     return lines
 
@@ -110,18 +123,22 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     free = rows["free_event"]
     live = (rows["stack"] == 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
     older = int(rows.filter(live & (rows["alloc_event"] < 0))["size"].sum())
-    lines = []
+    lines: list[str] = []
     if older >= MIN_SHARE * peak:
         share = share_text(older, peak)
         if lost_events(timeline):
-            lines.append(f"{share} of the peak was allocated before the first event and has no stack trace.")
+            text = "{share} of the peak was allocated before the first event and has no stack trace."
+            lines.append(sentence(text, share=share))
         else:
-            text = f"{share} of the peak was allocated before recording started and has no stack trace."
-            lines.append(f"{text} {START_EARLY}")
+            text = "{share} of the peak was allocated before recording started and has no stack trace."
+            lines.append(sentence(f"{text} {START_EARLY}", share=share))
     if bare - older >= MIN_SHARE * peak:
         share = share_text(bare - older, peak)
-        text = f"{share} of the peak was allocated during the trace without a Python stack, as the backward pass does."
-        lines.append(f'{text} Record with stacks="all" to see its C++ frames.')
+        text = sentence(
+            "{share} of the peak was allocated during the trace without a Python stack, as the backward pass does.",
+            share=share,
+        )
+        lines.append(sentence('{text} Record with stacks="all" to see its C++ frames.', text=text))
     return lines
 
 
@@ -134,4 +151,8 @@ def _without_rule(timeline: DeviceTimeline) -> list[str]:
     if unknown < MIN_SHARE * max(timeline.peak_bytes, 1):
         return []
     share = share_text(unknown, timeline.peak_bytes)
-    return [f"{share} of the peak has a stack trace that no category rule matches. Add rules with --rules."]
+    return [
+        sentence(
+            "{share} of the peak has a stack trace that no category rule matches. Add rules with --rules.", share=share
+        )
+    ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from snapreport.findings.live import listed
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING, Activity
 
 _PHASES = {
@@ -15,7 +14,7 @@ _PHASES = {
 
 _OUTER = {
     "backward": "a backward pass",
-    "optimizer step": "an optimizer's step()",
+    "optimizer step": sentence("an optimizer's `step()`"),
     "zero_grad": "zero_grad()",
 }
 
@@ -26,16 +25,18 @@ def activity_text(activity: Activity) -> str:
     if activity.kind == TRAINING:
         within = [text for phase, text in _OUTER.items() if phase in activity.outer]
         if within and ran in ([], [_PHASES["forward"]]):
-            return f"The program trains: the trace shows {ran[0] if ran else 'calls'} inside {listed(within)}."
+            return sentence(
+                "The program trains: the trace shows {} inside {}.", ran[0] if ran else "calls", listed(within)
+            )
         if not ran:
             return "The program trains: a backward pass ran on another device."
         if ran == [_PHASES["forward"]]:
             where = "before the trace began, or on another device"
-            return f"The program trains: a backward pass or an optimizer's step() ran {where}."
-        return f"The program trains: the trace shows {listed(ran)}."
+            return sentence("The program trains: a backward pass or an optimizer's `step()` ran {where}.", where=where)
+        return sentence("The program trains: the trace shows {}.", listed(ran))
     if activity.kind == GRAPH_DROPPED:
-        size = f", {bytes_text(activity.graph_bytes)} at once" if activity.graph_bytes else ""
-        return f"Forward passes ran without a backward pass, and their graphs were dropped{size}."
+        size = sentence(", {} at once", bytes_part(activity.graph_bytes)) if activity.graph_bytes else ""
+        return sentence("Forward passes ran without a backward pass, and their graphs were dropped{size}.", size=size)
     if activity.kind == INFERENCE:
         return "The program runs inference: the trace shows forward passes and no backward pass."
     return "The trace does not show whether its forward pass is for training." if ran else ""

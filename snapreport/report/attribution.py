@@ -8,7 +8,8 @@ from typing import Any
 
 from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
-from snapreport.number_format import bytes_text, share_text
+from snapreport.number_format import share_text
+from snapreport.sentence import bytes_part, joined, sentence
 from snapreport.timeline.modules import ARROW
 
 MOST = 5
@@ -16,7 +17,9 @@ MOST = 5
 _PLACES = 5
 """Innermost parts of a module path to show; the page's stack traces show all."""
 MIN_SHARE = 0.01
-NO_NAMES = "Modules are named by the file and line of their forward(): a stack trace does not hold their names."
+NO_NAMES = sentence(
+    "Modules are named by the file and line of their `forward()`: a stack trace does not hold their names."
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
     parts = (
         ("By category", "category", e["categories"], whole),
         ("By line", "place", e["places"], whole),
-        (f"By module path, {share_text(within, whole)} of it", "module", e["modules"], within),
+        (sentence("By module path, {} of it", share_text(within, whole)), "module", e["modules"], within),
     )
     shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= MIN_SHARE * whole]
     return [Breakdown(key, title, _rows(rows, key, total, whole)) for title, key, rows, total in shown]
@@ -48,10 +51,10 @@ def breakdown_text(peak: Finding) -> str:
     if e["no_frames_bytes"] == whole:
         parts.append("without a stack trace")
     elif _alone(e["places"], whole):
-        parts.append(f"allocated in {e['places'][0]['place']}")
+        parts.append(sentence("allocated in {}", e["places"][0]["place"]))
     if _alone(e["modules"], whole):
-        parts.append(f"in module {_path(e['modules'][0]['module'])}")
-    return f"All of it is {', '.join(parts)}." if parts else ""
+        parts.append(sentence("in module {}", _path(e["modules"][0]["module"])))
+    return sentence("All of it is {}.", joined(parts, ", ")) if parts else ""
 
 
 def _alone(rows: Sequence[dict[str, Any]], whole: int) -> bool:
@@ -64,7 +67,7 @@ def _rows(rows: Sequence[dict[str, Any]], key: str, total: int, whole: int) -> l
     shown = [(row["bytes"], _path(row[key]) if key == "module" else row[key]) for row in large]
     rest = total - sum(size for size, _ in shown)
     shown += [(rest, "others")] * (rest >= MIN_SHARE * whole)
-    return [(bytes_text(size), share_text(size, whole), name) for size, name in shown]
+    return [(bytes_part(size), share_text(size, whole), name) for size, name in shown]
 
 
 def _path(path: str) -> str:

@@ -21,7 +21,7 @@ from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
-from snapreport.report.summary import Sentence, Summary, summarise
+from snapreport.report.summary import HeadlineSentence, Summary, summarise
 from snapreport.snapshot import Snapshot
 
 
@@ -144,7 +144,7 @@ def fit_document(
     if comparison:
         after = comparison.result.after.recording
         sources = links.of(after)
-        headline = [[Sentence(text, sources=sources)] for text in comparison.headline]
+        headline = [[HeadlineSentence(text, sources=sources)] for text in comparison.headline]
         summary = replace(
             summary, headline=headline, diff=[replace(table, links=sources) for table in comparison.tables]
         )

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from snapreport.findings.live import listed
 from snapreport.findings.model import Finding
-from snapreport.number_format import bytes_text
+from snapreport.report.sentence_html import Links
+from snapreport.sentence import bytes_part, listed, sentence
 
 _LABEL = {
     "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end",
@@ -26,14 +26,13 @@ CERTAINTY = {"sure": "measured", "likely": "inferred", "guess": "estimate"}
 class FindingCard:
     """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: its evidence beyond that stated
     once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's own name for
-    it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`; ``links``: addresses of lines
-    by their name.
+    it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`; ``links``: of its sentences.
     """
 
     severity: str
     label: str
     title: str
-    detail: list[str]
+    detail: Sequence[str]
     certainty: str
     basis: str
     link: str
@@ -41,12 +40,12 @@ class FindingCard:
     url: str = ""
     chart: Markup = field(default_factory=Markup)
     rank: int = 0
-    links: Mapping[str, str] = field(default_factory=dict)
+    links: Links = field(default_factory=Links)
 
     @property
     def full_title(self) -> str:
         """The title as a complete sentence, without the period."""
-        return f"{self.label}{self.title}" if self.title.startswith((":", " ")) else self.title
+        return sentence("{}{}", self.label, self.title) if self.title.startswith((":", " ")) else self.title
 
 
 def rank(finding: Finding) -> int:
@@ -87,7 +86,7 @@ def finding_cards(
             str(finding.evidence.get("url", "")),
             _staircase(finding.evidence.get("staircase") or []),
             rank(finding),
-            links or {},
+            Links(links or {}, index[finding.device], index, stack_base),
         )
         for finding in shown
     ]
@@ -99,8 +98,8 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     """
     label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
     if finding.title.startswith((f"{label} ", f"{label}:")):
-        return label, f"{f' in {file}' if file else ''}{finding.title[len(label) :]}"
-    title = f"{file}: {finding.title}" if file else finding.title
+        return label, f" in {file}" * bool(file) + finding.title[len(label) :]
+    title = sentence("{file}: {}", finding.title, file=file) if file else finding.title
     return (f"{label}, {name}" if name and name not in finding.title else label), title
 
 
@@ -108,8 +107,13 @@ def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
     """The same advice for other devices."""
     if not same:
         return []
-    parts = [names.get(f.device, "") + (f" ({bytes_text(f.bytes)} less)" if f.evidence["saving"] else "") for f in same]
-    return [f"The same holds for {listed(parts)}."]
+    parts = [
+        sentence("{} ({} less)", names.get(f.device, ""), bytes_part(f.bytes))
+        if f.evidence["saving"]
+        else names.get(f.device, "")
+        for f in same
+    ]
+    return [sentence("The same holds for {}.", listed(parts))]
 
 
 def _staircase(values: Sequence[int]) -> Markup:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from types import MappingProxyType
 
-from snapreport.report.code_spans import code_spans
 from snapreport.report.source_links import BETWEEN, linked_parts
+from snapreport.sentence import parts_of
 from snapreport.terminal import visible
 
 _NO_LINKS: Mapping[str, str] = MappingProxyType({})
@@ -58,4 +59,8 @@ def place(text: str, links: Mapping[str, str] = _NO_LINKS) -> str:
 
 def prose(text: str, links: Mapping[str, str] = _NO_LINKS) -> str:
     """A sentence, its code in backticks and the rest escaped. ``links``: addresses of lines by their name."""
-    return "".join(place(part, links) if is_code else escape(part) for is_code, part in code_spans(text))
+    runs = groupby(parts_of(text), key=lambda part: part.is_name)
+    return "".join(
+        "".join(place(part.text, links) for part in parts) if is_name else escape("".join(part.text for part in parts))
+        for is_name, parts in runs
+    )

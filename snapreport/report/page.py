@@ -14,10 +14,11 @@ from markupsafe import Markup
 
 from snapreport.errors import SnapshotError
 from snapreport.packing import base85
-from snapreport.report.code_spans import code_markup, place_markup, sentence_markup
 from snapreport.report.page_checksums import page_checksums
 from snapreport.report.payload import Payload
+from snapreport.report.sentence_html import code_markup, place_markup, sentence_markup
 from snapreport.report.summary import Summary
+from snapreport.sentence import joined
 
 # Bundles by the name of their blob; the extension gives the compression.
 CODE = {"application": "app.js.gz", "views": "views.js.br"}
@@ -105,6 +106,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["code"] = code_markup
+    environment.filters["joined"] = joined
     environment.filters["place"] = place_markup
     environment.filters["sentence"] = sentence_markup
     return environment

@@ -19,8 +19,10 @@ from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.recorder_facts import Fact, recorder_facts
+from snapreport.report.sentence_html import Links
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
+from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -32,7 +34,7 @@ HEADLINE_FINDINGS = 2
 class Card:
     """One device with data. ``cells`` follow the table's heading in the template; ``peak``: the composition of its peak
     in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: the limits and strengths of its recording;
-    ``preview``: empty if nothing changes; ``links``: addresses of lines by their name.
+    ``preview``: empty if nothing changes; ``links``: of its sentences.
     """
 
     name: str
@@ -43,11 +45,11 @@ class Card:
     stacks: list[StackLine]
     peak: list[str]
     parts: list[Breakdown]
-    links: Mapping[str, str]
+    links: Links
 
 
 @dataclass(frozen=True)
-class Sentence:
+class HeadlineSentence:
     """A sentence of the headline. ``link``: the page's hash that shows its subject, or ""; ``sources``: addresses of
     lines by their name.
     """
@@ -65,7 +67,7 @@ class Summary:
     """
 
     title: str
-    headline: list[list[Sentence]]
+    headline: list[list[HeadlineSentence]]
     files: list[str]
     diff: list[DiffTable] = field(default_factory=list)
     findings: list[FindingCard] = field(default_factory=list)
@@ -88,7 +90,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     """Build the summary of a report over ``snapshots``. ``links``: addresses of lines."""
     summary = Summary(title, [], [])
     start = opening(snapshots)
-    peak_lines: list[Sentence] = []
+    peak_lines: list[HeadlineSentence] = []
     first = stacks = 0
     for number, snapshot in enumerate(snapshots):
         recording = snapshot.recording
@@ -119,21 +121,25 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
                 summary.empty_devices.append(name)
                 continue
             peak = next((f for f in found if f.kind == "peak" and f.device == device), None)
-            summary.cards.append(_card(snapshot, timeline, name, peak, addresses))
+            summary.cards.append(_card(snapshot, timeline, name, peak, Links(addresses, index[device], index, base)))
             if peak and start and (start.snapshot, start.device) == (number, device):
                 link = _peak_link(timeline, index[device], base)
-                peak_lines = [Sentence(line, link, addresses) for line in _headline(peak, file)]
+                peak_lines = [HeadlineSentence(line, link, addresses) for line in _headline(peak, file)]
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
     # First why it ran out of memory, then the peak, then other problems.
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
     errors = [
-        Sentence(line, card.link, card.links)
+        HeadlineSentence(line, card.link, card.links.sources)
         for card in wrong
         if card.severity == "error"
-        for line in (f"{card.full_title}.", *card.detail[:1])
+        for line in (sentence("{}.", card.full_title), *card.detail[:1])
     ]
-    others = [Sentence(f"{card.full_title}.", card.link, card.links) for card in wrong if card.severity != "error"]
-    peak_lines = peak_lines or [Sentence("No allocations were recorded in this snapshot.")]
+    others = [
+        HeadlineSentence(sentence("{}.", card.full_title), card.link, card.links.sources)
+        for card in wrong
+        if card.severity != "error"
+    ]
+    peak_lines = peak_lines or [HeadlineSentence("No allocations were recorded in this snapshot.")]
     summary.headline += [lines for lines in (errors, peak_lines, others) if lines]
     return summary
 
@@ -176,9 +182,7 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
     return f"{snapshot.recording.name} {name}" if snapshot else name
 
 
-def _card(
-    snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding | None, links: Mapping[str, str]
-) -> Card:
+def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding | None, links: Links) -> Card:
     allocated, reserved = timeline.allocated, timeline.reserved
     counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
     knows_reserved = bool(reserved.any()) or not snapshot.recording.is_profiled
@@ -197,7 +201,7 @@ def _card(
         preview = preview_svg(
             allocated, reserved, timeline.peak_event + 1, [event + 1 for event in timeline.oom_events]
         )
-    lines = [f"{peak.title}.", composition(peak.evidence), *peak.detail] if peak else []
+    lines = [sentence("{}.", peak.title), composition(peak.evidence), *peak.detail] if peak else []
     lines += [line for line in (breakdown_text(peak) if peak else "",) if line]
     return Card(
         name,
@@ -225,6 +229,6 @@ def _peak_link(timeline: DeviceTimeline, index: int, stack_base: int) -> str:
 
 def _headline(peak: Finding, file: str) -> list[str]:
     """The peak in three sentences: its size, its composition, and PyTorch's own number."""
-    title = f"{file}: {peak.title}." if file else f"{peak.title}."
+    title = sentence("{file}: {}.", peak.title, file=file) if file else sentence("{}.", peak.title)
     counted = [line for line in peak.detail if line.startswith("torch.cuda.max_memory_allocated()")]
     return [title, composition(peak.evidence), *counted]

@@ -16,6 +16,7 @@ from snapreport.report.finding_cards import CERTAINTY, rank
 from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
+from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
@@ -80,7 +81,7 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
         advice += finding.kind == "advice"
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
-        detail = prose(" ".join([*sentences, *finding.detail]), links)
+        detail = prose(joined([*sentences, *finding.detail]), links)
         certainty = CERTAINTY[finding.confidence]
         is_folded = finding.kind == "advice" and advice > _ADVICE
         line = f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}"

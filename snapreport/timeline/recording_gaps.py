@@ -14,6 +14,7 @@ import polars as pl
 
 from snapreport.number_format import bytes_text, count_text, plural
 from snapreport.reading.recording import ACTIONS
+from snapreport.sentence import sentence
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.neighbours import Lifetimes, ends_of
@@ -21,7 +22,7 @@ from snapreport.timeline.recorded_totals import recorded_peaks
 
 MAX_ENTRIES = "trace_alloc_max_entries"
 START_EARLY = "Start recording before the model is built."
-_RECORD = "Call torch.cuda.memory._record_memory_history() before the model is built."
+_RECORD = sentence("Call `torch.cuda.memory._record_memory_history()` before the model is built.")
 _LARGER_RING = "Record with a larger max_entries."
 _EARLIER_SHARE = 0.25
 """Minimum share of the memory reserved at the start that the trace never fills, which shows an earlier peak."""

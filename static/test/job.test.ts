@@ -10,7 +10,6 @@ import { divergingColour, heatColour } from '../src/job/heat-colours'
 import { JobData, keysOf } from '../src/job/job-data'
 import { columnName, peaksOf } from '../src/job/job-model'
 import { readState } from '../src/job/job-state'
-import { partsOf } from '../src/job/links'
 import { cellAt, layOutMap, reveal, zoneAt, zoomRange } from '../src/job/map-geometry'
 import { naturalOrder, orderRows, type SortKey } from '../src/job/row-order'
 import { brushedRows, readColumns, readRows, rowsInWords, writeRows } from '../src/job/selection'
@@ -410,20 +409,4 @@ test('spreads and medians ignore what is not known', () => {
     spreadOverRows([], () => 0),
     null,
   )
-})
-
-test('a sentence gives away its ranks and its code', () => {
-  assert.deepEqual(partsOf('Rank 37 of 64 holds `f a.py:1`, not rank 3.'), [
-    { kind: 'rank', text: 'Rank 37', rank: 37 },
-    { kind: 'text', text: ' of 64 holds ' },
-    { kind: 'code', text: 'f a.py:1' },
-    { kind: 'text', text: ', not ' },
-    { kind: 'rank', text: 'rank 3', rank: 3 },
-    { kind: 'text', text: '.' },
-  ])
-  assert.deepEqual(partsOf('Leak: stash_for_debugging job_scen.py:24 keeps 1.00 MiB every step'), [
-    { kind: 'text', text: 'Leak: ' },
-    { kind: 'code', text: 'stash_for_debugging job_scen.py:24' },
-    { kind: 'text', text: ' keeps 1.00 MiB every step' },
-  ])
 })

@@ -37,8 +37,20 @@ export interface JobManifest {
   doubts?: Record<string, string[]>
 }
 
-export interface JobSentence {
+/** A sentence: text, and parts that refer to something (snapreport/sentence.py). */
+export type Parts = (string | SentencePart)[]
+
+/** `number`: of a stack, device, rank or event, or of bytes; `file`, `line`: of a place. */
+export interface SentencePart {
+  kind: 'code' | 'stack' | 'place' | 'device' | 'rank' | 'event' | 'bytes'
   text: string
+  number?: number
+  file?: string
+  line?: number
+}
+
+export interface JobSentence {
+  text: Parts
   rows: number[]
   stack: number | null
 }
@@ -60,15 +72,15 @@ export interface JobOutlier {
   rank: number
   group: number
   bytes_above: number
-  sentence: string
+  sentence: Parts
   stacks: [stack: number, bytesAbove: number, bytes: number, expectedBytes: number][]
 }
 
 export interface JobFinding {
   kind: string
   severity: 'error' | 'warning' | 'info'
-  title: string
-  detail: string[]
+  title: Parts
+  detail: Parts[]
   count: number
   rows: number[]
   /** The row that title and detail are about; null where it is equally large on all of them. */

@@ -1,10 +1,9 @@
 // Ranks and stacks in words, as links: each a place in this report.
 
+import type { Parts, SentencePart } from '../data/job-manifest'
 import { append, h } from '../ui/dom'
 import type { JobData } from './job-data'
 import type { JobActions } from './job-state'
-
-type Words = string | Node
 
 export function rankLink(data: JobData, actions: JobActions, row: number, text = data.nameOf(row)): HTMLElement {
   return linkTo(`job.rank=${encodeURIComponent(data.keyOf(row))}`, text, () => actions.pickRow(row))
@@ -36,45 +35,26 @@ function linkTo(place: string, text: string, follow: () => void): HTMLElement {
   return link
 }
 
-/** A part of a sentence: plain, between backticks, or a rank by its number. */
-export type Part = { kind: 'text' | 'code'; text: string } | { kind: 'rank'; text: string; rank: number }
-
-/** "Rank 37 holds `f a.py:1`." in parts. Code is in backticks, or the name of a line; "ranks 3" or a number after "and" is no rank. */
-export function partsOf(sentence: string): Part[] {
-  const parts: Part[] = []
-  let end = 0
-  for (const found of sentence.matchAll(/`([^`]+)`|([\w<>.]+ [\w.+-]+\.py:\d+)|\b[Rr]ank (\d+)\b/g)) {
-    if (found.index > end) parts.push({ kind: 'text', text: sentence.slice(end, found.index) })
-    const code = found[1] ?? found[2]
-    if (code !== undefined) parts.push({ kind: 'code', text: code })
-    else parts.push({ kind: 'rank', text: found[0], rank: Number(found[3]) })
-    end = found.index + found[0].length
-  }
-  if (end < sentence.length) parts.push({ kind: 'text', text: sentence.slice(end) })
-  return parts
-}
-
-/** The largest stack that is named by this place, "train/models.py:30". */
-function stackAt(data: JobData, place: string): number | undefined {
-  const found = data.manifest.stack_names.findIndex(
-    ({ file, line }) => file !== '' && `/${file}:${line}`.endsWith(`/${place}`),
-  )
+/** The largest stack that is named by this line of a file. */
+function stackAt(data: JobData, { file, line }: SentencePart): number | undefined {
+  const found = data.manifest.stack_names.findIndex((name) => file && name.file === file && name.line === line)
   return found < 0 ? undefined : found
 }
 
-/** A sentence whose ranks and stacks are links. */
-export function linkedSentence(data: JobData, actions: JobActions, sentence: string): HTMLElement {
+/** A sentence whose ranks and places are links. */
+export function linkedSentence(data: JobData, actions: JobActions, sentence: Parts): HTMLElement {
   const out = h('span')
-  const stacks = new Map(data.manifest.stack_names.map(({ name }, stack) => [name, stack]))
-  const words: Words[] = partsOf(sentence).map((part) => {
-    if (part.kind === 'rank') {
-      const row = data.rowOf(String(part.rank))
-      return row === null ? part.text : rankLink(data, actions, row, part.text)
-    }
-    if (part.kind === 'text') return part.text
-    const stack = stacks.get(part.text) ?? stackAt(data, part.text)
-    return stack === undefined ? h('code', {}, part.text) : stackLink(data, actions, stack)
-  })
-  append(out, ...words)
+  append(out, ...sentence.map((part) => (typeof part === 'string' ? part : linkedPart(data, actions, part))))
   return out
+}
+
+function linkedPart(data: JobData, actions: JobActions, part: SentencePart): string | Node {
+  if (part.kind === 'rank' && part.number !== undefined) {
+    const row = data.rowOf(String(part.number))
+    return row === null ? part.text : rankLink(data, actions, row, part.text)
+  }
+  if (part.kind === 'code') return h('code', {}, part.text)
+  if (part.kind !== 'place') return part.text
+  const stack = stackAt(data, part)
+  return stack === undefined ? h('code', {}, part.text) : stackLink(data, actions, stack, part.text)
 }

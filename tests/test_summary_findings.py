@@ -31,7 +31,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self.text += [" "] * (tag not in ("b", "code"))
+        self.text += [" "] * (tag not in ("a", "b", "code"))
         self.quiet += tag in ("script", "style")
 
     def handle_endtag(self, tag: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from snapreport.contracts import plain
 
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["sure", "likely", "guess"]
@@ -39,7 +41,9 @@ class Finding:
     link: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain values; sentences without their parts."""
+        document: dict[str, Any] = plain(self)
+        return document
 
 
 def order(finding: Finding) -> tuple[int, bool, int, int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from snapreport import progress
 from snapreport.contracts.check import Check

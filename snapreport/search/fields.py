@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snapreport.errors import QueryError
 from snapreport.sizes import NUMBER, parse_size, scaled
@@ -30,12 +30,16 @@ _LIMIT = 2**64
 _TIME = re.compile(rf"({NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)")
 _WHOLE = re.compile(r"(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)")
 _ADDRESS = re.compile(r"0[xX]([0-9a-fA-F]{1,16})|([0-9]{1,20})")
+_STEP = re.compile(r"[Ss][Tt][Ee][Pp][ \t\n\r\f\v\u00a0]+(-?[0-9][0-9,_.]*)")
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
 _PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Integers from ``low`` to ``high``, inclusive; None: no bound. ``unit``: "events" or "us" for a lifetime."""
+    """Integers from ``low`` to ``high``, inclusive; None: no bound. ``unit``: "events" or "us" for a lifetime, "step"
+    for numbers of steps where a field has other numbers, too.
+    """
 
     low: int | None
     high: int | None
@@ -75,7 +79,17 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
     kind = QUERY_FIELDS[field]
     is_equal = op in (":", "=")
     bad = _Bad(value, at)
-    if kind == "text" or (kind == "whole or text" and is_equal and not _is_whole_range(value)):
+    if kind in ("step", "moment") and is_equal and (step := _STEP.fullmatch(value)):
+        return replace(_range(field, "step", op, step[1], _Bad(step[1], at + step.start(1))), unit="step")
+    if kind == "step" and is_equal and _is_whole_range(value):
+        return replace(_range(field, "step", op, value, bad), unit="step")
+    if kind == "count":
+        if not is_equal:
+            raise bad("name_only", field=field)
+        if not _COUNT.fullmatch(value):
+            raise bad("count")
+        return Range(None, int(value))
+    if kind in ("text", "step") or (kind == "whole or text" and is_equal and not _is_whole_range(value)):
         if not is_equal:
             raise bad("text_only", field=field)
         return Text((fold(value),) if is_quoted else _parts(value), _place(value) if field == "file" else None)

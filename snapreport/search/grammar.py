@@ -6,6 +6,7 @@ same trees and the same errors, and the tests compare them.
     all   = term {["AND"] term}                   adjacent terms must all match
     term  = "-" term | "(" any ")" | field op value | word | "quoted words"
     op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
+    value = what the field takes | "step" number  in freed-in and live, with or without quotes
 
 ``OR`` and ``AND`` are operators only in capitals. Inside quotes nothing is special, and ``""`` stands for one quote. A
 "(" opens a group only at the beginning of a term; inside a word, everything up to its ")" belongs to the word, so that
@@ -19,12 +20,16 @@ from dataclasses import dataclass
 
 from snapreport.errors import QueryError
 from snapreport.search.fields import Test, fold, is_quantity, read_value, text_of
-from snapreport.vocabulary import QUERY_ERRORS, QUERY_FIELDS
+from snapreport.vocabulary import QUERY_ERRORS, QUERY_FIELDS, QUERY_OPERATORS
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
 BLANKS = " \t\n\r\f\v\u00a0"
-_FIELD = re.compile(r"([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)")
+_FIELD = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(>=|<=|:(?!:)|=|>|<)")
+_STEP = re.compile(rf"[Ss][Tt][Ee][Pp][{BLANKS}]+(-?[0-9][0-9,_.]*)(?=[{BLANKS})]|$)")
+_COMPARED = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<)")
+_INSTEAD = {"==": ":", "=>": ">=", "=<": "<="}
+_JOINED = re.compile(r"[\w)]+(\|\|?|&&)[\w(]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,28 @@ class _Parser:
             raise _error("sides", self.at, 2, operator="OR")
         raise _error("empty_group" if self.depth else "unopened", self.at, 1)
 
+    def _other_operator(self) -> None:
+        """Raises :class:`QueryError` for what other query languages would have here, and say what to write instead."""
+        text, at = self.text, self.at
+        word = text[at : self._word_end(at)]
+        if word in QUERY_OPERATORS:
+            raise _error("operator", at, len(word), operator=word, instead=QUERY_OPERATORS[word])
+        if word.startswith("!"):
+            raise _error("operator", at, 1, operator="!", instead=f"-{word[1:] or 'term'}")
+        found = _COMPARED.match(text, at)
+        if found and (name := found[1].lower()) in QUERY_FIELDS:
+            op, value = found[2], text[found.end() : self._word_end(found.end())]
+            if op in ("=>", "=<") and "text" in QUERY_FIELDS[name]:  # func=<module>
+                return
+            instead = f"{name}{_INSTEAD[op]}{value}" if op in _INSTEAD else f"-{name}:{value}"
+            raise _error("operator", found.start(2), len(op), operator=op, instead=instead)
+        joined = _JOINED.match(word)
+        if joined:
+            op = joined[1]
+            raise _error(
+                "operator", at + joined.start(1), len(op), operator=op, instead=f"{QUERY_OPERATORS[op]} between blanks"
+            )
+
     def _term(self) -> Node:
         text, begin = self.text, self.at
         signs = 0
@@ -127,6 +154,7 @@ class _Parser:
             signs += 1
         if signs and (self._at_end() or text[self.at] in BLANKS):
             raise _error("minus", begin, signs)
+        self._other_operator()
         if text[self.at] == "(":
             node = self._group()
         elif text[self.at] == '"':
@@ -161,7 +189,7 @@ class _Parser:
         name, op = found[1].lower(), found[2]
         start, value_at = self.at, found.end()
         if name not in QUERY_FIELDS:
-            if op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)]):
+            if "-" in name or (op != ":" and not is_quantity(self.text[value_at : self._word_end(value_at)])):
                 return None
             known = ", ".join(QUERY_FIELDS)
             raise _error("no_field", start, len(found[1]), field=found[1], known=known)
@@ -170,7 +198,8 @@ class _Parser:
             value = self._quoted()
             value_at += 1
         else:
-            self.at = self._word_end(value_at)
+            in_step = _STEP.match(self.text, value_at) if name in ("freed-in", "live") else None
+            self.at = in_step.end() if in_step else self._word_end(value_at)
             value = self.text[value_at : self.at]
         if not value:
             raise _error("no_value", start, self.at - start, field=name)

@@ -14,6 +14,9 @@ const EXAMPLES: readonly (readonly [query: string, meaning: string])[] = [
   ['event:1000..2000 lifetime>5000', 'allocated in these events, alive for long'],
   ['time:1.5s.. -live:end', 'allocated after 1.5 s and freed in the end'],
   ['step:3..5 -live:end', 'allocated in these steps and freed in the end'],
+  ['live:step 3 -freed-in:step 3', 'alive in this step and not freed in it'],
+  ['live:peak top:20', 'the 20 largest at the peak'],
+  ['free-stack:empty_cache', 'freed by a stack with this word'],
   ['addr:0x7f5c00000000', 'the allocations that held this address'],
   ['live:oom', 'what was there when memory ran out'],
 ]

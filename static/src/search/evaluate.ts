@@ -11,6 +11,7 @@ const LEFT_OUT: Record<string, string> = {
   addr_lo: 'this report was made without addresses',
   stream: 'this report was made without streams',
   pool: 'this report was made without pools',
+  free_stack: 'this report was made without stack traces of frees',
   metadata: 'this report was made without compile contexts and user metadata',
   times: 'this report was made without times',
 }
@@ -44,12 +45,29 @@ class Finder {
     if (node.kind === 'not') return this.node(node.inner).map((bit) => 1 - bit)
     const isAll = node.kind === 'all'
     const mask = new Uint8Array(this.data.N).fill(isAll ? 1 : 0)
+    const largest: Term[] = []
     for (const part of node.parts) {
+      if (isAll && part.kind === 'term' && part.field === 'top') {
+        largest.push(part)
+        continue
+      }
       const other = this.node(part)
       if (isAll) for (let id = 0; id < mask.length; id++) mask[id] &= other[id]
       else for (let id = 0; id < mask.length; id++) mask[id] |= other[id]
     }
-    return mask
+    let left: Uint8Array = mask
+    for (const { test } of largest) left = this.largest(test as Range, left)
+    return left
+  }
+
+  /** Of the allocations in a mask so many of the largest; of equal ones the first. */
+  private largest({ high }: Range, mask: Uint8Array): Uint8Array {
+    const { size } = this.data
+    const ids = Array.from(mask.keys()).filter((id) => mask[id] === 1)
+    ids.sort((a, b) => size[b] - size[a] || a - b)
+    const found = this.nothing()
+    for (const id of ids.slice(0, high!)) found[id] = 1
+    return found
   }
 
   private term({ field, test }: Term): Uint8Array {
@@ -69,7 +87,11 @@ class Finder {
 
   private text(field: Term['field'], test: Text): Uint8Array {
     const { info, data } = this
-    if (field === 'step') return this.steps(test)
+    if (field === 'step' || field === 'freed-in') return this.steps(field, test)
+    if (field === 'free-stack') {
+      if (this.isLeftOut('free_stack')) return this.nothing()
+      return lookUp(StackTexts.of(this.stacks).holding('either', test), data.freeStack)
+    }
     if (field === 'file' || field === 'func') return this.ofStacks(StackTexts.of(this.stacks).holding(field, test))
     if (field === 'meta') {
       this.isLeftOut('metadata')
@@ -152,11 +174,17 @@ class Finder {
         return this.lifetimes(test, low, high)
       case 'line':
         return this.ofStacks(StackTexts.of(this.stacks).onLine(low, high))
+      case 'free-stack':
+        return this.isLeftOut('free_stack') ? this.nothing() : between(data.freeStack, low, high)
       case 'step':
-        return this.steps(test)
+      case 'freed-in':
+        return this.steps(field, test)
+      case 'top':
+        return this.largest(test, this.nothing().fill(1))
       case 'device':
         return this.nothing().fill(Number(inRange(info.device, test)))
       default:
+        if (test.unit === 'step') return this.liveIn(test)
         return this.where((id) => data.start[id] <= high + 1 && data.end[id] > Math.max(low, -1) + 1)
     }
   }
@@ -221,10 +249,26 @@ class Finder {
     })
   }
 
-  private steps(test: Range | Text): Uint8Array {
+  /** Allocated, or freed, in the steps or spans that the test selects. */
+  private steps(field: 'step' | 'freed-in', test: Range | Text): Uint8Array {
+    const positions = this.within(test)
+    const { start, end, P } = this.data
+    return field === 'step' ? lookUp(positions, start) : this.where((id) => end[id] < P && positions[end[id]] === 1)
+  }
+
+  /** Alive after any event of the steps. */
+  private liveIn(test: Range): Uint8Array {
+    const positions = this.within(test)
+    const { start, end, P } = this.data
+    const before = new Uint32Array(P + 1)
+    for (let s = 0; s < P; s++) before[s + 1] = before[s] + positions[s]
+    return this.where((id) => before[end[id]] > before[start[id]])
+  }
+
+  private within(test: Range | Text): Uint8Array {
     const { positions, whyNone } = positionsWithin(this.info, test)
     if (whyNone) this.notes.add(whyNone)
-    return lookUp(positions, this.data.start)
+    return positions
   }
 
   /** µs since the first event; null where there are none, or while they are still being read. */

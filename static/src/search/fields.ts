@@ -27,6 +27,9 @@ export function queryError(
   return new QueryError(fillIn(vocabulary.query_errors[error], values), at, length)
 }
 
+/** What is no operator, and what to write instead. */
+export const QUERY_OPERATORS: Record<string, string> = vocabulary.query_operators
+
 /** Why a term of a query matches nothing. */
 export const QUERY_NOTES = vocabulary.query_notes
 
@@ -46,6 +49,8 @@ type Kind =
   | 'text'
   | 'whole or text'
   | 'source'
+  | 'step'
+  | 'count'
 /** Field → what its value is. The order is that in messages. */
 export const FIELDS = vocabulary.query_fields as Record<Field, Kind>
 
@@ -57,12 +62,12 @@ export const PREEXISTING = 'preexisting'
 export const MOMENTS: readonly string[] = vocabulary.moments
 export const POOLS: readonly string[] = vocabulary.pools
 
-/** Whole numbers from `low` to `high`, both included; null: no bound. `unit`: of a lifetime. */
+/** Whole numbers from `low` to `high`, both included; null: no bound. `unit`: of a lifetime; "step": numbers of steps. */
 export interface Range {
   kind: 'range'
   low: number | null
   high: number | null
-  unit: '' | 'events' | 'us'
+  unit: '' | 'events' | 'us' | 'step'
 }
 
 /** The same for what has 64 bits: addresses and streams. */
@@ -94,6 +99,8 @@ const SIZE = new RegExp(String.raw`^[ \t]*(${NUMBER})[ \t]*([kmgt]?i?)b?[ \t]*$`
 const TIME = new RegExp(`^(${NUMBER}) *(ns|us|µs|μs|ms|s|min|h|)$`)
 const WHOLE = /^(-?)([0-9](?:[0-9,_]{0,24}[0-9])?)$/
 const ADDRESS = /^(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})$/
+const STEP = /^step[ \t\n\r\f\v\u00a0]+(-?[0-9][0-9,_.]*)$/i
+const COUNT = /^[1-9][0-9]{0,8}$/
 const PLACE = /^([\s\S]+):([0-9]{1,9})$/
 const POOL = /^\(? *([0-9]{1,20}) *, *([0-9]{1,20}) *\)?$/
 const SIZE_UNITS: Record<string, number> = vocabulary.size_units
@@ -120,7 +127,19 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
   const kind: Kind = FIELDS[field]
   const isEqual = op === ':' || op === '='
   const bad = badValue(value, at)
-  if (kind === 'text' || (kind === 'whole or text' && isEqual && !isWholeRange(value))) {
+  const step = (kind === 'step' || kind === 'moment') && isEqual ? STEP.exec(value) : null
+  if (step) {
+    const begin = value.length - step[1].length
+    return { ...range(field, 'whole', op, step[1], badValue(step[1], at + begin)), unit: 'step' }
+  }
+  if (kind === 'step' && isEqual && isWholeRange(value))
+    return { ...range(field, 'whole', op, value, bad), unit: 'step' }
+  if (kind === 'count') {
+    if (!isEqual) throw bad('name_only', { field })
+    if (!COUNT.test(value)) throw bad('count')
+    return { kind: 'range', low: null, high: Number(value), unit: '' }
+  }
+  if (kind === 'text' || kind === 'step' || (kind === 'whole or text' && isEqual && !isWholeRange(value))) {
     if (!isEqual) throw bad('text_only', { field })
     return {
       kind: 'text',

@@ -9,6 +9,8 @@ import {
   isQuantity,
   textOf,
   type Op,
+  QUERY_OPERATORS,
+  type QueryError,
   queryError,
   readValue,
   type Test,
@@ -34,7 +36,11 @@ export type Node =
 export const MAX_LENGTH = 4000
 const MAX_DEPTH = 100
 export const BLANKS = ' \t\n\r\f\v\u00a0'
-const FIELD = /([A-Za-z_]{2,})(>=|<=|:(?!:)|=|>|<)/y
+const FIELD = /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(>=|<=|:(?!:)|=|>|<)/y
+const STEP = /step[ \t\n\r\f\v\u00a0]+-?[0-9][0-9,_.]*(?=[ \t\n\r\f\v\u00a0)]|$)/iy
+const COMPARED = /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<)/y
+const INSTEAD: Record<string, string> = { '==': ':', '=>': '>=', '=<': '<=' }
+const JOINED = /^[\w)]+(\|\|?|&&)[\w(]/
 
 /** The tree of a query; an empty one is `all` of nothing. Throws QueryError that says where it is bad. */
 export function parse(query: string): Node {
@@ -115,12 +121,35 @@ class Parser {
     throw queryError(this.depth > 0 ? 'empty_group' : 'unopened', this.at, 1)
   }
 
+  /** Throws QueryError for what other query languages would have here, and says what to write instead. */
+  private otherOperator(): void {
+    const { text, at } = this
+    const word = text.slice(at, this.wordEnd(at))
+    const refuse = (begin: number, operator: string, instead: string): QueryError =>
+      queryError('operator', begin, operator.length, { operator, instead })
+    if (Object.hasOwn(QUERY_OPERATORS, word)) throw refuse(at, word, QUERY_OPERATORS[word])
+    if (word.startsWith('!')) throw refuse(at, '!', `-${word.slice(1) || 'term'}`)
+    COMPARED.lastIndex = at
+    const found = COMPARED.exec(text)
+    const name = found?.[1].toLowerCase()
+    if (found && name !== undefined && isField(name)) {
+      const op = found[2]
+      const end = at + found[0].length
+      const value = text.slice(end, this.wordEnd(end))
+      if ((op === '=>' || op === '=<') && FIELDS[name].includes('text')) return // func=<module>
+      throw refuse(end - op.length, op, INSTEAD[op] ? name + INSTEAD[op] + value : `-${name}:${value}`)
+    }
+    const op = JOINED.exec(word)?.[1]
+    if (op) throw refuse(at + word.indexOf(op), op, `${QUERY_OPERATORS[op]} between blanks`)
+  }
+
   private term(): Node {
     const { text } = this
     const begin = this.at
     while (text[this.at] === '-') this.at++
     const signs = this.at - begin
     if (signs > 0 && (this.atEnd() || BLANKS.includes(text[this.at]))) throw queryError('minus', begin, signs)
+    this.otherOperator()
     let node: Node
     if (text[this.at] === '(') node = this.group()
     else if (text[this.at] === '"') {
@@ -154,7 +183,8 @@ class Parser {
     const op = found[2] as Op
     let valueAt = start + found[0].length
     if (!isField(name)) {
-      if (op !== ':' && !isQuantity(this.text.slice(valueAt, this.wordEnd(valueAt)))) return null
+      if (name.includes('-') || (op !== ':' && !isQuantity(this.text.slice(valueAt, this.wordEnd(valueAt)))))
+        return null
       const known = Object.keys(FIELDS).join(', ')
       throw queryError('no_field', start, found[1].length, { field: found[1], known })
     }
@@ -165,7 +195,9 @@ class Parser {
       value = this.quoted()
       valueAt++
     } else {
-      this.at = this.wordEnd(valueAt)
+      STEP.lastIndex = valueAt
+      const inStep = (name === 'freed-in' || name === 'live') && STEP.test(this.text)
+      this.at = inStep ? STEP.lastIndex : this.wordEnd(valueAt)
       value = this.text.slice(valueAt, this.at)
     }
     if (!value) throw queryError('no_value', start, this.at - start, { field: name })

@@ -35,11 +35,14 @@ export const FIELD_HELP: Record<Field, string> = {
   event: 'allocated in: 100..200; one event: what it is about',
   time: 'allocated at, since the first event: 1s..2s',
   lifetime: 'events lived: >1000; or time: >5ms',
-  live: 'alive at: peak, end, oom, start, an event',
+  live: 'alive at: peak, end, oom, start, an event; in step 3',
   file: 'file of a frame; file.py:12 for a line',
   func: 'function of a frame',
   line: 'line of a frame',
   stack: 'number of its stack; or a word of it',
+  'free-stack': 'number of the stack that freed it; or a word of it',
+  'freed-in': 'freed in this step: 3, 10..20; or in what is so annotated',
+  top: 'so many of the largest: 20',
   step: 'in this step: 3, 10..20; or in what is so annotated',
   meta: 'compile context, user metadata',
   source: 'where its category comes from: stack, inferred',
@@ -51,7 +54,7 @@ const SHOWN = 8
 export function suggest(query: string, caret: number, source: Source | null): Suggestion[] {
   const { from, to } = wordAt(query, caret)
   const word = query.slice(from, caret)
-  const found = /^([A-Za-z_]+)[:=]"?([\s\S]*)$/.exec(word)
+  const found = /^([A-Za-z_-]+)[:=]"?([\s\S]*)$/.exec(word)
   const put = (label: string, detail: string, insert: string): Suggestion => ({ label, detail, insert, from, to })
   if (found && isField(found[1].toLowerCase())) {
     const field = found[1].toLowerCase() as Field
@@ -117,6 +120,7 @@ function valuesOf(field: Field, typed: string, source: Source): [value: string, 
     case 'stream':
       return holding(info.streams.filter((stream) => stream !== ''))
     case 'step':
+    case 'freed-in':
       return stepValues(info, typed)
     default:
       return []

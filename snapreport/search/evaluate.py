@@ -211,9 +211,10 @@ class Searcher:
     def _steps(self, name: str, test: Range | Text) -> np.ndarray:
         """Allocated, or freed, in the steps or spans that the test selects."""
         within = self._within(test)
-        if name == "step":
-            return within[self._start]
-        return np.append(within, False)[self._end] & (self._column("free_event") >= 0)
+        found: np.ndarray = within[self._start]
+        if name == "freed-in":
+            found = np.append(within, False)[self._end] & (self._column("free_event") >= 0)
+        return found
 
     def _within(self, test: Range | Text) -> np.ndarray:
         if reason := why_none(self.timeline, test):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import corpus
 import pytest
+from waiting import GUARD_SECONDS
 
 FORKED = """
 import os, sys
@@ -48,7 +49,7 @@ def run(folder: Path, text: str, *arguments: object) -> str:
     program = folder / "program.py"
     program.write_text(text)
     command = [sys.executable, str(program), str(corpus.path_of("small")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

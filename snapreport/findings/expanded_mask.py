@@ -12,6 +12,8 @@ from snapreport.findings.live import names_of
 
 _FEWEST_COPIES = 4
 _LARGE = 1 << 22
+_FORWARD = 4
+"""Of these, those of forward passes: blocks that a program allocates by itself serve no layer."""
 _LAYERS = 16
 """Allocations during which a mask is alive: it serves all layers."""
 
@@ -23,6 +25,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     order = context.born[rows]
+    forward = order[every.forward]
     mask, copies = np.zeros(len(context.size), bool), 0
     innermost = context.innermost()
     function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
@@ -31,10 +34,12 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     candidates &= (size[1:] % size[:-1] == 0) & (size[1:] >= _FEWEST_COPIES * size[:-1]) & ~np.isin(size[:-1], others)
     for at in (np.flatnonzero(candidates) + 1).tolist():
         born = context.born[rows[at]]
-        lived = np.searchsorted(order, context.freed[rows[at]]) - np.searchsorted(order, born)
+        lived, passed = (
+            np.subtract(*np.searchsorted(each, (context.freed[rows[at]], born))) for each in (order, forward)
+        )
         # A mask has no gradient, and nothing else in the pass is as large but other masks.
         alone = np.unique(stack[size == size[at]]).size == 1
-        if lived >= _LAYERS and alone and _is_square(int(size[at - 1])):
+        if lived >= _LAYERS and passed >= _FORWARD and alone and _is_square(int(size[at - 1])):
             mask[rows[at]] = True
             copies = max(copies, int(size[at] // size[at - 1]))
     bytes_ = context.bytes_at_peak(mask)

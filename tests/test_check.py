@@ -63,6 +63,28 @@ def test_growth_against_a_baseline(growth: str, code: int) -> None:
     assert ("more from" in done.out) == (code == 1)
 
 
+def test_reserved_growth_is_exact_to_the_byte() -> None:
+    before, after = path_of("training", steps=2), path_of("training", steps=2, regression=1.5)
+    grown = int(snapreport.load(after).timeline(0).reserved.max()) - int(
+        snapreport.load(before).timeline(0).reserved.max()
+    )
+    assert grown > 0
+    for allowed, code in ((grown, 0), (grown - 1, 1)):
+        done = run("check", str(after), "--baseline", str(before), "--max-reserved-growth", f"{allowed}B")
+        assert done.code == code and "max-reserved-growth" in done.out and "peak reserved" in done.out
+
+
+def test_a_digest_is_a_baseline(tmp_path: Path) -> None:
+    before, after = path_of("training", steps=2), path_of("training", steps=2, regression=1.5)
+    digest = tmp_path / "before.digest"
+    assert run("digest", str(before), "-o", str(digest)).code == 0
+    grown = snapreport.load(after).timeline(0).peak_bytes - snapreport.load(before).timeline(0).peak_bytes
+    for allowed, code in ((grown, 0), (grown - 1, 1)):
+        done = run("check", str(after), "--baseline", str(digest), "--max-growth", f"{allowed}B")
+        assert done.code == code, done.err
+    assert "more in " in done.out
+
+
 def test_growth_limits_are_exact() -> None:
     assert Growth(share=0.05).limit(1000) == 1050
     assert Growth(size=7).limit(1000) == 1007

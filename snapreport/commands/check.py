@@ -108,6 +108,12 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     help="How much more than the baseline's a peak may be, e.g. 5%.",
 )
 @click.option(
+    "--max-reserved-growth",
+    metavar="SIZE|%",
+    type=GrowthType(),
+    help="The same for the most that is reserved.",
+)
+@click.option(
     "--max-imbalance",
     metavar="%",
     type=PercentType(),
@@ -140,6 +146,7 @@ def check(
     fits: int | None,
     baseline: str | None,
     max_growth: Growth | None,
+    max_reserved_growth: Growth | None,
     max_imbalance: float | None,
     fail_on: tuple[str, ...] | None,
     summary_md: str | None,
@@ -159,8 +166,8 @@ def check(
     Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
     --max-imbalance, and where folders or digests are given, they are the ranks of one job: limits hold for the worst.
     """
-    if (baseline is None) != (max_growth is None):
-        raise click.UsageError("--baseline and --max-growth are given together")
+    if (baseline is None) != (max_growth is None and max_reserved_growth is None):
+        raise click.UsageError("--baseline and --max-growth or --max-reserved-growth are given together")
     from snapreport.contracts import json_text
     from snapreport.findings.gate import check_all
     from snapreport.report.gate_output import check_document, check_junit, check_markdown, check_text, overall
@@ -173,15 +180,19 @@ def check(
         raise click.UsageError("--link goes with --summary-md")
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
-    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits)
+    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits, max_reserved_growth)
     if not limits and max_imbalance is None:
-        rules_text = "--max-peak, --max-reserved, --fits, --max-growth, --max-imbalance or --fail-on"
+        rules_text = (
+            "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance or --fail-on"
+        )
         raise click.UsageError(f"no rule given: {rules_text}")
     if baseline == "-" and "-" in snaps:
         raise click.UsageError("standard input can be read once only")
     infer = not no_inference
     snapshots: list[Snapshot] = []
-    if max_imbalance is not None or any(is_job_path(snap) for snap in snaps):
+    # A digest has what a comparison needs: with one as its baseline, a snapshot is a job of one rank.
+    is_digest = baseline is not None and baseline.lower().endswith(".digest") and len(snaps) == 1
+    if max_imbalance is not None or is_digest or any(is_job_path(snap) for snap in snaps):
         from snapreport import job
         from snapreport.jobs.gate import check_job
         from snapreport.jobs.redacted import redacted_job

@@ -18,7 +18,7 @@ from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
-from snapreport.findings.gate_rules import Growth, Rules
+from snapreport.findings.gate_rules import GrowthRule, Rules
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
@@ -60,10 +60,10 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
             checks.append(_at_most(snapshot, timeline, "max-reserved", "reserved", reserved, rules.max_reserved))
     if rules.fits is not None:
         checks += [_fits(snapshot, timeline, rules.fits) for timeline in timelines if timeline.kind == "cuda"]
-    if rules.max_growth is not None:
+    for rule in rules.growths:
         if baseline is None:
-            raise SnapshotError("max-growth needs a baseline")
-        checks += _growth(snapshot, baseline, rules.max_growth)
+            raise SnapshotError(f"{rule.name} needs a baseline")
+        checks += _growth(snapshot, baseline, rule)
     if rules.fail_on:
         found = findings(snapshot)
         for kind in rules.fail_on:
@@ -180,64 +180,58 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     ]
 
 
-def _growth(snapshot: Snapshot, baseline: Snapshot, growth: Growth) -> list[Check]:
+def _growth(snapshot: Snapshot, baseline: Snapshot, rule: GrowthRule) -> list[Check]:
     compared = diff(baseline, snapshot)
     checks = []
     for device in compared.devices:
-        before, after = _peaks(device.before)[0], _peaks(device.after)[0]
-        name, limit = device_name(device.after.kind, device.after.device), growth.limit(before)
+        before, after = _peak(device.before, rule), _peak(device.after, rule)
+        name, limit = device_name(device.after.kind, device.after.device), rule.growth.limit(before)
         passed = after <= limit
         change = sentence("{} {}", bytes_part(abs(after - before)), "more" if after >= before else "less")
         message = sentence(
-            "{name}: peak allocated {}, {change} than the baseline's {}; {growth} more is allowed",
+            "{name}: peak {what} {}, {change} than the baseline's {}; {growth} more is allowed",
             bytes_part(after),
             bytes_part(before),
             name=name,
             change=change,
-            growth=str(growth),
+            growth=str(rule.growth),
+            what=rule.what,
         )
         evidence = [] if passed else _grown(device)
         is_counted = _peaks(device.after)[2]
         unknown = missing_history(snapshot, device.after, earlier=True) if passed and not is_counted else ""
         sure = passed and not unknown
         file = snapshot.recording.name
-        checks.append(Check("max-growth", file, name, sure, message, after, limit, evidence, unknown))
+        checks.append(Check(rule.name, file, name, sure, message, after, limit, evidence, unknown))
     if not checks:
         raise SnapshotError(
             f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}"
         )
-    return checks + _alone(snapshot, baseline, compared, growth)
+    return checks + _alone(snapshot, baseline, compared, rule)
 
 
-def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, growth: Growth) -> list[Check]:
+def _peak(timeline: DeviceTimeline, rule: GrowthRule) -> int:
+    allocated, reserved, _ = _peaks(timeline)
+    return reserved if rule.what == "reserved" else allocated
+
+
+def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, rule: GrowthRule) -> list[Check]:
     """Devices of one side alone: a new one has grown from 0, a missing one has not grown."""
-    checks = []
+    checks, file = [], snapshot.recording.name
     for device in compared.only_after:
         timeline = snapshot.timeline(device)
-        name, peak, limit = device_name(timeline.kind, device), timeline.peak_bytes, growth.limit(0)
+        name, peak, limit = device_name(timeline.kind, device), _peak(timeline, rule), rule.growth.limit(0)
         message = sentence(
-            "{name}: peak allocated {}, and the baseline has no such device", bytes_part(peak), name=name
+            "{name}: peak {what} {}, and the baseline has no such device", bytes_part(peak), name=name, what=rule.what
         )
         passed = peak <= limit
-        checks.append(
-            Check(
-                "max-growth",
-                snapshot.recording.name,
-                name,
-                passed,
-                message,
-                peak,
-                limit,
-                [] if passed else _top(snapshot, timeline),
-            )
-        )
+        evidence = [] if passed else _top(snapshot, timeline)
+        checks.append(Check(rule.name, file, name, passed, message, peak, limit, evidence))
     for device in compared.only_before:
         timeline = baseline.timeline(device)
-        name, limit = device_name(timeline.kind, device), growth.limit(timeline.peak_bytes)
-        message = sentence(
-            "{name}: not in this snapshot; the baseline's peak was {}", bytes_part(timeline.peak_bytes), name=name
-        )
-        checks.append(Check("max-growth", snapshot.recording.name, name, True, message, 0, limit))
+        name, before = device_name(timeline.kind, device), _peak(timeline, rule)
+        message = sentence("{name}: not in this snapshot; the baseline's peak was {}", bytes_part(before), name=name)
+        checks.append(Check(rule.name, file, name, True, message, 0, rule.growth.limit(before)))
     return checks
 
 

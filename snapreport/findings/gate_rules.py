@@ -26,6 +26,15 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class GrowthRule:
+    """``name``: the option; ``what``: "allocated" or "reserved", whose peak may grow by ``growth``."""
+
+    name: str
+    what: str
+    growth: Growth
+
+
+@dataclass(frozen=True)
 class Rules:
     """``max_peak``, ``max_reserved``: bytes. ``fits``: bytes for the allocator on which the traces have to
     run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
@@ -36,8 +45,18 @@ class Rules:
     max_growth: Growth | None = None
     fail_on: tuple[str, ...] = ()
     fits: int | None = None
+    max_reserved_growth: Growth | None = None
+
+    @property
+    def growths(self) -> list[GrowthRule]:
+        """The rules that need a baseline."""
+        rules = (
+            ("max-growth", "allocated", self.max_growth),
+            ("max-reserved-growth", "reserved", self.max_reserved_growth),
+        )
+        return [GrowthRule(name, what, growth) for name, what, growth in rules if growth is not None]
 
     def __bool__(self) -> bool:
         return bool(self.fail_on) or any(
-            rule is not None for rule in (self.max_peak, self.max_reserved, self.max_growth, self.fits)
+            rule is not None for rule in (self.max_peak, self.max_reserved, self.fits, *self.growths)
         )

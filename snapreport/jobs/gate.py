@@ -13,7 +13,7 @@ from snapreport import progress
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.gate import check
-from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
+from snapreport.findings.gate_rules import FAILING_KINDS, GrowthRule, Rules
 from snapreport.jobs.job_diff import row_changes
 from snapreport.jobs.rank_text import ranks_text
 from snapreport.jobs.reduce import Job
@@ -27,7 +27,7 @@ EVIDENCE_ROWS = 5
 
 def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseline: Job | None = None) -> list[Check]:
     """Check every rule on a job. ``max_imbalance``: how far the highest peak may be above the median of all ranks, as a
-    share of the median. ``baseline``: the job whose worst rank ``rules.max_growth`` compares with.
+    share of the median. ``baseline``: the job whose worst rank ``rules.growths`` compare with.
 
     A job with missing or unreadable ranks passes no rule: the worst rank may be one of them. Raises
     :class:`SnapshotError` if growth is limited and there is no baseline.
@@ -40,10 +40,10 @@ def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseli
         checks.append(_at_most(job, "max-reserved", "reserved", reserved, rules.max_reserved))
     if rules.fits is not None:
         checks.append(_fits(job, rules.fits))
-    if rules.max_growth is not None:
+    for rule in rules.growths:
         if baseline is None:
-            raise SnapshotError("max-growth needs a baseline")
-        checks.append(_growth(job, baseline, rules.max_growth))
+            raise SnapshotError(f"{rule.name} needs a baseline")
+        checks.append(_growth(job, baseline, rule))
     if max_imbalance is not None:
         checks.append(_imbalance(job, max_imbalance))
     return checks + [_findings(job, kind) for kind in rules.fail_on]
@@ -113,19 +113,21 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
     return replace(passed, unknown=found.unknown or passed.unknown)
 
 
-def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
+def _growth(job: Job, baseline: Job, rule: GrowthRule) -> Check:
     """The highest peak of any rank compared with the baseline's highest."""
-    row, before_row = int(np.argmax(job.peaks)), int(np.argmax(baseline.peaks))
-    after, before = int(job.peaks[row]), int(baseline.peaks[before_row])
+    peaks, earlier = _peaks(job, rule), _peaks(baseline, rule)
+    row, before_row = int(np.argmax(peaks)), int(np.argmax(earlier))
+    after, before, growth = peaks[row], earlier[before_row], rule.growth
     limit = growth.limit(before)
     change = sentence("{} {} than", bytes_part(abs(after - before)), "more" if after > before else "less")
     text = sentence(
-        "{}: peak allocated {}, {} the baseline's highest, {}; {growth} more is allowed",
+        "{}: peak {what} {}, {} the baseline's highest, {}; {growth} more is allowed",
         rank_part(job.ranks[row]),
         bytes_part(after),
         change if after != before else "the same as",
         rank_part(baseline.ranks[before_row]),
         growth=str(growth),
+        what=rule.what,
     )
     evidence: list[str] = []
     if after > limit:
@@ -135,7 +137,11 @@ def _growth(job: Job, baseline: Job, growth: Growth) -> Check:
         grown = [(name, size) for name, size in changes if size > 0][:EVIDENCE_ROWS]
         evidence += [sentence("{} more in {name}", bytes_part(size), name=code_part(name)) for name, size in grown]
     # A baseline that lacks its worst rank gives a lower limit: whatever passes would also pass with that rank.
-    return _result(job, row, "max-growth", after <= limit, text, after, limit, evidence)
+    return _result(job, row, rule.name, after <= limit, text, after, limit, evidence)
+
+
+def _peaks(job: Job, rule: GrowthRule) -> list[int]:
+    return [digest.peak_reserved for digest in job.digests] if rule.what == "reserved" else job.peaks.tolist()
 
 
 def _imbalance(job: Job, share: float) -> Check:

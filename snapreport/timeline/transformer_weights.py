@@ -39,7 +39,10 @@ def _of_one_model(sizes: np.ndarray, counts: np.ndarray, width: int, row: int) -
     outside = of_width & (sizes >= width * row) & (counts <= _ONCE)
     vectors = int(counts[sizes == row].sum())
     layers = gcd(*counts[repeated].tolist()) if repeated.any() else 0
-    is_one = outside.any() and gcd(vectors, *counts[outside].tolist()) == 1
+    # A block beside those of several copies, as an activation of the same width, hides what their numbers share.
+    is_one = outside.any() and not any(
+        vectors % copies == 0 and layers % copies == 0 and (counts[outside] % copies == 0).any() for copies in (2, 3, 4)
+    )
     nothing = np.zeros(len(sizes), bool)
     if layers < FEWEST or not 0 < vectors % layers <= _ONCE or not is_one:
         return nothing

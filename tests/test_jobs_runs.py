@@ -17,6 +17,8 @@ from snapreport.jobs.build import job
 from snapreport.jobs.digest import digest_content
 from snapreport.jobs.digest_format import pack
 from snapreport.jobs.sentences import headline
+from snapreport.jobs.sources import expand
+from snapreport.recorder.file_names import FileNames
 from snapreport.snapshot import load
 
 SMALL: dict[str, Any] = {"ranks": 1, "hidden": 64, "layers": 1, "steps": 2, "micro_batches": 1, "operations": 2}
@@ -140,3 +142,29 @@ def test_settings_that_differ(tmp_path: Path) -> None:
     write(tmp_path, [3], "aaaa1111", world=4, settings={"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"})
     text = headline(job(tmp_path, jobs=1))[0].text
     assert text.startswith("The ranks differ in the setting PYTORCH_ALLOC_CONF: expandable_segments:True (ranks 0–2)")
+
+
+def test_the_step_of_a_failure_is_one_number(tmp_path: Path) -> None:
+    """In the file's name, in what the recorder writes, and in the job: steps completed, which is the failed one's."""
+    paths = samples.write_job(tmp_path, "data", **{**SMALL, "ranks": 2, "steps": 4, "oom": 1, "memory": 1 << 30})
+    assert "_step_00000003_oom" in paths[1].name
+    recorder = load(paths[1]).recording.recorder
+    found = job(tmp_path, jobs=1)
+    assert recorder is not None and recorder.step == 3 and found.ooms[0].oom.step == 3
+
+
+def test_profiles_in_a_folder(tmp_path: Path) -> None:
+    """Those of our recorder; other JSON files are none of a job's."""
+    for name in ("rank_00000_step_00000010_steps.json.gz", "rank_00001_step_00000010_steps.json", "config.json"):
+        (tmp_path / name).touch()
+    assert [Path(path).name[:10] for path in expand([tmp_path])] == ["rank_00000", "rank_00001"]
+
+
+def test_a_launcher_does_not_take_the_names_of_rank_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    FileNames(tmp_path, ".json.gz", at_once=False)
+    monkeypatch.setenv("RANK", "0")
+    worker = FileNames(tmp_path, ".json.gz", at_once=False)
+    assert worker.path(10, "steps").name == "rank_00000_step_00000010_steps.json.gz"
+    assert "_pid_" in FileNames(tmp_path, ".json.gz").path(10, "steps").name
+    worker.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from snapreport.reading.paths import is_remote, open_binary
 
 LISTS = (".txt", ".list")
 _SNAPSHOTS = (".pickle", ".pkl", ".pt", ".pth", ".digest")
+_PROFILE = re.compile(r"rank_\d+_.*\.json")  # as our recorder names profiles; other JSON files are no snapshots
 _COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 _MAGIC = set("*?[")
 
@@ -73,7 +75,7 @@ def is_snapshot_name(name: str) -> bool:
     lower = name.lower()
     for ending in _COMPRESSED:
         lower = lower.removesuffix(ending)
-    return lower.endswith(_SNAPSHOTS) and not name.startswith(".")
+    return (lower.endswith(_SNAPSHOTS) or _PROFILE.fullmatch(lower) is not None) and not name.startswith(".")
 
 
 def _from_list(name: str) -> list[str]:

@@ -17,22 +17,28 @@ class FileNames:
 
     Every rank is one process. Processes without a rank count as rank 0, and so can two programs of one command: the
     first takes the rank's lock, others add their process number. A restarted worker adds its restart count.
+
+    ``at_once``: claims the names at the start, not with the first path. A launcher that imports torch without CUDA
+    never writes, and must not take the names of rank 0.
     """
 
-    def __init__(self, folder: Path, suffix: str) -> None:
+    def __init__(self, folder: Path, suffix: str, *, at_once: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.suffix = folder, suffix
         self._lock: int | None = None
-        self._claim(environment_int("RANK") or 0)
+        self._rank = environment_int("RANK") or 0
+        self._is_claimed = False
+        if at_once:
+            self._claim(self._rank)
 
     def set_rank(self, rank: int) -> None:
         """Names later files after ``rank``, for a process that learns its rank after the start."""
-        if rank != self._rank:
+        if rank != self._rank or not self._is_claimed:
             self.release()
             self._claim(rank)
 
     def _claim(self, rank: int) -> None:
-        self._rank = rank
+        self._rank, self._is_claimed = rank, True
         self.prefix = f"rank_{rank:05}"
         restart = environment_int("TORCHELASTIC_RESTART_COUNT")
         if restart:
@@ -43,6 +49,8 @@ class FileNames:
 
     def path(self, step: int, reason: str) -> Path:
         """The path for a snapshot. An existing file of that name is never replaced."""
+        if not self._is_claimed:
+            self._claim(self._rank)
         name = f"{self.prefix}_step_{step:08}_{reason}"
         path = self.folder / f"{name}{self.suffix}"
         number = 2

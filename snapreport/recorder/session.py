@@ -180,7 +180,7 @@ class Recorder(ContextDecorator):
         try:
             self._pid = os.getpid()  # a forked child may be the one that uses CUDA
             suffix = self._memory.suffixes[self.options.compression]
-            self._names = FileNames(Path(self.options.directory), suffix)
+            self._names = FileNames(Path(self.options.directory), suffix, at_once=self._memory.kind != "cpu")
             self._started_us = _now_us()
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)

@@ -110,7 +110,9 @@ def write_job(folder: str | os.PathLike[str], kind: str = "data", **options: Any
 def write_rank(options: JobOptions, rank: int, folder: str | os.PathLike[str]) -> Path:
     """Write one rank's snapshot; the same file as from :func:`write_job`."""
     reason = "oom" if rank == options.oom else "steps"
-    path = Path(folder) / STEP_FILE.format(rank=rank, step=options.steps, reason=reason)
+    # The recorder counts completed steps: the last one of a rank that runs out of memory is not.
+    step = options.steps - (rank == options.oom)
+    path = Path(folder) / STEP_FILE.format(rank=rank, step=step, reason=reason)
     write_snapshot(make_rank(options, rank), path)
     return path
 

@@ -76,11 +76,12 @@ def resident_data(
     size: np.ndarray, alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases
 ) -> np.ndarray:
     """Bool per allocation: made by the program's own code before the first forward pass, and alive through two of them:
-    a data set or a replay buffer on the device.
+    a data set or a replay buffer on the device. A line that allocates later, too, collects something.
     """
     begins = _forward_passes(alloc, lives)
     if len(begins) < _KEPT_PASSES:
         return np.zeros(len(size), bool)
     early = (alloc >= 0) & (alloc < begins[0]) & (stack > 0) & (size >= _MIN_DATA)
+    early &= ~np.isin(stack, np.unique(stack[alloc >= begins[0]]))
     found: np.ndarray = early & ((free < 0) | (free > begins[_KEPT_PASSES - 1]))
     return found

@@ -131,6 +131,7 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
         "needed_peak_bytes": peak_with_one_each(device, left, bounds),
         "kept_bytes": sum(births),
         "kept_count": len(left),
+        "freed_bytes": sum(a.size for a in own if a.alloc_event >= 0 and a.free_event >= bounds[-1]),
         "steps": count,
         "staircase": [min(live[bounds[k] + 1 : bounds[k + 1] + 1]) for k in range(count)],
         "bounds": bounds,

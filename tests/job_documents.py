@@ -12,6 +12,7 @@ from snapreport.packing.columns import Column
 from snapreport.report.page import render_page
 from snapreport.report.payload import FORMAT, Payload
 from snapreport.report.summary import HeadlineSentence, Summary
+from snapreport.sentence import from_json, parts_json, place_part, rank_part, sentence
 
 GIB, MIB = 1 << 30, 1 << 20
 STEPS = 96
@@ -95,6 +96,8 @@ def _document(  # each part of it is a separate table
     expected = medians[3]
     above = int(stack_bytes[DISPATCH, outlier]) - expected[DISPATCH]
     steps = list(range(1, columns + 1))
+    function, file, line, _ = STACKS[DISPATCH]
+    named, dispatch = rank_part(outlier, "Rank {}"), place_part(f"{function} {file}:{line}", file, line)
     job: dict[str, Any] = {
         "schema": "snapreport-job/1",
         "ranks": ranks,
@@ -103,12 +106,14 @@ def _document(  # each part of it is a separate table
         "failed": [{"rank": ranks + 2, "source": f"rank{ranks + 2}.pickle", "error": "the pickle ends early"}],
         "headline": [
             {
-                "text": f"Rank {outlier} of {ranks + 3} ran out of memory first, at step {oom_step + 1}.",
+                "text": parts_json(
+                    sentence("{} of {} ran out of memory first, at step {}.", named, ranks + 3, oom_step + 1)
+                ),
                 "rows": [outlier],
                 "stack": None,
             },
             {
-                "text": f"Rank {outlier} holds 6.10 GiB more than its group in `{names[DISPATCH]}`.",
+                "text": parts_json(sentence("{} holds 6.10 GiB more than its group in {}.", named, dispatch)),
                 "rows": [outlier],
                 "stack": DISPATCH,
             },
@@ -142,7 +147,9 @@ def _document(  # each part of it is a separate table
                 "rank": outlier,
                 "group": 3,
                 "bytes_above": above,
-                "sentence": f"Rank {outlier} of {ranks + 3} holds 6.10 GiB more than its group in `{names[DISPATCH]}`.",
+                "sentence": parts_json(
+                    sentence("{} of {} holds 6.10 GiB more than its group in {}.", named, ranks + 3, dispatch)
+                ),
                 "stacks": [[DISPATCH, above, int(stack_bytes[DISPATCH, outlier]), expected[DISPATCH]]],
             }
         ],
@@ -151,8 +158,8 @@ def _document(  # each part of it is a separate table
             {
                 "kind": "oom",
                 "severity": "error",
-                "title": f"Out of memory on rank {outlier}.",
-                "detail": ["A 1.00 GiB request failed."],
+                "title": parts_json(sentence("Out of memory on {}.", rank_part(outlier))),
+                "detail": [["A 1.00 GiB request failed."]],
                 "count": 1,
                 "rows": [outlier],
                 "bytes": GIB,
@@ -160,7 +167,7 @@ def _document(  # each part of it is a separate table
             {
                 "kind": "fragmentation",
                 "severity": "warning",
-                "title": "Reserved memory is 6% above allocated.",
+                "title": ["Reserved memory is 6% above allocated."],
                 "detail": [],
                 "count": ranks - 3,
                 "rows": list(range(3, ranks)),
@@ -231,7 +238,9 @@ def _document(  # each part of it is a separate table
         "job": job,
     }
     blobs = {"main": pack_text([], {"manifest": manifest}), "job": pack_text(table), "job.heat": pack_text(heat)}
-    headline = [[HeadlineSentence(line["text"], f"#view=job&job.rank={outlier}") for line in job["headline"]]]
+    headline = [
+        [HeadlineSentence(from_json(line["text"]), f"#view=job&job.rank={outlier}") for line in job["headline"]]
+    ]
     document = render_page(Summary(title, headline, []), Payload(blobs))
     return Planted(document, outlier, oom_step, groups, allocated, stack_bytes, missing, ranks + 2)
 

@@ -43,7 +43,7 @@ def misfits(value: Any, declared: Any, path: str = "evidence") -> list[str]:
 
 def test_evidence_is_as_declared(snapshot_path: Path) -> None:
     for finding in case(snapshot_path).found:
-        tries = [misfits(dict(finding.evidence), declared) for declared in EVIDENCE[finding.kind]]
+        tries = [misfits(finding.to_json()["evidence"], declared) for declared in EVIDENCE[finding.kind]]
         assert [] in tries, (finding.title, min(tries, key=len))
 
 

@@ -153,13 +153,13 @@ def test_hostile_digests_are_refused_in_one_line(tmp_path: Path) -> None:
     body = zlib.compress(b"[" * 5_000_000, 9)
     checksum = hashlib.blake2b(body, digest_size=16).digest()
     bad += [
-        MAGIC + struct.pack("<HII16s", 1, len(body), length, checksum) + body for length in (10, 5_000_000, 2**32 - 1)
+        MAGIC + struct.pack("<HII16s", 2, len(body), length, checksum) + body for length in (10, 5_000_000, 2**32 - 1)
     ]
     deep = zlib.compress(b"[" * 100_000, 9)
     bad.append(
-        MAGIC + struct.pack("<HII16s", 1, len(deep), 100_000, hashlib.blake2b(deep, digest_size=16).digest()) + deep
+        MAGIC + struct.pack("<HII16s", 2, len(deep), 100_000, hashlib.blake2b(deep, digest_size=16).digest()) + deep
     )
-    bad.append(MAGIC + struct.pack("<H", 2) + good[len(MAGIC) + 2 :])
+    bad.append(MAGIC + struct.pack("<H", 1) + good[len(MAGIC) + 2 :])
     rng = random.Random(5)
     for key in content:
         values: list[Any] = [None, -1, "x" * 2000, [], {}, [[]], 1e300, 2**80, True, [{"a": 1}] * 3]

@@ -10,12 +10,25 @@ import polars as pl
 import snapreport
 from snapreport.findings.live import by_category, live_at, names_of
 from snapreport.findings.run import findings
-from snapreport.jobs.curves import METRICS, POINTS, Curve, event_curve, step_curve, time_curve
-from snapreport.jobs.digest_check import SCHEMA, Digest, checked
+from snapreport.jobs.curves import POINTS, Curve, event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
+from snapreport.jobs.digest_model import (
+    METRICS,
+    Digest,
+    DigestCurve,
+    DigestFinding,
+    DigestOom,
+    DigestRun,
+    DigestSoftware,
+    DigestStack,
+    OtherDevice,
+    checked,
+    plain_digest,
+)
 from snapreport.jobs.stack_identity import shown_file, stack_identities
+from snapreport.reading.fields import clean
 from snapreport.reading.paths import shown_path
-from snapreport.sentence import Part, Sentence, parts_json, parts_of
+from snapreport.sentence import Part, Sentence, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
@@ -35,7 +48,7 @@ def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
 
     If the whole would be larger, the curves get fewer points, then the stacks fewer frames and rows.
     """
-    named = {"source": _source(source)} if source is not None else {}
+    path = snapshot.recording.path if source is None else source
     for points, stacks, frames in (
         (POINTS, MOST_STACKS, MOST_FRAMES),
         (256, 300, 4),
@@ -43,10 +56,10 @@ def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
         (64, 80, 0),
         (16, 20, 0),
     ):
-        data = pack({**digest_content(snapshot, points=points, stacks=stacks, frames=frames), **named})
+        data = pack(plain_digest(digest_of(snapshot, path, points=points, stacks=stacks, frames=frames)))
         if len(data) <= MOST_BYTES:
             return data
-    return pack({**digest_content(snapshot, points=8, stacks=5, frames=0), **named})
+    return pack(plain_digest(digest_of(snapshot, path, points=8, stacks=5, frames=0)))
 
 
 def read_digest(data: bytes) -> Digest:
@@ -61,49 +74,57 @@ def rank_device(snapshot: Snapshot) -> int:
     return best.device
 
 
-def digest_content(
-    snapshot: Snapshot, *, points: int = POINTS, stacks: int = MOST_STACKS, frames: int = MOST_FRAMES
-) -> dict[str, Any]:
-    """What a digest holds, as plain values. ``docs/jobs.md`` describes every key."""
+def digest_of(
+    snapshot: Snapshot, path: str, *, points: int = POINTS, stacks: int = MOST_STACKS, frames: int = MOST_FRAMES
+) -> Digest:
+    """The digest of a snapshot that is read from ``path``."""
     recording = snapshot.recording
-    content: dict[str, Any] = {
-        "schema": SCHEMA,
+    settings = {key: clean(str(recording.settings[key])[:200]) for key in _SETTINGS if key in recording.settings}
+    common = {
         "snapreport": snapreport.__version__,
-        "source": _source(recording.path),
+        "source": clean(_source(path))[-1000:],
         "file_bytes": recording.file_bytes,
-        "settings": {key: str(recording.settings[key])[:200] for key in _SETTINGS if key in recording.settings},
+        "settings": settings,
         **_identity(snapshot),
     }
     if not snapshot.devices:
-        return {**content, "device": None}
+        return Digest(**common, device=None)
     device = rank_device(snapshot)
     timeline = snapshot.timeline(device)
-    return {
-        **content,
-        "device": device,
-        "kind": timeline.kind,
-        "devices": [_other(snapshot.timeline(number)) for number in snapshot.devices[:64]],
+    event = timeline.peak_event
+    at_peak = by_category(live_at(timeline.allocations, event))
+    return Digest(
+        **common,
+        device=device,
+        kind=timeline.kind,
+        devices=tuple(_other(snapshot.timeline(number)) for number in snapshot.devices[:64]),
         **_capacity(snapshot, timeline),
-        "events": len(timeline.events),
-        "allocations": len(timeline.allocations),
-        "steps": len(timeline.steps),
-        "trust": _trust(timeline),
-        "peak": _peak(timeline),
-        "end": {"allocated": int(timeline.allocated[-1]), "reserved": int(timeline.reserved[-1])},
-        "start": {"allocated": int(timeline.allocated[0]), "reserved": int(timeline.reserved[0])},
-        "ooms": _ooms(snapshot, timeline),
-        "curves": {
+        events=len(timeline.events),
+        allocations=len(timeline.allocations),
+        steps=len(timeline.steps),
+        gaps=tuple(gap.sentence for gap in timeline.recording_gaps[:4]),
+        overflowed=timeline.overflowed,
+        reconciliation=timeline.reconciliation_bytes,
+        stackless=timeline.peak_stackless_bytes,
+        peak_allocated=timeline.peak_bytes,
+        peak_reserved=max(0, int(timeline.reserved.max())),
+        peak_event=event,
+        peak_step=_step_at(timeline, event),
+        peak_us=_time_at(timeline, event),
+        start_allocated=int(timeline.allocated[0]),
+        end_allocated=int(timeline.allocated[-1]),
+        end_reserved=int(timeline.reserved[-1]),
+        ooms=tuple(_ooms(snapshot, timeline)),
+        curves={
             "step": _curve(step_curve(timeline, points)),
             "event": _curve(event_curve(timeline, points)),
             "time": _curve(time_curve(timeline, points)),
         },
-        "step_ends_us": _step_ends(timeline, points),
-        "categories": [
-            [row["category"], row["bytes"]] for row in by_category(live_at(timeline.allocations, timeline.peak_event))
-        ],
+        step_ends=_step_ends(timeline, points),
+        categories=tuple((row["category"], row["bytes"]) for row in at_peak),
         **_stacks(snapshot, timeline, stacks, frames),
-        "findings": _findings(snapshot, device),
-    }
+        findings=tuple(_findings(snapshot, device)),
+    )
 
 
 def _source(path: str) -> str:
@@ -115,35 +136,29 @@ def _identity(snapshot: Snapshot) -> dict[str, Any]:
     """Who wrote the snapshot, as far as the recording says so."""
     recorder = snapshot.recording.recorder
     if recorder is None:
-        return {
-            "rank": None, "world_size": None, "host": "", "process": "", "reason": "", "step": None,
-            "run": {"id": "", "launch": "", "restart": 0, "start_us": None, "end_us": None, "command": ""},
-            "software": {"torch": "", "cuda": "", "device": "", "commit": ""},
-        }  # fmt: skip
+        return {"rank": None, "world_size": None, "host": "", "process": "", "reason": "", "step": None}
     given = recorder.distributed
     return {
         "rank": _number(given.get("RANK")),
         "world_size": _number(given.get("WORLD_SIZE")),
-        "host": recorder.process.get("host", "")[:200],
-        "process": recorder.process.get("pid", "")[:20],
+        "host": clean(recorder.process.get("host", "")[:200]),
+        "process": clean(recorder.process.get("pid", "")[:20]),
         "reason": recorder.reason,
         "step": recorder.step,
-        "run": {
-            "id": recorder.run.get("id", "")[:100],
-            "launch": recorder.run.get("launch", "")[:200],
-            "restart": _number(given.get("TORCHELASTIC_RESTART_COUNT")) or 0,
-            "start_us": recorder.started_us,
-            "end_us": recorder.dumped_us,
-            "command": " ".join(recorder.command)[:300],
-        },
-        "software": {
-            "torch": recorder.versions.get("torch", "")[:100],
-            "cuda": (recorder.versions.get("cuda") or recorder.versions.get("hip") or "")[:100],
-            "device": next((device.name for device in recorder.devices.values()), "")[:100],
-            "commit": (recorder.git.commit[:12] + (" with changes" if recorder.git.dirty else ""))
-            if recorder.git
-            else "",
-        },
+        "run": DigestRun(
+            id=clean(recorder.run.get("id", "")[:100]),
+            launch=clean(recorder.run.get("launch", "")[:200]),
+            restart=_number(given.get("TORCHELASTIC_RESTART_COUNT")) or 0,
+            start_us=recorder.started_us,
+            end_us=recorder.dumped_us,
+            command=clean(" ".join(recorder.command)[:300])[:300],
+        ),
+        "software": DigestSoftware(
+            torch=clean(recorder.versions.get("torch", "")[:100]),
+            cuda=clean((recorder.versions.get("cuda") or recorder.versions.get("hip") or "")[:100]),
+            device=clean(next((device.name for device in recorder.devices.values()), "")[:100]),
+            commit=f"{recorder.git.commit[:12]}{' with changes' if recorder.git.dirty else ''}" if recorder.git else "",
+        ),
     }
 
 
@@ -151,14 +166,9 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
-def _other(timeline: DeviceTimeline) -> dict[str, Any]:
-    return {
-        "device": timeline.device,
-        "kind": timeline.kind,
-        "events": len(timeline.events),
-        "peak_allocated": timeline.peak_bytes,
-        "peak_reserved": max(0, int(timeline.reserved.max())),
-    }
+def _other(timeline: DeviceTimeline) -> OtherDevice:
+    reserved = max(0, int(timeline.reserved.max()))
+    return OtherDevice(timeline.device, timeline.kind, len(timeline.events), timeline.peak_bytes, reserved)
 
 
 def _capacity(snapshot: Snapshot, timeline: DeviceTimeline) -> dict[str, Any]:
@@ -173,26 +183,6 @@ def _capacity(snapshot: Snapshot, timeline: DeviceTimeline) -> dict[str, Any]:
     return {"capacity": capacity, "outside": outside}
 
 
-def _trust(timeline: DeviceTimeline) -> dict[str, Any]:
-    return {
-        "gaps": [gap.sentence for gap in timeline.recording_gaps][:4],
-        "overflowed": timeline.overflowed,
-        "reconciliation": timeline.reconciliation_bytes,
-        "stackless": timeline.peak_stackless_bytes,
-    }
-
-
-def _peak(timeline: DeviceTimeline) -> dict[str, Any]:
-    event = timeline.peak_event
-    return {
-        "allocated": timeline.peak_bytes,
-        "reserved": max(0, int(timeline.reserved.max())),
-        "event": event,
-        "step": _step_at(timeline, event),
-        "us": _time_at(timeline, event),
-    }
-
-
 def _step_at(timeline: DeviceTimeline, event: int) -> int | None:
     rows = timeline.steps.filter((pl.col("first_event") <= event) & (pl.col("last_event") >= event))
     return int(rows["step"][0]) if len(rows) else None
@@ -203,19 +193,19 @@ def _time_at(timeline: DeviceTimeline, event: int) -> int | None:
     return times[event] if 0 <= event < len(times) else None
 
 
-def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[dict[str, Any]]:
+def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[DigestOom]:
     """The recorded failures; from the recorder's metadata if PyTorch's observer wrote the snapshot, which happens
     before the entry is recorded.
     """
     table = timeline.events
     rows = [
-        {
-            "event": event,
-            "step": _step_at(timeline, event),
-            "us": _time_at(timeline, event),
-            "tried": int(table["size"][event]),
-            "free": table["device_free"][event],
-        }
+        DigestOom(
+            event=event,
+            step=_step_at(timeline, event),
+            us=_time_at(timeline, event),
+            tried=int(table["size"][event]),
+            free=table["device_free"][event],
+        )
         for event in timeline.oom_events[:MOST_OOMS]
     ]
     recorder = snapshot.recording.recorder
@@ -228,28 +218,22 @@ def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[dict[str, Any]]:
         last = len(table) - 1
         step = recorder.step if recorder.step is not None else _step_at(timeline, last)
         tried, free = recorder.oom.get("tried_bytes", 0), recorder.oom.get("free_bytes")
-        rows.append({"event": last, "step": step, "us": recorder.dumped_us, "tried": max(tried, 0), "free": free})
+        rows.append(DigestOom(last, step, recorder.dumped_us, max(tried, 0), free))
     return rows
 
 
-def _curve(curve: Curve) -> dict[str, list[int]]:
-    """Differences from value to value, which zlib makes smaller than the values themselves."""
-    columns = {"first": curve.first, "last": curve.last - curve.first}
-    columns |= {metric: getattr(curve, metric) for metric in METRICS}
-    return {
-        name: values.tolist() if name == "last" else np.diff(values, prepend=0).tolist()
-        for name, values in columns.items()
-    }
+def _curve(curve: Curve) -> DigestCurve:
+    return DigestCurve(curve.first, curve.last, {metric: getattr(curve, metric) for metric in METRICS})
 
 
-def _step_ends(timeline: DeviceTimeline, points: int) -> list[int | None]:
+def _step_ends(timeline: DeviceTimeline, points: int) -> tuple[int | None, ...]:
     """When the steps ended, in µs: used to compare the clocks of several hosts."""
     steps = timeline.steps
     times = timeline.events["time_us"]
     if not len(steps) or times.null_count() == len(times):
-        return []
+        return ()
     ends: list[int | None] = times.gather(steps["last_event"].clip(0, len(times) - 1)).to_list()[: min(points, 64)]
-    return ends
+    return tuple(ends)
 
 
 def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames: int) -> dict[str, Any]:
@@ -282,36 +266,44 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
         if frame >= 0:
             file, line, function = recording.frames.select("filename", "line", "name").row(frame)
         callers = [i for i in recording.stack(stack) if is_own[i] and i != frame][:most_frames]
-        found.append([
-            row["identity"], row["bytes"], row["count"], function[:200], shown_file(file)[-200:],
-            min(max(int(line), 0), 2**31 - 1),
-            names.line(stack)[:300], category.get(stack, "unknown"), [frame_line(recording, i)[:200] for i in callers],
-        ])  # fmt: skip
-    return {"stacks": found, "rest": {"bytes": total - int(top["bytes"].sum()), "stacks": len(rows) - len(top)}}
+        found.append(
+            DigestStack(
+                identity=row["identity"],
+                bytes=row["bytes"],
+                count=row["count"],
+                function=function[:200],
+                file=shown_file(file)[-200:],
+                line=min(max(int(line), 0), 2**31 - 1),
+                name=names.line(stack)[:300],
+                category=category.get(stack, "unknown"),
+                callers=tuple(frame_line(recording, i)[:200] for i in callers),
+            )
+        )
+    return {"stacks": tuple(found), "rest": total - int(top["bytes"].sum())}
 
 
-def _findings(snapshot: Snapshot, device: int) -> list[dict[str, Any]]:
+def _findings(snapshot: Snapshot, device: int) -> list[DigestFinding]:
     found = [finding for finding in findings(snapshot, [device]) if finding.kind != "peak"]
     names = names_of(snapshot)
     return [
-        {
-            "kind": finding.kind,
-            "severity": finding.severity,
-            "rule": str(finding.evidence.get("rule", ""))[:100],
-            "title": _portable(finding.title),
-            "detail": [_portable(line) for line in finding.detail[:2]],
-            "bytes": max(0, int(finding.bytes)),
-            "confidence": finding.confidence,
-            "stack": names.function(finding.stack)[:300] if finding.stack is not None else "",
-        }
+        DigestFinding(
+            kind=finding.kind,
+            severity=finding.severity,
+            rule=str(finding.evidence.get("rule", ""))[:100],
+            title=_portable(finding.title),
+            detail=tuple(_portable(line) for line in finding.detail[:2]),
+            bytes=max(0, int(finding.bytes)),
+            confidence=finding.confidence,
+            stack=names.function(finding.stack)[:300] if finding.stack is not None else "",
+        )
         for finding in found[:MOST_FINDINGS]
     ]
 
 
-def _portable(text: str) -> list[str | dict[str, Any]]:
+def _portable(text: str) -> Sentence:
     """The parts of a sentence; stacks as places, since a stack's number means nothing outside of its snapshot."""
     parts = [
         Part("place", part.text, None, shown_file(part.file)[-200:], part.line) if part.kind == "stack" else part
         for part in parts_of(text[:500])
     ]
-    return parts_json(Sentence(parts))
+    return Sentence(parts)

@@ -14,10 +14,12 @@ import struct
 import zlib
 from typing import Any
 
+import msgspec
+
 from snapreport.errors import SnapshotError
 
 MAGIC = b"snapreport digest\n"
-VERSION = 1
+VERSION = 2
 MOST_BYTES = 64 << 10
 """Maximum size of a digest file in bytes."""
 MOST_CONTENT = 4 << 20
@@ -48,7 +50,7 @@ def unpack(data: bytes) -> Any:
         raise SnapshotError("the digest ends in its head")
     version, length, content_length, checksum = _HEAD.unpack(data[len(MAGIC) : begin])
     if version != VERSION:
-        raise SnapshotError(f"digest format {version}; this snapreport reads format {VERSION}")
+        raise SnapshotError(f"digest format {version}; this snapreport reads format {VERSION}: make the digest again")
     body = data[begin:]
     if len(body) != length or _checksum(body) != checksum:
         raise SnapshotError("the digest is damaged: its checksum does not match")
@@ -59,8 +61,8 @@ def unpack(data: bytes) -> Any:
         text = stream.decompress(body, content_length + 1)
         if len(text) != content_length or not stream.eof or stream.unused_data:
             raise SnapshotError("the digest is damaged: its length does not match")
-        return json.loads(text, parse_constant=_refused)
-    except (zlib.error, ValueError, RecursionError) as error:
+        return msgspec.json.decode(text)
+    except (zlib.error, ValueError, RecursionError, msgspec.DecodeError) as error:
         if isinstance(error, SnapshotError):
             raise
         raise SnapshotError(f"the digest is damaged: {error}") from None
@@ -68,7 +70,3 @@ def unpack(data: bytes) -> Any:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no number of a digest")

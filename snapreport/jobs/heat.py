@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.jobs.digest_check import METRICS, DigestCurve
+from snapreport.jobs.digest_model import METRICS, DigestCurve
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import Row
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import asdict
+
 from snapreport.jobs.build import PageOptions, job_title
 from snapreport.jobs.detail import read_details
-from snapreport.jobs.digest_check import Digest
+from snapreport.jobs.digest_model import Digest
 from snapreport.jobs.document import job_document
 from snapreport.jobs.reduce import Job
 from snapreport.report.outgoing_strings import outgoing_strings
@@ -21,7 +23,7 @@ def digest_strings(digest: Digest) -> Strings:
         "names of files": {digest.source},
         "hosts": {digest.host},
         "runs, launchers and commands": {digest.run.id, digest.run.launch, digest.run.command},
-        "versions, devices and commits": set(vars(digest.software).values()),
+        "versions, devices and commits": set(asdict(digest.software).values()),
         "allocator settings": {text for setting in digest.settings.items() for text in setting},
         "files of stack traces": {stack.file for stack in stacks},
         "functions of stack traces": {stack.function for stack in stacks},

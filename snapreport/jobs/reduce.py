@@ -14,7 +14,7 @@ import numpy as np
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
-from snapreport.jobs.digest_check import Digest, DigestOom, DigestStack
+from snapreport.jobs.digest_model import Digest, DigestOom, DigestStack
 from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers

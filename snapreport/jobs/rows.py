@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from snapreport.jobs.digest import read_digest
-from snapreport.jobs.digest_check import Digest, DigestCurve
+from snapreport.jobs.digest_model import Digest, DigestCurve
 
 T = TypeVar("T")
 RankSource = Literal["recording", "file name", "order"]

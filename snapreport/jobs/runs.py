@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from snapreport.errors import SnapshotError
-from snapreport.jobs.digest_check import Digest
+from snapreport.jobs.digest_model import Digest
 from snapreport.number_format import plural
 
 START_APART_US = 60_000_000

@@ -10,7 +10,7 @@ import numpy as np
 
 from snapreport.findings.live import category_text
 from snapreport.jobs.differences import differences
-from snapreport.jobs.digest_check import DigestFinding, DigestStack
+from snapreport.jobs.digest_model import DigestFinding, DigestStack
 from snapreport.jobs.groups import Group
 from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.rank_text import JobSentence, ranks_text

@@ -14,8 +14,9 @@ from cli import in_process
 from snapreport import samples
 from snapreport.errors import SnapshotError
 from snapreport.jobs.build import job
-from snapreport.jobs.digest import digest_content
+from snapreport.jobs.digest import digest_of
 from snapreport.jobs.digest_format import pack
+from snapreport.jobs.digest_model import plain_digest
 from snapreport.jobs.sentences import headline
 from snapreport.jobs.sources import expand
 from snapreport.recorder.file_names import FileNames
@@ -30,7 +31,8 @@ def _content() -> str:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        return json.dumps(digest_content(load(samples.write_job(folder, "data", **SMALL)[0])))
+        (path,) = samples.write_job(folder, "data", **SMALL)
+        return json.dumps(plain_digest(digest_of(load(path), str(path))))
 
 
 def write(folder: Path, ranks: Sequence[int], run: str, *, start: int = 1, world: int = 8, **given: Any) -> None:

@@ -14,7 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import convert
+
 from snapreport import progress
+from snapreport.contracts import plain
+from snapreport.contracts.manifest import RawManifest
 from snapreport.findings.opening import opening
 from snapreport.packing.blob import GOOD_UP_TO, pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
@@ -71,6 +75,7 @@ class Sections:
         manifest.update(self.extra)
         if self.comparison:
             manifest["diff"] = self.comparison.manifest
+        manifest = plain(convert(manifest, RawManifest))
         blobs: dict[str, list[Encoded]] = {MAIN: []}
         for name, blob in place.items():
             blobs.setdefault(blob, []).extend(p for parts in self.columns[name] for p in left_out.column(parts))

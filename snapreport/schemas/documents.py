@@ -13,8 +13,10 @@ from snapreport.contracts.check import CheckDocument
 from snapreport.contracts.diff import DiffDocument
 from snapreport.contracts.fit import FitDocument
 from snapreport.contracts.job import JobDiffDocument, JobDocument
+from snapreport.contracts.manifest import RawManifest
 from snapreport.contracts.stats import StatsDocument
 from snapreport.contracts.whatif import WhatIfDocument
+from snapreport.schemas.typescript import typescript
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "stats --json": StatsDocument,
@@ -67,4 +69,6 @@ def plain_text(docstring: str) -> str:
 def generated() -> dict[Path, str]:
     """File → its content."""
     folder = Path(__file__).parent
-    return {folder / schema_file(DOCUMENTS[name]): json.dumps(schema(name), indent=1) + "\n" for name in DOCUMENTS}
+    page = folder.parents[1] / "static" / "src" / "data" / "contracts.ts"
+    schemas = {folder / schema_file(DOCUMENTS[name]): json.dumps(schema(name), indent=1) + "\n" for name in DOCUMENTS}
+    return {**schemas, page: typescript(RawManifest)}

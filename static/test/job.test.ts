@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DecodedBlob } from '../src/data/columns'
-import type { JobAxis, JobManifest } from '../src/data/job-manifest'
+import type { JobAxis, JobManifest } from '../src/data/contracts'
 import { cellsOfPixel, paintHeat } from '../src/gl/heat-raster'
 import { axisMarks, columnOf } from '../src/job/axis-marks'
 import { beyondWords } from '../src/job/beyond-note'
@@ -47,6 +47,8 @@ function job(): JobData {
     missing: [7],
     failed: [{ rank: 6, source: 'rank6.pickle', error: 'cut short' }],
     headline: [],
+    left_out: [],
+    origin_us: null,
     clock: { comparable: false, sentence: '' },
     imbalance: null,
     hosts: ['node10', 'node2'],
@@ -58,6 +60,7 @@ function job(): JobData {
     groups: [0, 3].map((first) => ({
       name: `from ${first}`,
       rows: [first, first + 1, first + 2],
+      kind: 'stage',
       holds: '',
       median_bytes: 0,
       min_bytes: 0,

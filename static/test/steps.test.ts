@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { RawSpans } from '../src/data/annotations'
+import type { RawSpans } from '../src/data/contracts'
 import type { DeviceData } from '../src/data/model'
 import { runs, tracksOf } from '../src/steps/spans'
 import { stepsOf } from '../src/steps/steps'

@@ -1,53 +1,29 @@
 // What a report says of itself before any column is decoded: its snapshots, devices, failures and comparisons.
 
-import type { BrokenAnnotations, RawSpans, RawSteps } from './annotations'
-import type { JobManifest } from './job-manifest'
+import type {
+  Annotation,
+  BrokenAnnotations,
+  Frame,
+  JobManifest,
+  Opening,
+  PageStats,
+  RawSpans,
+  RawSteps,
+  SeriesDevice,
+  SnapshotFile,
+} from './contracts'
 
-/** One frame of `stats --json`. */
-export interface FrameJson {
-  filename: string
-  line: number
-  name: string
+export type { Frame as FrameJson } from './contracts'
+
+/** What `window.snapreport` gives per device: stacks have their `frames`, too. */
+export interface StatsJson extends PageStats {
+  top_stacks_at_peak: { bytes: number; count: number; stack: number; frames?: Frame[] }[]
 }
-
-/** The object that `snapreport stats --json` gives per device; further keys may follow. */
-export interface StatsJson {
-  device: number
-  kind: string
-  events: number
-  allocations: number
-  preexisting_allocations: number
-  live_at_end: number
-  segments: number
-  start_allocated_bytes: number
-  end_allocated_bytes: number
-  peak_allocated_bytes: number
-  peak_event: number
-  trace_overflowed: boolean | null
-  reconciliation_bytes: number
-  start_reserved_bytes: number
-  end_reserved_bytes: number
-  peak_reserved_bytes: number
-  oom_events: number[]
-  /** In the file each entry holds `stack` (an id); window.snapreport fills in `frames`. */
-  top_stacks_at_peak: { bytes: number; count: number; stack: number; frames?: FrameJson[] }[]
-  [key: string]: unknown
-}
-
-export interface SnapshotInfo {
-  file: string
-  bytes: number
-  settings: Record<string, unknown>
-  notes: Record<string, unknown>
-}
-
-/** [device number, name, stage, time in µs of the snapshot's own clock or null, snapshot] */
-export type Annotation = [device: number, name: string, stage: string, timeUs: number | null, snapshot: number]
 
 export interface Manifest {
   format: number
   title: string
-  snapshots: SnapshotInfo[]
+  snapshots: SnapshotFile[]
   devices: DeviceInfo[]
   /** section name → name of the blob that holds it */
   sections: Record<string, string>
@@ -60,19 +36,13 @@ export interface Manifest {
   job: JobManifest | null
 }
 
-/** `device`: DeviceInfo.index. */
-export interface Opening {
-  device: number
-  event: number
-}
-
 /** The comparison of two snapshots of the report. */
 export interface DiffInfo {
   devices: DiffDevice[]
   onlyBefore: number[]
   onlyAfter: number[]
   /** Growth over more than two snapshots, per device. */
-  series: SeriesRow[]
+  series: SeriesDevice[]
 }
 
 /** One device of both. `before`, `after`: DeviceInfo.index. */
@@ -82,32 +52,6 @@ export interface DiffDevice {
   after: number
   /** Moments that belong together: events, -1 for before the first. */
   moments: { name: string; before: number; after: number }[]
-}
-
-/** One device of a series of snapshots; every list has an entry for each snapshot. */
-export interface SeriesRow {
-  device: number
-  kind: string
-  files: string[]
-  peak_allocated_bytes: number[]
-  end_allocated_bytes: number[]
-  peak_reserved_bytes: number[]
-  end_reserved_bytes: number[]
-  growth: number
-  /** Bytes a snapshot of what is allocated at the end (Theil–Sen). */
-  slope: number
-  /** Growing stacks first, the fastest first. */
-  stacks: SeriesStack[]
-}
-
-/** A stack through a series. stack: the page's number of it in the last snapshot. */
-export interface SeriesStack {
-  place: string
-  bytes: number[]
-  counts: number[]
-  bytes_per_snapshot: number
-  grows: boolean
-  stack: number
 }
 
 /** An out-of-memory event. */

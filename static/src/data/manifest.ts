@@ -1,83 +1,11 @@
 // The manifest in the header of blob "main" → what the page knows before it decodes any column.
 
 import type { DecodedBlob } from './columns'
-import type { Annotation, DeviceInfo, DiffInfo, Manifest, OomEvent, OomFigures, SnapshotInfo, StatsJson } from './model'
+import type { OomEntry, RawDevice, RawDiff, RawManifest } from './contracts'
+import type { DeviceInfo, DiffInfo, Manifest, OomEvent } from './model'
 
 /** The format this page reads; a report carries its own page, so another number means a damaged or hand-made file. */
 export const FORMAT = 2
-
-interface RawOom {
-  event: number
-  requested: number
-  verdict?: OomFigures['verdict']
-  segment: number | null
-  device_free: number | null
-  reserved: number
-  allocated: number
-  rounding: number
-  pending: number
-  usable: number
-  other_stream: number
-  other_pool: number
-  other_size: number
-  largest_usable: number
-  largest_free: number
-  shortfall: number
-}
-
-interface RawDevice {
-  snapshot: number
-  device: number
-  kind: string
-  section?: string
-  events: number
-  allocations: number
-  ghosts: number
-  freed: number
-  start_reserved: number
-  time0: number | null
-  peak_bytes: number
-  peak_event: number
-  levels: number[]
-  actions: string[]
-  streams: string[]
-  pools: string[]
-  categories: string[]
-  category_sources: string[]
-  contexts: string[]
-  metadata: string[]
-  /** Whether these are names of tensors alone. */
-  names_only?: boolean
-  /** Whether completions of frees have stacks other than those of their requests, which alone are stored. */
-  completions_differ?: boolean
-  profiled?: boolean
-  settings_since_2_12?: boolean
-  stats: StatsJson
-  ooms?: RawOom[]
-  left_out?: string[]
-  steps?: DeviceInfo['steps']
-  spans?: DeviceInfo['spans']
-  broken_annotations?: DeviceInfo['broken']
-}
-
-interface RawManifest {
-  format: number
-  title: string
-  snapshots: SnapshotInfo[]
-  sections: Record<string, string>
-  devices: RawDevice[]
-  annotations?: Annotation[]
-  opening?: Manifest['opening']
-  diff?: RawDiff
-  job?: Manifest['job']
-}
-
-interface RawDiff {
-  devices: [device: number, before: number, after: number, moments: [name: string, before: number, after: number][]][]
-  only_before: number[]
-  only_after: number[]
-  series: DiffInfo['series']
-}
 
 export function readManifest(main: DecodedBlob): Manifest {
   const raw = main.header.manifest as RawManifest | undefined
@@ -146,27 +74,28 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
   }
 }
 
-function oomEvent(raw: RawOom): OomEvent {
+function oomEvent(raw: OomEntry): OomEvent {
   const { event, requested, verdict } = raw
   if (!verdict) return { event, requested, figures: null }
+  const of = raw as Required<OomEntry> // all figures are there, or none
   return {
     event,
     requested,
     figures: {
       verdict,
-      segment: raw.segment,
-      deviceFree: raw.device_free,
-      reserved: raw.reserved,
-      allocated: raw.allocated,
-      rounding: raw.rounding,
-      pending: raw.pending,
-      usable: raw.usable,
-      otherStream: raw.other_stream,
-      otherPool: raw.other_pool,
-      otherSize: raw.other_size,
-      largestUsable: raw.largest_usable,
-      largestFree: raw.largest_free,
-      shortfall: raw.shortfall,
+      segment: of.segment,
+      deviceFree: of.device_free,
+      reserved: of.reserved,
+      allocated: of.allocated,
+      rounding: of.rounding,
+      pending: of.pending,
+      usable: of.usable,
+      otherStream: of.other_stream,
+      otherPool: of.other_pool,
+      otherSize: of.other_size,
+      largestUsable: of.largest_usable,
+      largestFree: of.largest_free,
+      shortfall: of.shortfall,
     },
   }
 }

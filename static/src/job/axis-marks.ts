@@ -1,6 +1,6 @@
 // Marks of the map's axis: round steps, times and shares, wherever the borders of the columns lie.
 
-import type { JobAxis } from '../data/job-manifest'
+import type { JobAxis } from '../data/contracts'
 import { lowerBound } from '../layout/binary-search'
 import { formatCount } from '../layout/format'
 import { eventTicks, timeTicks } from '../layout/ticks'

@@ -1,6 +1,6 @@
 // Findings of all ranks, each once: "on 61 of 64 ranks".
 
-import type { JobFinding } from '../data/job-manifest'
+import type { JobFinding } from '../data/contracts'
 import { formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import type { JobModel } from './job-model'

@@ -1,6 +1,6 @@
 // Ranks grouped by what they hold: the spread of each group, and its outliers with the stacks that set them apart.
 
-import type { JobGroup, JobOutlier } from '../data/job-manifest'
+import type { JobGroup, JobOutlier } from '../data/contracts'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { plural } from '../ui/format'

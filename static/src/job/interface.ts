@@ -1,7 +1,7 @@
 // The interface between the page and the job view, which is a bundle of its own.
 
 import type { DecodedBlob } from '../data/columns'
-import type { JobManifest } from '../data/job-manifest'
+import type { JobManifest } from '../data/contracts'
 import type { State, Store } from '../ui/state'
 
 export interface JobParts {

@@ -4,7 +4,7 @@
 
 import type { DecodedBlob } from '../data/columns'
 import { expectedCells } from './heat-cells'
-import type { JobAxis, JobAxisKey, JobManifest } from '../data/job-manifest'
+import type { JobAxis, JobManifest } from '../data/contracts'
 
 export type Metric = 'allocated' | 'reserved' | 'unused' | 'free'
 export const METRICS: readonly Metric[] = ['allocated', 'reserved', 'unused', 'free']
@@ -177,7 +177,7 @@ export class JobData {
   }
 
   /** The greatest value in each cell; of free memory the smallest. */
-  matrix(key: JobAxisKey, metric: Metric): HeatMatrix {
+  matrix(key: JobAxis['key'], metric: Metric): HeatMatrix {
     const name = `${key}.${metric}`
     let cached = this.matrices.get(name)
     if (!cached) {
@@ -188,7 +188,7 @@ export class JobData {
   }
 
   /** The expected value of each cell from the rest of its group, row-major. */
-  expected(key: JobAxisKey, metric: Metric): Float64Array {
+  expected(key: JobAxis['key'], metric: Metric): Float64Array {
     const name = `${key}.${metric}`
     let made = this.expectations.get(name)
     if (!made) {
@@ -198,7 +198,7 @@ export class JobData {
     return made
   }
 
-  private readMatrix(key: JobAxisKey, metric: Metric): HeatMatrix {
+  private readMatrix(key: JobAxis['key'], metric: Metric): HeatMatrix {
     const { columns } = this.axis(key)
     const { recorded, rows } = this
     const levels = this.heat.u16(`job.heat.${key}.${metric}`)
@@ -213,7 +213,7 @@ export class JobData {
     return { rows, columns, bytes }
   }
 
-  private freeMatrix(key: JobAxisKey): HeatMatrix {
+  private freeMatrix(key: JobAxis['key']): HeatMatrix {
     const { rows, columns, bytes } = this.matrix(key, 'reserved')
     const free = bytes.map((reserved, at) => {
       const row = Math.floor(at / columns)

@@ -1,6 +1,6 @@
 // What all parts of the job view are drawn from: data, state, and what follows from both.
 
-import type { JobAxis } from '../data/job-manifest'
+import type { JobAxis } from '../data/contracts'
 import { formatCount, formatDuration } from '../layout/format'
 import type { Inks } from '../views/shared/inks'
 import type { HeatMatrix, JobData, Metric } from './job-data'

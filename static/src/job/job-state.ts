@@ -1,6 +1,6 @@
 // What the reader sees of a job: read from the options "job.…" of the page's state, so that the address holds it all.
 
-import type { JobAxis } from '../data/job-manifest'
+import type { JobAxis } from '../data/contracts'
 import type { Options, Store } from '../ui/state'
 import { type JobData, METRICS, type Metric } from './job-data'
 import { SORTS, type SortKey } from './row-order'

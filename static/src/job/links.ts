@@ -1,6 +1,6 @@
 // Ranks and stacks in words, as links: each a place in this report.
 
-import type { Parts, SentencePart } from '../data/job-manifest'
+import type { JobSentence, SentencePart } from '../data/contracts'
 import { append, h } from '../ui/dom'
 import type { JobData } from './job-data'
 import type { JobActions } from './job-state'
@@ -42,7 +42,7 @@ function stackAt(data: JobData, { file, line }: SentencePart): number | undefine
 }
 
 /** A sentence whose ranks and places are links. */
-export function linkedSentence(data: JobData, actions: JobActions, sentence: Parts): HTMLElement {
+export function linkedSentence(data: JobData, actions: JobActions, sentence: JobSentence['text']): HTMLElement {
   const out = h('span')
   append(out, ...sentence.map((part) => (typeof part === 'string' ? part : linkedPart(data, actions, part))))
   return out

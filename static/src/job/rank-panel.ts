@@ -60,7 +60,7 @@ export class RankPanel implements Panel {
       return [heading, h('p', { class: 'notice' }, text)]
     }
     const outlier = data.manifest.outliers.find((one) => one.row === row)
-    const doubts = data.manifest.doubts?.[row] ?? (data.trusted[row] ? [] : ['This recording has gaps.'])
+    const doubts = data.trusted[row] ? [] : ['This recording has gaps.']
     const column = state.column === null ? null : h('p', { class: 'soft' }, this.columnWords(model, row, state.column))
     return [
       heading,

@@ -1,7 +1,7 @@
 // Growth over a series of snapshots: a line for all that is allocated at the end and one for each growing stack, all of
 // them counted from the first snapshot. The arrow keys go from snapshot to snapshot and from line to line.
 
-import type { SeriesRow } from '../../data/model'
+import type { SeriesDevice } from '../../data/contracts'
 import { formatBytes } from '../../layout/format'
 import { append, h } from '../../ui/dom'
 import { signed } from './compare'
@@ -26,7 +26,7 @@ export interface GrowthChartParts {
   showStack(stack: number): void
 }
 
-export function linesOf(row: SeriesRow): Line[] {
+export function linesOf(row: SeriesDevice): Line[] {
   const stacks = row.stacks.filter(({ grows }) => grows).slice(0, MOST)
   return [
     { name: 'Allocated at the end', bytes: row.end_allocated_bytes, slope: row.slope, stack: -1 },
@@ -34,7 +34,7 @@ export function linesOf(row: SeriesRow): Line[] {
   ]
 }
 
-export function growthChart(row: SeriesRow, parts: GrowthChartParts): HTMLElement {
+export function growthChart(row: SeriesDevice, parts: GrowthChartParts): HTMLElement {
   const lines = linesOf(row)
   const count = row.files.length
   const growth = lines.map(({ bytes }) => bytes.map((value) => value - bytes[0]))
@@ -111,7 +111,7 @@ export function growthChart(row: SeriesRow, parts: GrowthChartParts): HTMLElemen
   )
 }
 
-function summary(row: SeriesRow, lines: readonly Line[]): string {
+function summary(row: SeriesDevice, lines: readonly Line[]): string {
   const leaks = row.stacks.filter(({ grows }) => grows)
   if (leaks.length === 0) return `No stack grows over ${row.files.length} snapshots.`
   const rest = leaks.length > 1 ? ` ${leaks.length} stacks grow.` : ''

@@ -1,11 +1,11 @@
 // A series of snapshots as a table: the totals of each, the bytes of each growing stack, and the growth of all of them.
 
 import { formatBytes } from '../../layout/format'
-import type { SeriesRow } from '../../data/model'
+import type { SeriesDevice } from '../../data/contracts'
 import { h } from '../../ui/dom'
 import { signed } from './compare'
 
-export function seriesTable(row: SeriesRow): HTMLElement {
+export function seriesTable(row: SeriesDevice): HTMLElement {
   const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', {}, formatBytes(bytes)))
   return h(
     'details',

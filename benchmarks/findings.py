@@ -210,7 +210,7 @@ def _oom_is_exact(finding: Finding, trace: list[dict[str, Any]], options: dict[s
         reserved += sign * event["size"]
         allocated += {"alloc": 1, "free_completed": -1}.get(event["action"], 0) * event["size"]
     e = finding.evidence
-    return (e["asked_bytes"], e["device_free_bytes"], e["reserved_bytes"], e["allocated_bytes"]) == (
+    return (e["requested_bytes"], e["device_free_bytes"], e["reserved_bytes"], e["allocated_bytes"]) == (
         oom["size"], oom["device_free"] if "device_free" in oom else oom["addr"], reserved, allocated,
     )  # fmt: skip
 

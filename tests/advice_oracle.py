@@ -46,7 +46,7 @@ def evidence(
     # What needs the memory at the peak itself promises nothing in its title, and is not what to do first.
     is_first = told["effort"] == "one line" and 20 * row["bytes"] >= device.peak_bytes
     is_first &= told["saving"] is not None and "(replayed)" in finding.title
-    row["priority"] = 2 if finding.confidence == "guess" else 0 if is_first else 1
+    row["priority"] = 2 if finding.confidence == "estimate" else 0 if is_first else 1
     if told["together"]:
         peak, event = saving_oracle.peak_without(
             device, saving_oracle.largest(changes[r] for r in told["together"]["rules"])

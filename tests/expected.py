@@ -91,8 +91,8 @@ class Case:
             at = evidence["events"][0]
         elif finding.kind == "fragmentation":
             evidence = room_oracle.fragmentation(self.room(number))
-            at = evidence and evidence["event"] - ("asked_bytes" in evidence)
-        elif finding.kind == "kept":
+            at = evidence and evidence["event"] - ("requested_bytes" in evidence)
+        elif finding.kind == "live_at_end":
             bounds = self.bounds(number)
             evidence = findings_oracle.kept(device, self._leaking(number), bounds and len(bounds) - 1)
             if evidence and not bounds:

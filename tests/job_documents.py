@@ -12,7 +12,6 @@ from snapreport.packing.columns import Column
 from snapreport.report.page import render_page
 from snapreport.report.payload import FORMAT, Payload
 from snapreport.report.summary import HeadlineSentence, Summary
-from snapreport.sentence import from_json, parts_json, place_part, rank_part, sentence
 
 GIB, MIB = 1 << 30, 1 << 20
 STEPS = 96
@@ -96,24 +95,22 @@ def _document(  # each part of it is a separate table
     expected = medians[3]
     above = int(stack_bytes[DISPATCH, outlier]) - expected[DISPATCH]
     steps = list(range(1, columns + 1))
-    function, file, line, _ = STACKS[DISPATCH]
-    named, dispatch = rank_part(outlier, "Rank {}"), place_part(f"{function} {file}:{line}", file, line)
+    of_rank = {"kind": "rank", "text": f"Rank {outlier}", "number": outlier}
+    place = {"kind": "place", "text": names[DISPATCH], "file": STACKS[DISPATCH][1], "line": STACKS[DISPATCH][2]}
     job: dict[str, Any] = {
-        "schema": "snapreport-job/1",
+        "schema": "snapreport-job/2",
         "ranks": ranks,
         "world_size": ranks + 3,
         "missing": missing,
         "failed": [{"rank": ranks + 2, "source": f"rank{ranks + 2}.pickle", "error": "the pickle ends early"}],
         "headline": [
             {
-                "text": parts_json(
-                    sentence("{} of {} ran out of memory first, at step {}.", named, ranks + 3, oom_step + 1)
-                ),
+                "text": [of_rank, f" of {ranks + 3} ran out of memory first, at step {oom_step + 1}."],
                 "rows": [outlier],
                 "stack": None,
             },
             {
-                "text": parts_json(sentence("{} holds 6.10 GiB more than its group in {}.", named, dispatch)),
+                "text": [of_rank, " holds 6.10 GiB more than its group in ", place, "."],
                 "rows": [outlier],
                 "stack": DISPATCH,
             },
@@ -147,9 +144,7 @@ def _document(  # each part of it is a separate table
                 "rank": outlier,
                 "group": 3,
                 "bytes_above": above,
-                "sentence": parts_json(
-                    sentence("{} of {} holds 6.10 GiB more than its group in {}.", named, ranks + 3, dispatch)
-                ),
+                "sentence": [of_rank, f" of {ranks + 3} holds 6.10 GiB more than its group in ", place, "."],
                 "stacks": [[DISPATCH, above, int(stack_bytes[DISPATCH, outlier]), expected[DISPATCH]]],
             }
         ],
@@ -158,7 +153,7 @@ def _document(  # each part of it is a separate table
             {
                 "kind": "oom",
                 "severity": "error",
-                "title": parts_json(sentence("Out of memory on {}.", rank_part(outlier))),
+                "title": [f"Out of memory on rank {outlier}."],
                 "detail": [["A 1.00 GiB request failed."]],
                 "count": 1,
                 "rows": [outlier],
@@ -238,11 +233,13 @@ def _document(  # each part of it is a separate table
         "job": job,
     }
     blobs = {"main": pack_text([], {"manifest": manifest}), "job": pack_text(table), "job.heat": pack_text(heat)}
-    headline = [
-        [HeadlineSentence(from_json(line["text"]), f"#view=job&job.rank={outlier}") for line in job["headline"]]
-    ]
+    headline = [[HeadlineSentence(_text(line["text"]), f"#view=job&job.rank={outlier}") for line in job["headline"]]]
     document = render_page(Summary(title, headline, []), Payload(blobs))
     return Planted(document, outlier, oom_step, groups, allocated, stack_bytes, missing, ranks + 2)
+
+
+def _text(parts: list[Any]) -> str:
+    return "".join(part if isinstance(part, str) else part["text"] for part in parts)
 
 
 def _axis(key: str, unit: str, first: list[int], last: list[int]) -> dict[str, Any]:

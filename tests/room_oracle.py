@@ -39,7 +39,7 @@ class Room:
         return {
             "rounding_bytes": moment.rounding,
             "inactive_split_bytes": moment.split,
-            "wholly_free_bytes": moment.free_segments,
+            "free_segment_bytes": moment.free_segments,
         }
 
     def pool(self, segment: block_oracle.Segment, position: int) -> Any:
@@ -104,10 +104,10 @@ class Room:
             free = sum(r[1] for r in ranges if r[2] < 0)
             stacks = {self.device.allocations[r[2]].stack for r in used}
             if len(stacks) == 1 and free:
-                row = found.setdefault(stacks.pop(), {"segments": 0, "free_bytes": 0, "held_bytes": 0})
+                row = found.setdefault(stacks.pop(), {"segments": 0, "free_bytes": 0, "allocated_bytes": 0})
                 row["segments"] += 1
                 row["free_bytes"] += free
-                row["held_bytes"] += sum(r[1] for r in used)
+                row["allocated_bytes"] += sum(r[1] for r in used)
         rows = [
             {"stack": s, "function": held_oracle.function(s) or held_oracle.NO_FRAMES, **row}
             for s, row in found.items()
@@ -181,12 +181,12 @@ def fragmentation(room: Room) -> Row | None:
     return {
         "bytes": holes,
         "event": event,
-        "asked_bytes": request["size"],
+        "requested_bytes": request["size"],
         "reserved_bytes": device.reserved[event],
         "allocated_bytes": device.allocated[event],
         **room.parts(event - 1),
-        "usable_hole_bytes": holes,
-        "largest_hole_bytes": room.reach(request, event - 1, occupied_only=True)["largest_own"],
+        "usable_free_bytes": holes,
+        "largest_free_bytes": room.reach(request, event - 1, occupied_only=True)["largest_own"],
         "segments": room.emptiest(event - 1),
         "pinning_stacks": room.pins(event - 1),
         "joined_bytes": room.joined(request, event - 1),
@@ -249,23 +249,23 @@ def oom(room: Room, group: list[int]) -> Row:
     return {
         "bytes": asked,
         "events": group,
-        "asked": [device.events[e]["size"] for e in group],
-        "asked_bytes": asked,
+        "requested": [device.events[e]["size"] for e in group],
+        "requested_bytes": asked,
         "device_free_bytes": free,
-        "device_piece_bytes": piece(asked, bool(expandable)),
+        "new_segment_bytes": piece(asked, bool(expandable)),
         "segment_bytes": piece(asked, False),
         "reserved_bytes": sum(s.end - s.start for s, _ in moment.segments),
         "allocated_bytes": sum(a.size for a in live),
         "unused_bytes": own + locked + moment.rounding,
         "rounding_bytes": moment.rounding,
-        "own_hole_bytes": own,
+        "usable_free_bytes": own,
         "other_stream_bytes": reach["other_stream"],
         "other_pool_bytes": reach["other_pool"],
         "other_size_bytes": reach["other_size"],
-        "wholly_free_bytes": moment.free_segments,
+        "free_segment_bytes": moment.free_segments,
         "pending_free_bytes": pending,
-        "largest_own_hole_bytes": reach["largest_own"],
-        "largest_hole_bytes": reach["largest"],
+        "largest_usable_free_bytes": reach["largest_own"],
+        "largest_free_bytes": reach["largest"],
         "stack": oracle.frames_of(request),
         "categories": held_oracle.by_category(live),
         "stacks": held_oracle.by_stack(live),

@@ -117,13 +117,13 @@ def test_nothing_is_said_of_buffers_that_the_allocator_reuses(name: str) -> None
 def test_expandable_segments_do_not_join_what_a_live_block_parts() -> None:
     assert not {"expandable-segments", "max-split-size"} & rules("inference_fragmentation").keys()
     (finding,) = on("inference_fragmentation", "fragmentation")
-    assert finding.evidence["joined_bytes"] < finding.evidence["asked_bytes"]
+    assert finding.evidence["joined_bytes"] < finding.evidence["requested_bytes"]
     assert any("live blocks lie between their free ranges" in line for line in finding.detail)
 
 
 def test_a_new_segment_is_measured_after_its_allocation() -> None:
     (finding,) = on("transient_free_segment", "fragmentation")
-    assert 7.5 * GIB < finding.evidence["wholly_free_bytes"] < 7.6 * GIB
+    assert 7.5 * GIB < finding.evidence["free_segment_bytes"] < 7.6 * GIB
 
 
 def test_what_was_reserved_before_the_trace_says_nothing() -> None:

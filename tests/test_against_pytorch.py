@@ -82,4 +82,4 @@ def test_a_limit_of_the_process() -> None:
 def test_a_peak_of_a_record_with_gaps_is_a_lower_bound(name: str) -> None:
     snapshot = recorded.load(name)
     (peak,) = peak_findings(snapshot, snapshot.timeline(0))
-    assert peak.title.startswith("Peak on cuda:0: at least ") and peak.confidence == "likely"
+    assert peak.title.startswith("Peak on cuda:0: at least ") and peak.confidence == "inferred"

@@ -80,7 +80,7 @@ def test_a_query_names_the_stack_of_its_own_file(
     card = opened.page.locator("article.finding", has_text="keeps 5.00 MiB every step")
     want = fields(card.locator("a.show").get_attribute("href"))
     found = opened.js("([d, q]) => snapreport.search(d, q)", [int(want["device"]), want["query"]])
-    assert (found["count"], found["bytes"]) == (leak.evidence["kept_count"], leak.bytes)
+    assert (found["count"], found["bytes"]) == (leak.evidence["live_count"], leak.bytes)
     one = opened.js("([d, id]) => snapreport.allocation(d, id)", [int(want["device"]), found["ids"][0]])
     frames = opened.js("([d, s]) => snapreport.frames(d, s)", [int(want["device"]), one["stack"]])
     assert any(frame["name"] == "log_step" for frame in frames)

@@ -48,7 +48,7 @@ def test_evidence_is_as_declared(snapshot_path: Path) -> None:
 
 
 def test_every_kind_of_finding_is_known_everywhere() -> None:
-    schema = json.loads(resources.files("snapreport").joinpath("schemas/snapreport-stats-1.schema.json").read_text())
+    schema = json.loads(resources.files("snapreport").joinpath("schemas/snapreport-stats-2.schema.json").read_text())
     kinds = [found["enum"] for found in enums(schema) if "peak" in found["enum"] and "leak" in found["enum"]]
     assert kinds and all(set(enum) == EVIDENCE.keys() for enum in kinds)
     assert finding_cards._LABEL.keys() == EVIDENCE.keys()

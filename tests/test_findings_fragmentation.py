@@ -39,14 +39,14 @@ def test_planted(tmp_path: Path) -> None:
     (finding,) = found(saved(raw, tmp_path))
     trace, e = raw["device_traces"][0], finding.evidence
     json.dumps(finding.to_json())
-    assert finding.kind == "fragmentation" and finding.severity == "warning" and finding.confidence == "sure"
+    assert finding.kind == "fragmentation" and finding.severity == "warning" and finding.confidence == "measured"
     _, states, parts = allocator_oracle.states(trace[: e["event"]], None)
     now = [s for s in states[-1] if any(b[3] != "free" for b in s.blocks)]
     request = trace[e["event"] + 1]
     want = holes(now, request)
-    assert finding.bytes == e["usable_hole_bytes"] == want["own"] and e["largest_hole_bytes"] == want["largest"]
-    assert (e["rounding_bytes"], e["inactive_split_bytes"], e["wholly_free_bytes"]) == parts[-1]
-    assert e["asked_bytes"] == request["size"] == 96 * MIB and trace[e["event"]]["action"] == "segment_alloc"
+    assert finding.bytes == e["usable_free_bytes"] == want["own"] and e["largest_free_bytes"] == want["largest"]
+    assert (e["rounding_bytes"], e["inactive_split_bytes"], e["free_segment_bytes"]) == parts[-1]
+    assert e["requested_bytes"] == request["size"] == 96 * MIB and trace[e["event"]]["action"] == "segment_alloc"
     assert e["reserved_bytes"] == sum(s.size for s in states[-1]) and finding.event == e["event"] - 1
     top = e["segments"][0]
     assert top["free"] == max(sum(b[1] for b in s.blocks if b[3] == "free") for s in now)
@@ -80,7 +80,7 @@ def test_a_cache_far_above_the_need_is_told() -> None:
     e = finding.evidence
     assert finding.severity == "info" and finding.bytes == max(timeline.reserved) - max(timeline.allocated)
     assert (
-        e["rounding_bytes"] + e["inactive_split_bytes"] + e["wholly_free_bytes"]
+        e["rounding_bytes"] + e["inactive_split_bytes"] + e["free_segment_bytes"]
         == e["reserved_bytes"] - timeline.allocated[e["event"] + 1]
     )
 

@@ -71,12 +71,12 @@ def test_every_finding_is_plain_and_says_what_it_rests_on(snapshot_path: Path) -
         assert json.loads(json.dumps(as_json, allow_nan=False)) == as_json
         assert finding.title and "\n" not in finding.title and not finding.title.endswith(".")
         assert all(line and "\n" not in line and line.endswith(".") for line in (*finding.detail, *finding.basis))
-        assert finding.confidence in ("sure", "likely", "guess")
+        assert finding.confidence in ("measured", "inferred", "estimate")
         assert finding.bytes >= 0
         basis, timeline = " ".join(finding.basis), snapshot.timeline(finding.device)
         assert re.search(r"Based on [\d,]+ events?\.", basis)
         assert all(gap.sentence in basis for gap in timeline.recording_gaps)
-        assert not (timeline.recording_gaps and finding.confidence == "sure")
+        assert not (timeline.recording_gaps and finding.confidence == "measured")
         if has_history(timeline):
             assert ("overflowed: its oldest events are lost" in basis) == (timeline.overflowed is True)
             assert ("The replay ends with" in basis) == (timeline.reconciliation_bytes != 0)
@@ -158,7 +158,7 @@ def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
         assert device.reserved[at + 1] == max(device.reserved) == e["reserved_bytes"] and e["event"] == at
     elif finding.kind == "peak":
         assert at == finding.event == device.peak_event
-    elif finding.kind == "kept":
+    elif finding.kind == "live_at_end":
         assert at == finding.event == len(device.events) - 1
         assert (device.allocated[0], device.allocated[at + 1]) == (e["start_bytes"], e["end_bytes"])
         assert e["new_bytes"] + e["older_bytes"] == e["end_bytes"]
@@ -193,7 +193,7 @@ def assert_moment(finding: Finding, device: oracle.Device) -> Iterator[None]:
 def test_an_overflowed_trace_is_never_sure() -> None:
     snapshot, found = told(corpus.path_of("truncated"))
     assert snapshot.timeline(0).overflowed
-    assert [f.confidence for f in found if f.kind == "peak"] == ["likely"]
+    assert [f.confidence for f in found if f.kind == "peak"] == ["inferred"]
     assert all("oldest events are lost" in " ".join(f.basis) for f in found)
 
 
@@ -244,5 +244,5 @@ def test_generated_requests_fail_for_want_of_a_piece() -> None:
         )
         for finding in told(path)[1]:
             if finding.kind == "oom":
-                assert finding.evidence["device_free_bytes"] < finding.evidence["device_piece_bytes"]
+                assert finding.evidence["device_free_bytes"] < finding.evidence["new_segment_bytes"]
                 assert finding.evidence["verdict"] != "limit"

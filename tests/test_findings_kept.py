@@ -31,7 +31,7 @@ def told(raw: dict[str, Any], folder: Path) -> list[Finding]:
 
 
 def kept(snapshot: snapreport.Snapshot) -> list[Finding]:
-    return [f for f in findings(snapshot) if f.kind == "kept"]
+    return [f for f in findings(snapshot) if f.kind == "live_at_end"]
 
 
 def script(events: int = 40) -> Script:
@@ -47,7 +47,7 @@ def script(events: int = 40) -> Script:
 
 def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
     (finding,) = told(script().raw(), tmp_path)
-    assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "sure"
+    assert finding.severity == "info" and finding.bytes == 45 * MIB and finding.confidence == "measured"
     assert (
         finding.title
         == "45.0 MiB from this trace were still allocated when recording stopped: 67% parameters and 33% unknown"
@@ -79,7 +79,7 @@ def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
 def test_growth_is_told_as_the_leak_that_it_is() -> None:
     snapshot = planted("leak")
     leak, new = end_findings(snapshot, snapshot.timeline(0))
-    assert (leak.kind, new.kind) == ("leak", "kept")
+    assert (leak.kind, new.kind) == ("leak", "live_at_end")
     assert new.evidence["leak_bytes"] == leak.bytes < new.bytes
     assert new.detail[0] == "36.0 MiB of it grow step by step: a leak."
 
@@ -108,7 +108,7 @@ def test_known_good_patterns_are_no_leaks(preset: str, changes: dict[str, Any]) 
 
 
 def test_it_is_nothing_that_a_check_fails_on() -> None:
-    done = run("check", str(path_of("training")), "--fail-on", "kept")
+    done = run("check", str(path_of("training")), "--fail-on", "live_at_end")
     assert done.code == 2 and "is no kind of finding" in done.err
 
 

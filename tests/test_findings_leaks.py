@@ -39,7 +39,7 @@ def test_a_planted_leak_is_found_first_and_to_the_byte(leak: int, steps: int) ->
     assert "log_step" in frames_text(snapshot, found[0].stack)
     assert found[0].evidence["bytes_per_step"] == leak
     assert found[0].bytes == leak * steps
-    assert found[0].evidence["kept_count"] == steps
+    assert found[0].evidence["live_count"] == steps
 
 
 @pytest.mark.parametrize(

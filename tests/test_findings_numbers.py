@@ -32,7 +32,7 @@ PLANTED = {
 EXCEPTIONS = {
     "advice.evidence.reserved_bytes": "of a setting replayed by the allocator's model, which has tests of its own",
     "advice.evidence.replayed_bytes": "the same",
-    "kept.evidence.steps": "where no steps are annotated they are cycles of the curve, a guess of its own: "
+    "live_at_end.evidence.steps": "where no steps are annotated they are cycles of the curve, a guess of its own: "
     "test_findings_leaks has it",
     "peak.evidence.max_memory_allocated_bytes": "test_max_memory_allocated compares it with what PyTorch said",
 }
@@ -45,7 +45,7 @@ MOST = {
     **{f"peak.evidence.{name}": 10 for name in ("stacks", "functions", "places", "modules")},
     **{f"oom.evidence.{name}": 10 for name in ("stacks", "pinning_stacks")},
     **{f"fragmentation.evidence.{name}": 10 for name in ("segments", "pinning_stacks")},
-    **{f"kept.evidence.{name}": 10 for name in ("stacks", "places")},
+    **{f"live_at_end.evidence.{name}": 10 for name in ("stacks", "places")},
 }
 
 
@@ -115,7 +115,7 @@ def test_all_kinds_and_all_exceptions_occur() -> None:
     some = [corpus.path_of(n) for n in ("churn", "leak", "oom", "fragmentation", "pools", "overlap", "expandable")]
     names = set().union(*(check(path) for path in (*some, path_of("leak", leak=0, cycles=3))))
     kinds = {name.split(".")[0] for name in names}
-    assert kinds == {"peak", "oom", "fragmentation", "leak", "kept", "churn", "advice"}
+    assert kinds == {"peak", "oom", "fragmentation", "leak", "live_at_end", "churn", "advice"}
     assert {
         "leak.evidence.staircase[]",
         "leak.evidence.burst_bytes",
@@ -135,7 +135,7 @@ def test_findings_that_the_oracle_has_are_told(snapshot_path: Path) -> None:
         kinds = [f.kind for f in found.found if f.device == number]
         assert kinds.count("peak") == (device.peak_bytes > 0)
         assert kinds.count("oom") == min(11, len(room_oracle.failures(device)))
-        assert kinds.count("kept") == (findings_oracle.kept(device, 0, None) is not None)
+        assert kinds.count("live_at_end") == (findings_oracle.kept(device, 0, None) is not None)
         is_complete = not found.snapshot.timeline(number).recording_gaps
         if number >= 0 and device.events and device.allocations and is_complete:
             assert kinds.count("fragmentation") == (room_oracle.fragmentation(found.room(number)) is not None)

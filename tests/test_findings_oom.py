@@ -70,12 +70,12 @@ def assert_numbers(finding: Any, trace: list[dict[str, Any]], settings: dict[str
     _, states, parts = allocator_oracle.states(trace[: event + 1], settings)
     now, e = states[-1], finding.evidence
     want = holes(now, trace[event])
-    assert e["asked_bytes"] == finding.bytes == trace[event]["size"]
+    assert e["requested_bytes"] == finding.bytes == trace[event]["size"]
     assert e["device_free_bytes"] == trace[event]["device_free"]
     assert e["reserved_bytes"] == sum(s.size for s in now)
     assert e["allocated_bytes"] == sum(b[2] for s in now for b in s.blocks if b[3] != "free")
-    assert (e["rounding_bytes"], e["wholly_free_bytes"]) == (parts[-1][0], parts[-1][2])
-    assert e["own_hole_bytes"] == want["own"] and e["largest_own_hole_bytes"] == want["largest"]
+    assert (e["rounding_bytes"], e["free_segment_bytes"]) == (parts[-1][0], parts[-1][2])
+    assert e["usable_free_bytes"] == want["own"] and e["largest_usable_free_bytes"] == want["largest"]
     assert (e["other_stream_bytes"], e["other_pool_bytes"], e["other_size_bytes"]) == (
         want["stream"],
         want["pool"],
@@ -111,7 +111,10 @@ def test_fragmentation_names_who_pins(tmp_path: Path) -> None:
     (finding,) = found(saved(raw, tmp_path))
     pin = finding.evidence["pinning_stacks"][0]
     assert pin["function"] == "keep_prediction evaluate.py" and pin["free_bytes"] == pin["segments"] * 46 * MIB
-    assert pin["held_bytes"] == pin["segments"] * 50 * MIB and finding.evidence["largest_own_hole_bytes"] == 46 * MIB
+    assert (
+        pin["allocated_bytes"] == pin["segments"] * 50 * MIB
+        and finding.evidence["largest_usable_free_bytes"] == 46 * MIB
+    )
     assert finding.title == "Out of memory on cuda:0: fragmentation"
     assert finding.detail[0].startswith("A 96.0 MiB request failed with ")
     assert finding.detail[0].endswith(": the largest free block that it could use was 46.0 MiB.")
@@ -132,7 +135,7 @@ def test_real_ones() -> None:
     e, trace = finding.evidence, raw["device_traces"][1]
     assert (finding.device, finding.event, trace[421]["action"]) == (1, 421, "oom")
     assert_numbers(finding, trace, raw["allocator_settings"])
-    short = e["asked_bytes"] - e["device_free_bytes"] - (e["unused_bytes"] - e["rounding_bytes"])
+    short = e["requested_bytes"] - e["device_free_bytes"] - (e["unused_bytes"] - e["rounding_bytes"])
     assert short > 0 and e["verdict"] == "demand" and e["expandable_segments"] is True
 
 
@@ -186,7 +189,7 @@ def test_mixed(tmp_path: Path) -> None:
     program.fails(140 * MIB)
     finding = program.finding(tmp_path)
     assert finding.evidence["verdict"] == "mixed"
-    assert (finding.evidence["own_hole_bytes"], finding.evidence["other_stream_bytes"]) == (40 * MIB, 50 * MIB)
+    assert (finding.evidence["usable_free_bytes"], finding.evidence["other_stream_bytes"]) == (40 * MIB, 50 * MIB)
 
 
 def test_retries_are_one(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_retries_are_one(tmp_path: Path) -> None:
     raw = {"segments": segment_dicts(program.allocator), "device_traces": [trace]}
     first, second = found(saved(raw, tmp_path))
     fails = [i for i, e in enumerate(trace) if e["action"] == "oom"]
-    assert first.evidence["events"] == fails[:3] and first.evidence["asked"] == [900 * MIB, 700 * MIB, 500 * MIB]
+    assert first.evidence["events"] == fails[:3] and first.evidence["requested"] == [900 * MIB, 700 * MIB, 500 * MIB]
     assert second.evidence["events"] == fails[3:]
     assert any("failed 3 times" in line for line in first.detail)
     for entry in trace:

@@ -60,26 +60,26 @@ def test_module_paths_ignore_frames_of_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "confidence", "words"),
     [
-        ("training", "sure", None),
-        ("truncated", "likely", "The trace overflowed: its oldest events are lost."),
+        ("training", "measured", None),
+        ("truncated", "inferred", "The trace overflowed: its oldest events are lost."),
         (
             "tiny_expandable_2gpu.pickle",
-            "sure",
+            "measured",
             "Recorded without history: only the final state is known.",
         ),
         (
             "torch20_history_blocks.pickle",
-            "sure",
+            "measured",
             "Recorded without history: only the final state is known.",
         ),
         (
             "trimmed_inconsistent.pickle",
-            "likely",
+            "inferred",
             "The replay ends with 384 MiB more than the final blocks: events are missing.",
         ),
         (
             "synthetic_overlapping.pickle",
-            "likely",
+            "inferred",
             "At some events more is allocated than reserved, which is impossible: the record contradicts itself.",
         ),
     ],

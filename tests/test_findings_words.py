@@ -71,16 +71,16 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
         framed,
         abs(device.reconciliation_bytes),
         len(e.get("events", ())),
-        *e.get("asked", ()),
+        *e.get("requested", ()),
     ]
     if finding.kind == "peak":
         numbers.append(e["peak_event"] - e["last_stretch"]["from_event"])
-    elif finding.kind == "oom" and "asked_bytes" in e:
-        holes = [e[f"{name}_bytes"] for name in ("own_hole", "other_stream", "other_pool", "other_size")]
+    elif finding.kind == "oom" and "requested_bytes" in e:
+        holes = [e[f"{name}_bytes"] for name in ("usable_free", "other_stream", "other_pool", "other_size")]
         numbers += [
             sum(holes),
             sum(holes[1:]),
-            e["asked_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"],
+            e["requested_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"],
         ]
     elif finding.kind == "oom":
         numbers += [len(e["events"])]
@@ -93,7 +93,7 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
             device, found.stacks[finding.stack or 0], found.bounds(finding.device) or []
         )
         numbers += [max(burst["steps"] for burst in bursts), sum(burst["bytes"] for burst in bursts) * 1e9 / total]
-    elif finding.kind == "kept":
+    elif finding.kind == "live_at_end":
         # How often a trace without annotated steps repeats is an estimate: test_findings_leaks tests it.
         numbers += [finding.evidence["steps"] or 0, abs(e["end_bytes"] - e["start_bytes"])]
     elif finding.kind == "churn":

@@ -67,7 +67,7 @@ def test_four_graphs_that_wait_for_one_backward_pass(tmp_path: Path) -> None:
     steps(script, 4, 4, together=True)
     advice = advised(script.raw(), tmp_path)
     found = advice["backward-each"]
-    assert found.title.startswith("Call backward() after each forward pass: peak ") and found.confidence == "guess"
+    assert found.title.startswith("Call backward() after each forward pass: peak ") and found.confidence == "estimate"
     assert found.evidence["passes"] == 4 and found.evidence["saving"]["saves_bytes"] == 3 * PASS
     assert "4 repeated layers in each of 4 forward passes" in advice["checkpointing"].detail[0]
 

@@ -415,7 +415,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = process("job", str(tmp_path / "job"), "--jobs", "1", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     document = json.loads(done.out)
-    assert document["schema"] == "snapreport-job/1"
+    assert document["schema"] == "snapreport-job/2"
     assert [entry["rank"] for entry in document["ranks"]] == list(range(4))
     assert not list(tmp_path.glob("*.html"))
     # Digests made one by one give the same result as the snapshots.

@@ -250,7 +250,7 @@ def test_the_saving_is_the_peak_without_what_leaked(tmp_path: Path) -> None:
     saving = leak.evidence["saving"]
     snapshot = snapreport.load(tmp_path / "shape.pickle")
     rows = snapshot.query(saving["query"])
-    assert int(rows["size"].sum()) == leak.bytes and len(rows) == leak.evidence["kept_count"]
+    assert int(rows["size"].sum()) == leak.bytes and len(rows) == leak.evidence["live_count"]
     curve = [0]
     for event in script.raw()["device_traces"][0]:
         of_leak = any(frame["name"] == "remember" for frame in event["frames"])

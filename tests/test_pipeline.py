@@ -26,7 +26,7 @@ def test_stats(snapshot_path: Path) -> None:
     run = on_loaded("stats", snapshot_path, "--json")
     assert run.code == 0 and not run.err
     document = run.json
-    assert document["schema"] == "snapreport-stats/1"
+    assert document["schema"] == "snapreport-stats/2"
     (entry,) = document["snapshots"]
     assert entry["file"].endswith(snapshot_path.name) and entry["bytes"] == snapshot_path.stat().st_size
     devices = corpus.replayed(snapshot_path)

@@ -53,7 +53,7 @@ def test_a_peak_without_gaps_is_the_true_one(name: str) -> None:
 def test_recordings_that_lost_events(name: str) -> None:
     snapshot = recorded.load(name)
     assert keys(snapshot) == [KEPT[name]]
-    assert all(finding.confidence != "sure" for finding in findings(snapshot))
+    assert all(finding.confidence != "measured" for finding in findings(snapshot))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_real_files_that_lost_events(name: str, key: str) -> None:
         pytest.skip(corpus.NO_REAL)
     snapshot = snapreport.load(corpus.path_of(name))
     assert key in keys(snapshot)
-    assert all(finding.confidence != "sure" for finding in findings(snapshot))
+    assert all(finding.confidence != "measured" for finding in findings(snapshot))
 
 
 def changed(tmp_path: Path, change: Callable[[dict[str, Any]], None], **options: Any) -> Snapshot:

@@ -14,14 +14,15 @@ import pytest
 from cli import in_process, on_loaded
 
 from snapreport.samples import write_job
-from snapreport.schemas.documents import generated
+from snapreport.schemas.documents import DOCUMENTS, generated, schema_file, schema_name
 
 FOLDER = resources.files("snapreport") / "schemas"
-NAMES = ("stats", "check", "diff", "whatif", "job", "job-diff")
+FILES = {schema_name(document).partition("/")[0]: schema_file(document) for document in DOCUMENTS.values()}
+NAMES = [name.removeprefix("snapreport-") for name in FILES]
 
 
 def schema(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((FOLDER / f"snapreport-{name}-1.schema.json").read_text("utf-8"))
+    document: dict[str, Any] = json.loads((FOLDER / FILES[f"snapreport-{name}"]).read_text("utf-8"))
     return document
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import corpus
 import pytest
 import recorded
 
-from snapreport.report.finding_cards import CERTAINTY
+from snapreport.contracts.finding import Confidence
+from snapreport.findings.evidence import EVIDENCE
 from snapreport.report.stats_text import stats_text
 from snapreport.report.summary import summarise
 from snapreport.report.ticket import ticket_markdown
+from snapreport.schemas.documents import DOCUMENTS, schema
 from snapreport.sentence import parts_of
 from snapreport.snapshot import Snapshot
 
@@ -69,7 +72,31 @@ def test_recordings(name: str) -> None:
 
 
 def test_certainty_is_one_word() -> None:
-    assert sorted(CERTAINTY.values()) == ["estimate", "inferred", "measured"]
+    assert sorted(get_args(Confidence)) == ["estimate", "inferred", "measured"]
+
+
+# Words that no key, value or type of a document contains.
+BANNED_NAMES = re.compile(r"\b(told|asked|holes?|wholly|kept|held|pieces?|sure|likely|guess)\b", re.IGNORECASE)
+
+
+def names_in(schema: object) -> Iterator[str]:
+    """Every key and fixed value that a JSON Schema declares, and its types' names."""
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            yield from (*value,) if key in ("properties", "$defs", "enum") else ()
+            yield from names_in(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from names_in(value)
+
+
+def test_names_in_documents() -> None:
+    """The keys of JSON are read by people, too; so are those of a finding's evidence."""
+    names = [str(name) for command in DOCUMENTS for name in names_in(schema(command))]
+    assert len(names) > 300 and {"peak_allocated_bytes", "measured"} <= set(names)
+    keys = [key for types in EVIDENCE.values() for one in types for key in (one.__name__, *one.__annotations__)]
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace("_", " ") for name in (*names, *keys, *EVIDENCE)]
+    assert [word for word in words if BANNED_NAMES.search(word)] == []
 
 
 def test_what_the_words_are_searched_in() -> None:

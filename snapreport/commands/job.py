@@ -55,7 +55,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @click.argument("snaps", metavar="DIGEST_OR_SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the report; - is standard output.")
 @click.option("--title", metavar="TEXT", help="Title of the report.")
-@click.option("--json", "as_json", is_flag=True, help="Print the job as JSON (schema snapreport-job/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print the job as JSON (schema snapreport-job/2).")
 @click.option(
     "--jobs",
     metavar="N",

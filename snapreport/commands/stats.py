@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/2).")
 @click.option(
     "--markdown", is_flag=True, help="Print findings, numbers and the largest stacks as Markdown, for a ticket."
 )

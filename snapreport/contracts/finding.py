@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from snapreport.contracts.values import Count, Position, SignedBytes
 
 Severity = Literal["error", "warning", "info"]
-Confidence = Literal["sure", "likely", "guess"]
-Kind = Literal["peak", "oom", "fragmentation", "leak", "kept", "churn", "advice"]
+Confidence = Literal["measured", "inferred", "estimate"]
+Kind = Literal["peak", "oom", "fragmentation", "leak", "live_at_end", "churn", "advice"]
 
 
 class Link(Struct):

@@ -167,7 +167,7 @@ class JobRun(Struct):
     other_restarts: list[Count]
 
 
-class JobDocument(Struct, tag_field="schema", tag="snapreport-job/1"):
+class JobDocument(Struct, tag_field="schema", tag="snapreport-job/2"):
     """All ranks of a job. ``missing_ranks``: numbers that no file has; ``left_out``: files of the same ranks that are
     older than those compared; ``run``: null where no file states it; ``differences``: what ranks do not have in common
     besides memory, a sentence each.

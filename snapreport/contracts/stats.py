@@ -85,7 +85,7 @@ class FileStats(Struct):
     notes: dict[str, Any] = {}
 
 
-class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/1"):
+class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/2"):
     """The numbers and findings of snapshot files. ``query``: of --query."""
 
     snapshots: list[FileStats]

@@ -114,7 +114,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
         share,
-        confidence="guess",
+        confidence="estimate",
         evidence={"passes": passes, "gradient_bytes": gradients},
     )
 
@@ -189,7 +189,7 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/amp.html",
         mask,
         share,
-        confidence="guess",
+        confidence="estimate",
         evidence={"weight_copy_bytes": copies},
     )
 

@@ -194,7 +194,7 @@ def _collect(context: AdviceContext) -> Advice | None:
             "`torch.cuda.set_per_process_memory_fraction(0.95)`"
         ),
         _CONF,
-        confidence="guess",
+        confidence="estimate",
         link=finding.link,
     )
 

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Confidence
 from snapreport.findings.evidence import AdviceNumbers
-from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.model import Finding
 from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.number_format import share_text
@@ -61,7 +62,7 @@ class Advice:
     mask: np.ndarray | None = None
     fraction: float = 1.0
     functions: tuple[str, ...] = ()
-    confidence: Confidence = "likely"
+    confidence: Confidence = "inferred"
     spares_peak: bool = False
     is_partly: bool = False
     avoids_failure: bool = False

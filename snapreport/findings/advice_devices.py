@@ -64,7 +64,7 @@ def _imbalance(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         np.ones(len(context.size), bool),
         1 - even / timeline.peak_bytes,
-        confidence="guess",
+        confidence="estimate",
         evidence={"peaks": list(peaks.values()), "mean_bytes": int(even)},
     )
 

@@ -198,7 +198,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
         EIGHT_BIT,
-        confidence="guess",
+        confidence="estimate",
     )
 
 

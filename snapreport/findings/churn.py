@@ -206,7 +206,7 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
                 stacks=cast("list[ChurnRow]", stacks.head(5).rows(named=True)),
             ),
             basis=basis_of(timeline),
-            confidence="sure",
+            confidence="measured",
             link={"view": "reserved", "x": [int(found.again[0]) - 1, int(found.again[-1]) + 1]},
         )
     ]

@@ -73,6 +73,6 @@ def place_of(context: AdviceContext, mask: np.ndarray | None) -> str | None:
 
 def priority_of(rule: str, confidence: str, saves_bytes: int, peak_bytes: int) -> int:
     """0 for a change of one line that the recording shows and that saves much, 2 for an estimate, 1 for others."""
-    if confidence == "guess":
+    if confidence == "estimate":
         return 2
     return 0 if effort_of(rule) == ONE_LINE and saves_bytes >= MUCH * peak_bytes else 1

@@ -91,12 +91,12 @@ class PeakEvidence(TypedDict):
 
 
 class PinningRow(TypedDict):
-    """``held_bytes`` of one stack are all that is in use of ``segments`` with ``free_bytes`` free."""
+    """``allocated_bytes`` of one stack are all that is in use of ``segments`` with ``free_bytes`` free."""
 
     stack: int
     segments: int
     free_bytes: int
-    held_bytes: int
+    allocated_bytes: int
     function: str
 
 
@@ -118,28 +118,28 @@ class MoreOomsEvidence(TypedDict):
 class OomEvidence(MoreOomsEvidence):
     """One failure, or several at nearly the same moment.
 
-    ``asked``: of each failure; ``asked_bytes``: of the first. ``device_piece_bytes``: what the allocator would have
-    had to take from the device. ``own_hole_bytes``: free memory that the request could use, the largest block of it
-    ``largest_own_hole_bytes``.
+    ``requested``: of each failure; ``requested_bytes``: of the first. ``new_segment_bytes``: what the allocator would
+    have had to take from the device. ``usable_free_bytes``: free memory that the request could use, the largest block
+    of it ``largest_usable_free_bytes``; ``free_segment_bytes``: of segments that are free as a whole.
     """
 
     verdict: str
-    asked: list[int]
-    asked_bytes: int
+    requested: list[int]
+    requested_bytes: int
     device_free_bytes: int | None
-    device_piece_bytes: int | None
+    new_segment_bytes: int | None
     reserved_bytes: int
     allocated_bytes: int
     unused_bytes: int
     rounding_bytes: int
-    own_hole_bytes: int
+    usable_free_bytes: int
     other_stream_bytes: int
     other_pool_bytes: int
     other_size_bytes: int
-    wholly_free_bytes: int
+    free_segment_bytes: int
     pending_free_bytes: int
-    largest_own_hole_bytes: int
-    largest_hole_bytes: int
+    largest_usable_free_bytes: int
+    largest_free_bytes: int
     expandable_segments: bool | None
     stack: int
     function: str
@@ -157,19 +157,19 @@ class _ReservedParts(TypedDict):
     reserved_bytes: int
     rounding_bytes: int
     inactive_split_bytes: int
-    wholly_free_bytes: int
+    free_segment_bytes: int
     expandable_segments: bool | None
 
 
 class FragmentationEvidence(_ReservedParts):
-    """A request for ``asked_bytes`` reserved more although ``usable_hole_bytes`` were cached, the largest free block of
-    ``largest_hole_bytes``. ``joined_bytes``: the largest there would be if segments stood side by side.
+    """A request for ``requested_bytes`` reserved more although ``usable_free_bytes`` were cached, the largest free
+    block of ``largest_free_bytes``. ``joined_bytes``: the largest there would be if segments stood side by side.
     """
 
-    asked_bytes: int
+    requested_bytes: int
     allocated_bytes: int
-    usable_hole_bytes: int
-    largest_hole_bytes: int
+    usable_free_bytes: int
+    largest_free_bytes: int
     segments: list[SegmentRow]
     pinning_stacks: list[PinningRow]
     joined_bytes: int
@@ -200,15 +200,15 @@ class LeakStackRow(TypedDict):
 
 
 class LeakEvidence(TypedDict):
-    """Memory that grows. ``freed_bytes``: of ``kept_bytes``, freed after the last repetition. ``every``: in so many
+    """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
     repetitions once; ``bounds``: the events at which repetitions begin, and
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
     repetition keeps its part until the next one allocates its own.
     """
 
     bytes_per_step: int
-    kept_bytes: int
-    kept_count: int
+    live_bytes: int
+    live_count: int
     freed_bytes: int
     every: int
     unit: str
@@ -233,7 +233,7 @@ class CycleEvidence(TypedDict):
     share_of_bytes: float
 
 
-class KeptEvidence(TypedDict):
+class LiveAtEndEvidence(TypedDict):
     """Allocations of the trace that it did not free; ``older``: those from before it."""
 
     start_bytes: int
@@ -327,7 +327,7 @@ EVIDENCE: dict[str, tuple[type, ...]] = {
     "oom": (OomEvidence, MoreOomsEvidence),
     "fragmentation": (FragmentationEvidence, OversizedEvidence),
     "leak": (LeakEvidence, CycleEvidence),
-    "kept": (KeptEvidence,),
+    "live_at_end": (LiveAtEndEvidence,),
     "churn": (ChurnEvidence,),
     "advice": (AdviceEvidence,),
 }

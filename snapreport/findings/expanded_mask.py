@@ -58,7 +58,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
         mask,
         1 - 1 / copies,
-        confidence="guess",
+        confidence="estimate",
     )
 
 

@@ -115,14 +115,14 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     joined = joined_bytes(state, request)
     evidence: FragmentationEvidence = {
         "event": request.event,
-        "asked_bytes": request.size,
+        "requested_bytes": request.size,
         "reserved_bytes": reserved,
         "allocated_bytes": int(timeline.allocated[position + 1]),
         "rounding_bytes": parts.rounding,
         "inactive_split_bytes": parts.inactive_split,
-        "wholly_free_bytes": parts.unused_segments,
-        "usable_hole_bytes": usable,
-        "largest_hole_bytes": free_memory.largest_usable,
+        "free_segment_bytes": parts.unused_segments,
+        "usable_free_bytes": usable,
+        "largest_free_bytes": free_memory.largest_usable,
         "segments": emptiest_segments(state),
         "pinning_stacks": pins,
         "expandable_segments": expandable,
@@ -134,7 +134,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         detail.append(
             sentence(
                 "{} from {} are all that is in use of {} with {} free.",
-                bytes_part(top["held_bytes"]),
+                bytes_part(top["allocated_bytes"]),
                 names.place(top["stack"]),
                 plural(top["segments"], "segment"),
                 bytes_part(top["free_bytes"]),
@@ -159,7 +159,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         stack=pins[0]["stack"] if pins else None,
         evidence=evidence,
         basis=basis_of(timeline) + block_doubts(timeline, position),
-        confidence="likely" if block_doubts(timeline, position) or timeline.reconciliation_bytes else "sure",
+        confidence="inferred" if block_doubts(timeline, position) or timeline.reconciliation_bytes else "measured",
         link={"view": "segments", "at": position},
     )
 
@@ -236,11 +236,11 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
                 peak_bytes=peak,
                 rounding_bytes=parts.rounding,
                 inactive_split_bytes=split,
-                wholly_free_bytes=free,
+                free_segment_bytes=free,
                 expandable_segments=expandable_setting(timeline),
             ),
             basis=basis_of(timeline) + block_doubts(timeline, at),
-            confidence="likely" if timeline.reconciliation_bytes or timeline.reserved[0] else "sure",
+            confidence="inferred" if timeline.reconciliation_bytes or timeline.reserved[0] else "measured",
             link={"view": "reserved", "at": at},
         )
     ]
@@ -279,8 +279,8 @@ def _out_of_reach(timeline: DeviceTimeline, at: int, first: int, idle: int) -> l
 def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[PinningRow]:
     """Stacks whose blocks alone keep segments from being wholly free.
 
-    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``held_bytes`` in use in them, most free bytes
-    first.
+    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``allocated_bytes`` in use in them, most free
+    bytes first.
     """
     used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
     stacks = timeline.allocations["stack"].gather(used["allocation"])
@@ -292,7 +292,7 @@ def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list
     )
     single = single.with_columns(free=state.segments["free"].gather(single["segment"])).filter(pl.col("free") > 0)
     grouped = single.group_by("stack").agg(
-        segments=pl.len().cast(pl.Int64), free_bytes=pl.col("free").sum(), held_bytes=pl.col("held").sum()
+        segments=pl.len().cast(pl.Int64), free_bytes=pl.col("free").sum(), allocated_bytes=pl.col("held").sum()
     )
     top = grouped.sort(["free_bytes", "stack"], descending=[True, False]).head(MOST)
     return [cast("PinningRow", {**row, "function": names.function(row["stack"])}) for row in top.rows(named=True)]

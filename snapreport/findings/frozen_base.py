@@ -39,5 +39,5 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         "https://huggingface.co/docs/peft/developer_guides/quantization",
         mask,
         0.5,
-        confidence="guess",
+        confidence="estimate",
     )

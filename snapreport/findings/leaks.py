@@ -116,8 +116,8 @@ def _leak(
     stairs = _staircase(timeline, stacks, repetitions)
     evidence: LeakEvidence = {
         "bytes_per_step": _per_repetition(group),
-        "kept_bytes": size,
-        "kept_count": len(remaining),
+        "live_bytes": size,
+        "live_count": len(remaining),
         "every": group[0].every,
         "unit": repetitions.unit,
         "freed_bytes": int(remaining["size"].filter(freed).sum()),
@@ -155,14 +155,14 @@ def _leak(
             sentence("{}: {}.", plural(repetitions.finished, repetitions.unit), repetitions.source),
             *basis_of(timeline),
         ],
-        confidence="likely" if repetitions.count >= 2 * FEWEST else "guess",
+        confidence="inferred" if repetitions.count >= 2 * FEWEST else "estimate",
         link={"view": "timeline", "query": query},
     )
 
 
 def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     unit, place = evidence["unit"], evidence["stacks"][0]["place"]
-    amount, total = bytes_part(evidence["bytes_per_step"] * evidence["every"]), bytes_part(evidence["kept_bytes"])
+    amount, total = bytes_part(evidence["bytes_per_step"] * evidence["every"]), bytes_part(evidence["live_bytes"])
     often = (
         sentence("every {unit}", unit=unit)
         if evidence["every"] == 1
@@ -209,9 +209,9 @@ def _detail(
     if not evidence["replaced"]:
         fate = "none of them freed"
         if evidence["freed_bytes"]:
-            share = "all" if evidence["freed_bytes"] == evidence["kept_bytes"] else "some"
+            share = "all" if evidence["freed_bytes"] == evidence["live_bytes"] else "some"
             fate = sentence("{share} of them freed only after the last {unit}", share=share, unit=unit)
-        lines.append(sentence("{} made in the trace, {fate}.", plural(evidence["kept_count"], "allocation"), fate=fate))
+        lines.append(sentence("{} made in the trace, {fate}.", plural(evidence["live_count"], "allocation"), fate=fate))
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
@@ -266,7 +266,7 @@ def _remedy(evidence: LeakEvidence) -> str:
                 " or ``tensor.detach().clone()``."
             )
         )
-    if evidence["category"] == "activation" and evidence["kept_count"] >= _ONE_CAUSE * evidence["steps"]:
+    if evidence["category"] == "activation" and evidence["live_count"] >= _ONE_CAUSE * evidence["steps"]:
         return sentence(
             sentence(
                 "Something still references these tensors, views of them, or a graph that saved them: store "

@@ -13,7 +13,7 @@ import polars as pl
 
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
-from snapreport.findings.evidence import KeptEvidence
+from snapreport.findings.evidence import LiveAtEndEvidence
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
 from snapreport.findings.live import by_category, by_place, by_stack, names_of
 from snapreport.findings.model import Finding
@@ -73,7 +73,7 @@ def _new_at_end(
     last = len(timeline.events) - 1
     growing = [leak for leak in leaks if leak.severity != "info"]
     stacks = by_stack(new, names)
-    evidence: KeptEvidence = {
+    evidence: LiveAtEndEvidence = {
         "start_bytes": int(timeline.allocated[0]),
         "end_bytes": int(timeline.allocated[-1]),
         "new_bytes": size,
@@ -89,7 +89,7 @@ def _new_at_end(
     }
     return [
         Finding(
-            kind="kept",
+            kind="live_at_end",
             device=timeline.device,
             severity="info",
             title=_title(evidence, len(timeline.steps)),
@@ -99,13 +99,13 @@ def _new_at_end(
             stack=stacks[0]["stack"],
             evidence=evidence,
             basis=basis_of(timeline),
-            confidence="likely" if timeline.reconciliation_bytes else "sure",
+            confidence="inferred" if timeline.reconciliation_bytes else "measured",
             link={"view": "flame", "at": last, "query": "origin:traced live:end"},
         )
     ]
 
 
-def _title(evidence: KeptEvidence, steps: int) -> str:
+def _title(evidence: LiveAtEndEvidence, steps: int) -> str:
     size, categories = evidence["new_bytes"], evidence["categories"]
     first = categories[0]
     since = "from this step" if steps == 1 else "from this trace"
@@ -126,7 +126,7 @@ def _title(evidence: KeptEvidence, steps: int) -> str:
     )
 
 
-def _growth(evidence: KeptEvidence, repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
+def _growth(evidence: LiveAtEndEvidence, repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
     if evidence["leak_bytes"] and repetitions:
         return sentence(
             "{} of it grow {} by {}: a leak.", bytes_part(evidence["leak_bytes"]), repetitions.unit, repetitions.unit
@@ -134,7 +134,7 @@ def _growth(evidence: KeptEvidence, repetitions: Repetitions | None, verdict: Le
     return verdict.reason
 
 
-def _largest(evidence: KeptEvidence) -> str:
+def _largest(evidence: LiveAtEndEvidence) -> str:
     top = [
         sentence("{} ({} in {})", row["place"], bytes_part(row["bytes"]), plural(row["count"], "allocation"))
         for row in evidence["places"][:_LISTED]
@@ -142,7 +142,7 @@ def _largest(evidence: KeptEvidence) -> str:
     return sentence("Largest: {}.", listed(top))
 
 
-def _when(evidence: KeptEvidence) -> str:
+def _when(evidence: LiveAtEndEvidence) -> str:
     early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
     part = (
         "All of it was" if early == size else "None of it was" if not early else sentence("{} were", bytes_part(early))

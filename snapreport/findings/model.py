@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from snapreport.contracts import plain
+from snapreport.contracts.finding import Confidence, Severity
 
-Severity = Literal["error", "warning", "info"]
-Confidence = Literal["sure", "likely", "guess"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -17,13 +16,14 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Finding:
     """One thing found on one device.
 
-    kind: "peak", "oom", "fragmentation", "leak", "kept", "churn" or "advice". title: one sentence, as a colleague would
-    say it. detail: more sentences. bytes: what it is about, for the order of findings. event: the position to look at,
-    None where it is about the whole trace; stack: the stack it is about, None where there is no one. evidence: the
-    numbers behind the sentences, plain values for JSON; their types are in ``evidence.py``. basis: what it rests on, in
-    sentences: events seen, how many bytes have frames, what the record cannot tell. confidence: "sure" where it follows
-    from the record, "likely" where a rule was met that has exceptions, "guess" where something needed for certainty was
-    not recorded. link: the state of the page that shows it: ``view``, and where they help ``at`` (a position), ``x``
+    kind: "peak", "oom", "fragmentation", "leak", "live_at_end", "churn" or "advice". title: one sentence, as a
+    colleague would say it. detail: more sentences. bytes: what it is about, for the order of findings. event: the
+    position to look at, None where it is about the whole trace; stack: the stack it is about, None where there is no
+    one. evidence: the numbers behind the sentences, plain values for JSON; their types are in ``evidence.py``. basis:
+    what it rests on, in sentences: events seen, how many bytes have frames, what the record cannot tell. confidence:
+    "measured" where it follows from the record, "inferred" where a rule was met that has exceptions, "estimate" where
+    something needed for certainty was not recorded. link: the state of the page that shows it: ``view``, and where they
+    help ``at`` (a position), ``x``
     (first and last position), ``query``.
     """
 
@@ -37,7 +37,7 @@ class Finding:
     stack: int | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     basis: Sequence[str] = field(default_factory=list)
-    confidence: Confidence = "sure"
+    confidence: Confidence = "measured"
     link: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Confidence
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
@@ -16,7 +17,7 @@ from snapreport.findings.free_memory_reachability import (
 )
 from snapreport.findings.live import MOST, Names, by_category, by_stack, live_at, main_parts, names_of
 from snapreport.findings.memory_needed import memory_needed
-from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.model import Finding
 from snapreport.findings.shortage import (
     Shortage,
     Verdict,
@@ -87,22 +88,22 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     evidence: OomEvidence = {
         "verdict": why,
         "events": group,
-        "asked": [int(timeline.events["size"][e]) for e in group],
-        "asked_bytes": s.requested,
+        "requested": [int(timeline.events["size"][e]) for e in group],
+        "requested_bytes": s.requested,
         "device_free_bytes": s.device_free,
-        "device_piece_bytes": s.segment_size,
+        "new_segment_bytes": s.segment_size,
         "reserved_bytes": s.reserved,
         "allocated_bytes": s.allocated,
         "unused_bytes": s.unused,
         "rounding_bytes": s.rounding,
-        "own_hole_bytes": s.free_memory.usable,
+        "usable_free_bytes": s.free_memory.usable,
         "other_stream_bytes": s.free_memory.other_stream,
         "other_pool_bytes": s.free_memory.other_pool,
         "other_size_bytes": s.free_memory.other_size,
-        "wholly_free_bytes": s.free_segments,
+        "free_segment_bytes": s.free_segments,
         "pending_free_bytes": s.pending,
-        "largest_own_hole_bytes": s.free_memory.largest_usable,
-        "largest_hole_bytes": s.free_memory.largest,
+        "largest_usable_free_bytes": s.free_memory.largest_usable,
+        "largest_free_bytes": s.free_memory.largest,
         "expandable_segments": expandable_setting(timeline),
         "stack": stack,
         "function": names.function(stack),
@@ -227,7 +228,7 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, firs
             )
         )
     if len(evidence["events"]) > 1:
-        least, most = bytes_part(min(evidence["asked"])), bytes_part(max(evidence["asked"]))
+        least, most = bytes_part(min(evidence["requested"])), bytes_part(max(evidence["requested"]))
         sizes = least if least == most else sentence("{least} to {most}", least=least, most=most)
         lines.append(
             sentence("It failed {} times at nearly the same moment, for {sizes}.", len(evidence["events"]), sizes=sizes)
@@ -334,7 +335,7 @@ def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
 
 def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:
     if why in ("limit", "unclear"):
-        return "guess"
+        return "estimate"
     adds_up = s.allocated + s.rounding + s.free_memory.usable + s.free_memory.locked == s.reserved
     exact = s.device_free is not None and not timeline.reconciliation_bytes and adds_up
-    return "sure" if exact and not block_doubts(timeline, event) else "likely"
+    return "measured" if exact and not block_doubts(timeline, event) else "inferred"

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Confidence
 from snapreport.findings.basis import basis_of
 from snapreport.findings.evidence import CategoryRow, LastStretch, ModuleRow, PeakEvidence, PeakStackRow
 from snapreport.findings.live import (
@@ -25,7 +26,7 @@ from snapreport.findings.live import (
     main_parts,
     names_of,
 )
-from snapreport.findings.model import Confidence, Finding
+from snapreport.findings.model import Finding
 from snapreport.number_format import plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
@@ -283,5 +284,5 @@ def _confidence(timeline: DeviceTimeline) -> Confidence:
     state claims no more than it shows.
     """
     if not has_history(timeline):
-        return "sure"
-    return "likely" if timeline.recording_gaps else "sure"
+        return "measured"
+    return "inferred" if timeline.recording_gaps else "measured"

@@ -200,7 +200,7 @@ def _finding(
             share_of_bytes=round(share, 4),
         ),
         basis=basis_of(timeline),
-        confidence="likely" if likely else "guess",
+        confidence="inferred" if likely else "estimate",
         link={"view": "timeline", "at": before, "query": f"stack:{row['stack']}"},
     )
 

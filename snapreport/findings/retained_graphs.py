@@ -120,7 +120,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
-        confidence="likely" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "guess",
+        confidence="inferred" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "estimate",
         is_partly=True,
         evidence={"retained_bytes": retained},
     )

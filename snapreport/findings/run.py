@@ -57,4 +57,4 @@ def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
 
 def _doubted(finding: Finding) -> Finding:
     """Where events are missing from the recording, no finding is sure."""
-    return replace(finding, confidence="likely") if finding.confidence == "sure" else finding
+    return replace(finding, confidence="inferred") if finding.confidence == "measured" else finding

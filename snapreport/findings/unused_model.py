@@ -42,6 +42,6 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         sentence("del, then `torch.cuda.empty_cache()`"),
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
         mask,
-        confidence="guess",
+        confidence="estimate",
         evidence={"widths": [main, width], "blocks": int(mask.sum())},
     )

@@ -102,7 +102,7 @@ def digest_of(
         events=len(timeline.events),
         allocations=len(timeline.allocations),
         steps=len(timeline.steps),
-        gaps=tuple(gap.sentence for gap in timeline.recording_gaps[:4]),
+        gaps=tuple(str(gap.sentence) for gap in timeline.recording_gaps[:4]),
         overflowed=timeline.overflowed,
         reconciliation=timeline.reconciliation_bytes,
         stackless=timeline.peak_stackless_bytes,
@@ -274,7 +274,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
                 function=function[:200],
                 file=shown_file(file)[-200:],
                 line=min(max(int(line), 0), 2**31 - 1),
-                name=names.line(stack)[:300],
+                name=str(names.line(stack)[:300]),
                 category=category.get(stack, "unknown"),
                 callers=tuple(frame_line(recording, i)[:200] for i in callers),
             )
@@ -294,7 +294,7 @@ def _findings(snapshot: Snapshot, device: int) -> list[DigestFinding]:
             detail=tuple(_portable(line) for line in finding.detail[:2]),
             bytes=max(0, int(finding.bytes)),
             confidence=finding.confidence,
-            stack=names.function(finding.stack)[:300] if finding.stack is not None else "",
+            stack=str(names.function(finding.stack)[:300]) if finding.stack is not None else "",
         )
         for finding in found[:MOST_FINDINGS]
     ]

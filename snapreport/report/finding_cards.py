@@ -14,11 +14,10 @@ from snapreport.report.sentence_html import Links
 from snapreport.sentence import bytes_part, listed, sentence
 
 _LABEL = {
-    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "kept": "New at the end",
+    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "live_at_end": "New at the end",
     "churn": "Churn",
     "advice": "Advice", "peak": "Peak",
 }  # fmt: skip
-CERTAINTY = {"sure": "measured", "likely": "inferred", "guess": "estimate"}
 """How sure a finding is, in the one word that outputs show."""
 
 
@@ -50,7 +49,7 @@ class FindingCard:
 
 def rank(finding: Finding) -> int:
     """Order among findings of one severity: problems, then advice, then memory that is merely new."""
-    return {"advice": 1, "kept": 2}.get(finding.kind, 0)
+    return {"advice": 1, "live_at_end": 2}.get(finding.kind, 0)
 
 
 def finding_cards(
@@ -79,7 +78,7 @@ def finding_cards(
             finding.severity,
             *_label_and_title(finding, names, file),
             [*finding.detail, *_also(advice.get(finding.evidence.get("rule", ""), [])[1:], names)],
-            CERTAINTY[finding.confidence],
+            finding.confidence,
             " ".join(line for line in finding.basis if line not in common),
             link_of(finding, index[finding.device], stack_base),
             str(finding.evidence.get("term", "")),

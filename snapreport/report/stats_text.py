@@ -12,7 +12,7 @@ from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
-from snapreport.report.finding_cards import CERTAINTY, rank
+from snapreport.report.finding_cards import rank
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import shown_notes, shown_settings
 from snapreport.snapshot import Snapshot
@@ -65,7 +65,7 @@ def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
     lines = []
     for finding in here:
         mark = {"error": "ERROR  ", "warning": "WARNING  "}.get(finding.severity, "")
-        lines += _wrapped(f"{mark}{finding.title}  [{CERTAINTY[finding.confidence]}]", "", "    ")
+        lines += _wrapped(f"{mark}{finding.title}  [{finding.confidence}]", "", "    ")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         if id(finding) not in brief:
             lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")

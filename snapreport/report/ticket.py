@@ -12,7 +12,7 @@ from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns
-from snapreport.report.finding_cards import CERTAINTY, rank
+from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
@@ -82,7 +82,7 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         detail = prose(joined([*sentences, *finding.detail]), links)
-        certainty = CERTAINTY[finding.confidence]
+        certainty = finding.confidence
         is_folded = finding.kind == "advice" and advice > _ADVICE
         line = f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}"
         (folded if is_folded else lines).append(line)

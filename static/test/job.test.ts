@@ -41,7 +41,7 @@ function job(): JobData {
     note: '',
   }
   const manifest: JobManifest = {
-    schema: 'snapreport-job/1',
+    schema: 'snapreport-job/2',
     ranks: 6,
     world_size: 9,
     missing: [7],

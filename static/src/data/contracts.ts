@@ -294,7 +294,7 @@ export interface JobFinding {
   severity: 'error' | 'info' | 'warning'
   title: (string | SentencePart)[]
   detail: (string | SentencePart)[][]
-  confidence: 'guess' | 'likely' | 'sure'
+  confidence: 'estimate' | 'inferred' | 'measured'
   where: string
   count: number
   rows: number[]

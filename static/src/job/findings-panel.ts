@@ -11,7 +11,6 @@ import { rowsInWords } from './selection'
 
 const SEVERITY: Record<JobFinding['severity'], string> = { error: 'Error', warning: 'Warning', info: 'Note' }
 /** The words of the summary (snapreport/report/finding_cards.py). */
-const CERTAINTY: Record<string, string | undefined> = { sure: 'measured', likely: 'inferred', guess: 'estimate' }
 
 export class FindingsPanel implements Panel {
   readonly element = h('div', { class: 'job-findings' })
@@ -36,7 +35,7 @@ export class FindingsPanel implements Panel {
 
   private card({ data }: JobModel, finding: JobFinding): HTMLElement {
     const { severity, title, detail, rows, row, where } = finding
-    const certainty = CERTAINTY[finding.confidence ?? '']
+    const certainty = finding.confidence
     const on = where ?? `on ${formatCount(rows.length)} of ${formatCount(data.recorded)} ranks`
     return h(
       'article',

@@ -15,6 +15,7 @@ _BYTES = (4, 2)
 _REACH = 4
 _FEW = 0.5
 _LARGE = 1 << 23
+_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as one for queries and keys does
 
 
 def full_logits(context: AdviceContext) -> Advice | None:
@@ -24,8 +25,9 @@ def full_logits(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(r"torch/nn/modules/linear\.py forward$")[stack]
+    live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     mask, share = np.zeros(len(context.size), bool), 1.0
-    for at in np.flatnonzero(linear & (size >= _LARGE)).tolist():
+    for at in np.flatnonzero(linear & (size >= _LARGE) & (live[stack] <= _PASSES)).tolist():
         whole, after = int(size[at]), slice(at + 1, at + 1 + _REACH)
         # Whole logits are computed with, or cast to another type first.
         if np.isin(size[after], (whole // 2, whole, 2 * whole)).any() or mask[rows[at]]:

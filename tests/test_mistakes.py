@@ -22,10 +22,10 @@ CASES = [
     ("predictions", "cpu", "collected-outputs"),
     ("features", "cpu", "collected-outputs"),
     ("tables", "host", "data-on-device"),
-    ("adapters", "bf16", "frozen-base"),
+    ("wide_adapters", "bf16", "frozen-base"),
     ("codebook", "cdist", "distance-matrix"),
     ("neighbours", "cdist", "distance-matrix"),
-    ("masked_words", "select", "full-logits"),
+    ("masked_model", "select", "full-logits"),
     ("masks", "causal", "expanded-mask"),
 ]
 CLOSE = 0.15

@@ -22,6 +22,8 @@ def program(**remedies: str) -> Callable[[Callable[[], None]], Callable[[], None
     """Registers a program and its remedies: ``checkpoint="checkpointing"``. Rules apart by a space are alternatives."""
 
     def register(function: Callable[[], None]) -> Callable[[], None]:
+        if function.__name__ in PROGRAMS:
+            raise ValueError(f"two programs are called {function.__name__}")
         PROGRAMS[function.__name__] = function, remedies
         return function
 

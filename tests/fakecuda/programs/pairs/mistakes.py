@@ -110,7 +110,7 @@ class Adapted(nn.Module):
 
 
 @program(bf16="frozen-base")
-def adapters() -> None:
+def wide_adapters() -> None:
     layers = [m for _ in range(12) for m in (Adapted(1024, 4096), nn.GELU(), Adapted(4096, 1024))]
     net = nn.Sequential(*layers, nn.Linear(1024, 100)).to(DEVICE)
     steps(net, lambda: functional.cross_entropy(net(floats(128, 1024)), integers(128)))
@@ -162,7 +162,7 @@ class Encoder(nn.Module):
 
 
 @program(select="full-logits")
-def masked_words() -> None:
+def masked_model() -> None:
     """A masked language model: one word in seven is predicted."""
     net = Encoder().to(DEVICE)
 

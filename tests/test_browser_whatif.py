@@ -15,9 +15,9 @@ import recorded
 
 import snapreport
 from snapreport.allocator.document import Question, answer, limits
-from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.settings import both_readings
 from snapreport.allocator.whatif import Run, WhatIf
-from snapreport.allocator_facts import TRIED_SETTINGS
+from snapreport.allocator_facts import TRIED_SETTINGS, sentence
 
 SETTINGS = [
     "expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:[256:1,512:2,>:4]",
@@ -78,7 +78,11 @@ def agree(opened: Any, path: Path, numbers: list[int] | None = None) -> None:
             assert got["check"][1:] == same
             assert got["limits"] == limits(whatif)
             assert (got["placements"], got["residual"]) == (whatif.placements, whatif.residual)
-            wanted = [(text, parse_settings([text], whatif.own)) for text in SETTINGS]
+            wanted = [
+                (sentence("notes", note, settings=text) if note else text, settings)
+                for text in SETTINGS
+                for note, settings in both_readings([text], whatif.own).items()
+            ]
             runs = [whatif.baseline]
             runs += [whatif.run(s, None, text) for text, s in wanted if s != whatif.own or text not in TRIED_SETTINGS]
             for want, run in zip(runs, got["runs"], strict=True):
@@ -91,7 +95,7 @@ def agree(opened: Any, path: Path, numbers: list[int] | None = None) -> None:
             )
             fits = {found.settings.text(): [] for found in least.least}
             for card in least.cards:
-                fits[card["settings"]].append(card["fits"])
+                fits[card.settings].append(card.fits)
             for one, found in zip(got, least.least, strict=True):
                 assert (one["memory"], one["retries"], one["monotone"], one["unlimited"]) == (
                     found.memory, found.retries if found.memory is not None else 0, found.monotone, found.unlimited,

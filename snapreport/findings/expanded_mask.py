@@ -31,7 +31,11 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
     others = np.unique(context.size[context.category("parameter", "gradient")])
     candidates = (size[1:] >= _LARGE) & (function[1:] > 0) & (function[1:] == function[:-1]) & (size[:-1] >= 1 << 16)
-    candidates &= (size[1:] % np.maximum(size[:-1], 1) == 0) & (size[1:] >= _FEWEST_COPIES * size[:-1]) & ~np.isin(size[:-1], others)
+    candidates &= (
+        (size[1:] % np.maximum(size[:-1], 1) == 0)
+        & (size[1:] >= _FEWEST_COPIES * size[:-1])
+        & ~np.isin(size[:-1], others)
+    )
     for at in (np.flatnonzero(candidates) + 1).tolist():
         born = context.born[rows[at]]
         lived, passed = (

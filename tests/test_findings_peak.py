@@ -101,7 +101,7 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
     loaded = load(snapshot, protocol)
     found = findings(loaded)
     json.dumps([f.to_json() for f in found], allow_nan=False)
-    ranks = [(SEVERITIES.index(f.severity), -f.bytes) for f in found]
+    ranks = [(SEVERITIES.index(f.severity), f.evidence.get("priority", 0), -f.bytes) for f in found]
     assert ranks == sorted(ranks)
     for f in found:
         assert f.device in loaded.devices and f.title and f.basis

@@ -39,7 +39,8 @@ def last_of(path: Path) -> int:
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_that_ends_the_process(torch_cuda: FakeTorch, tmp_path: Path, name: str) -> None:
     """A last snapshot with what was live, and then the end by that signal."""
-    command = ["-c", f"{TENSOR}os.kill(os.getpid(), signal.{name})\nprint('not reached')"]
+    default = f"import signal\nsignal.signal(signal.{name}, signal.SIG_DFL)\n"  # the tests may run under nohup
+    command = ["-c", f"{default}{TENSOR}os.kill(os.getpid(), signal.{name})\nprint('not reached')"]
     done = torch_cuda.record("-o", tmp_path, command=command)
     assert (done.code, done.out) == (128 + getattr(signal, name), ""), done.err
     assert snapshots(tmp_path) == [TERMINATED] and last_of(tmp_path / TERMINATED) == 4096

@@ -143,7 +143,7 @@ def test_devices_are_chosen_in_the_order_of_the_files(tmp_path: Path) -> None:
     devices = {0: 4, 1: 0, 2: 2}
     paths = [snapshot_file(tmp_path / f"s{n}.pickle", n, device=devices[n]) for n in (2, 0, 1)]
     (row,) = run("diff", *paths, "--device", "2:4:0", "--json").json["series"]
-    assert row["devices"] == [4, 0, 2] and row.files == ["s0.pickle", "s1.pickle", "s2.pickle"]
+    assert row["devices"] == [4, 0, 2] and row["files"] == ["s0.pickle", "s1.pickle", "s2.pickle"]
     assert row["stacks"][0]["bytes"] == [5 * MIB, 10 * MIB, 15 * MIB]
 
 

@@ -23,7 +23,7 @@ from snapreport.report.gate_output import check_markdown
 from snapreport.report.markdown import place, prose
 from snapreport.report.sentence_html import sentence_markup
 from snapreport.report.source_links import REPOSITORY_LINKS, SCHEMES, Rule, SourceLinks, address
-from snapreport.sentence import sentence, stack_part
+from snapreport.sentence import place_part, sentence, stack_part
 
 GITHUB = "https://github.com/org/repo/blob/{commit}/{path}#L{line}"
 EDITOR = "vscode://file/{path}:{line}"
@@ -214,7 +214,8 @@ def test_a_comparison_links_lines_too(tmp_path: Path, open_report: Callable[...,
 
 
 def test_a_check_links_lines_too(tmp_path: Path) -> None:
-    message = "cuda:0: Leak: `append_loss metrics.py:41` keeps 3.00 MiB every step"
+    line = place_part("append_loss metrics.py:41", "metrics.py", 41)
+    message = sentence("cuda:0: Leak: {} keeps 3.00 MiB every step", line)
     checks = [
         Check("fail-on leak", name, "cuda:0", False, message, 1, 0, [message]) for name in ("a.pickle", "b.pickle")
     ]
@@ -268,7 +269,8 @@ def test_hostile_names_stay_inert(tmp_path: Path) -> None:
 
 def test_code_in_sentences() -> None:
     links = {"forward dit.py:83": "https://h/a#1", "train.py:42": "https://h/b#2"}
-    text = "Most of it is forward dit.py:83 from train.py:42 and main other.py:1."
+    lines = (("forward dit.py:83", "dit.py", 83), ("train.py:42", "train.py", 42), ("main other.py:1", "other.py", 1))
+    text = sentence("Most of it is {} from {} and {}.", *(place_part(*line) for line in lines))
     assert prose(text, links) == (
         "Most of it is [`forward dit.py:83`](https://h/a#1) from [`train.py:42`](https://h/b#2) and `main other.py:1`."
     )

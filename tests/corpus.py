@@ -71,7 +71,8 @@ def real_names() -> list[str]:
 
 # Real ones that show nothing in any view that the others do not.
 ALIKE = {
-    "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle", "denoising_graphs.pickle",
+    "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle",
+    "denoising_graphs.pickle",
     "cublas_workspace.pickle", "forward_without_no_grad.pickle", "inference_fragmentation.pickle",
     "megatron_init.pickle", "train_step_fp32.pickle", "training_late_start.pickle",
 }  # fmt: skip

@@ -1,8 +1,10 @@
-"""Write the JSON Schemas and the page's types again: ``python -m snapreport.schemas``, in a checkout."""
+"""Write the JSON Schemas and the page's types again: ``python -m snapreport.schemas``, in a checkout's root."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from snapreport.schemas.documents import generated
 
-for path, content in generated().items():
+for path, content in generated(Path.cwd()).items():
     path.write_text(content, "utf-8")

@@ -66,9 +66,9 @@ def plain_text(docstring: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def generated() -> dict[Path, str]:
-    """File → its content."""
-    folder = Path(__file__).parent
-    page = folder.parents[1] / "static" / "src" / "data" / "contracts.ts"
+def generated(checkout: Path) -> dict[Path, str]:
+    """File of ``checkout`` → its content."""
+    folder = checkout / "snapreport" / "schemas"
+    page = checkout / "static" / "src" / "data" / "contracts.ts"
     schemas = {folder / schema_file(DOCUMENTS[name]): json.dumps(schema(name), indent=1) + "\n" for name in DOCUMENTS}
     return {**schemas, page: typescript(RawManifest)}

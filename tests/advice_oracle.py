@@ -20,7 +20,7 @@ def evidence(
     snapshot: Snapshot, number: int, devices: Mapping[int, oracle.Device], finding: Finding, found: Sequence[Finding]
 ) -> Row:
     """``finding.evidence`` of one piece of advice, with ``bytes``."""
-    device, told = devices[number], finding.evidence
+    device, told = devices[number], finding.to_json()["evidence"]
     changes = {
         f.evidence["rule"]: saving_oracle.bytes_out(snapshot, number, device, f.evidence["saving"])
         for f in found

@@ -15,9 +15,11 @@ import corpus
 import findings_oracle
 import pytest
 import room_oracle
-from expected import case
+from expected import case, tests_of
 from held_oracle import Row
 from planted import path_of
+
+from snapreport.findings.run import KINDS
 
 MIB = 1 << 20
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64}
@@ -114,8 +116,9 @@ def test_all_kinds_and_all_exceptions_occur() -> None:
     """A number compared on no snapshot, or an exception used on none, would be an unnoticed gap."""
     some = [corpus.path_of(n) for n in ("churn", "leak", "oom", "fragmentation", "pools", "overlap", "expandable")]
     names = set().union(*(check(path) for path in (*some, path_of("leak", leak=0, cycles=3))))
-    kinds = {name.split(".")[0] for name in names}
-    assert kinds == {"peak", "oom", "fragmentation", "leak", "live_at_end", "churn", "advice"}
+    for kind in {kind.name for kind in KINDS} - {name.split(".")[0] for name in names}:
+        preset, changes = tests_of(kind).PLANTED
+        assert any(name.startswith(f"{kind}.") for name in check(path_of(preset, **changes))), kind
     assert {
         "leak.evidence.staircase[]",
         "leak.evidence.burst_bytes",

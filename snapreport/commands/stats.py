@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import UNSET, convert
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from snapreport.commands.shared import (
@@ -96,12 +96,8 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
 
 
 def _with_findings(snapshot: Snapshot, query: str | None) -> FileStats:
-    from snapreport.contracts.finding import Finding
     from snapreport.findings.run import findings
 
     file, found = snapshot.file_stats(query), findings(snapshot)
-    devices = [
-        replace(one, findings=[convert(f.to_json(), Finding) for f in found if f.device == one.device])
-        for one in file.devices
-    ]
+    devices = [replace(one, findings=[f for f in found if f.device == one.device]) for one in file.devices]
     return replace(file, devices=devices)

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from snapreport.contracts.finding import Finding, Link
 from snapreport.findings.advice_activations import ACTIVATION_RULES
 from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
 from snapreport.findings.advice_attention import ATTENTION_RULES
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence, CombinedRow
 from snapreport.findings.advice_devices import DEVICE_RULES
 from snapreport.findings.advice_inference import INFERENCE_RULES
 from snapreport.findings.advice_mistakes import MISTAKE_RULES
 from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
-from snapreport.findings.effort import LINES, effort_of, place_of, priority_of
-from snapreport.findings.evidence import AdviceEvidence, CombinedRow
-from snapreport.findings.model import Finding
+from snapreport.findings.effort import place_of, priority_of
+from snapreport.findings.model import FindingKind
 from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
@@ -100,7 +102,7 @@ class Combined:
 
 def _priority(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> int:
     saves = saving.saves_bytes if saving and not advice.spares_peak else 0
-    return priority_of(advice.rule, advice.confidence, saves, timeline.peak_bytes)
+    return priority_of(advice, saves, timeline.peak_bytes)
 
 
 def _finding(
@@ -114,23 +116,21 @@ def _finding(
     if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving))
     detail += [combined.sentence for combined in (both, following) if combined]
-    evidence: AdviceEvidence = {
-        "rule": advice.rule,
-        "saving": saving.to_json() if saving else None,
-        "together": both.row if both else None,
-        "second_maximum": following.row if following else None,
-        "at_peak_bytes": _at_peak(timeline, saving) if saving else None,
-        "taken_at_peak_bytes": saving.at_peak_bytes if saving else None,
-        "term": advice.term,
-        "url": advice.url,
-        "effort": effort_of(advice.rule),
-        "priority": _priority(timeline, advice, saving),
-        "where": place_of(context, advice.mask),
-        "line": LINES.get(advice.rule),
-        **advice.evidence,
-    }
-    if advice.avoids_failure:
-        evidence["avoids_failure"] = True
+    evidence = replace(
+        advice.evidence,
+        rule=advice.rule,
+        saving=saving.to_json() if saving else None,
+        together=both.row if both else None,
+        second_maximum=following.row if following else None,
+        at_peak_bytes=_at_peak(timeline, saving) if saving else None,
+        taken_at_peak_bytes=saving.at_peak_bytes if saving else None,
+        term=advice.term,
+        url=advice.url,
+        effort=advice.effort,
+        priority=_priority(timeline, advice, saving),
+        where=place_of(context, advice.mask),
+        line=advice.line,
+    )
     return Finding(
         kind="advice",
         device=timeline.device,
@@ -142,9 +142,7 @@ def _finding(
         evidence=evidence,
         basis=basis_of(timeline),
         confidence=advice.confidence,
-        link=dict(advice.link)
-        if advice.link
-        else {"view": "flame", "at": timeline.peak_event, "query": saving.query if saving else ""},
+        link=advice.link or Link(view="flame", at=timeline.peak_event, query=saving.query if saving else ""),
     )
 
 
@@ -215,10 +213,8 @@ def _combined(
     saves = timeline.peak_bytes - peak
     if saves <= one[1].saves_bytes:
         return None
-    row: CombinedRow = {
-        "rules": [one[0].rule, two[0].rule],
-        "peak_bytes": peak,
-        "peak_event": event,
-        "saves_bytes": saves,
-    }
+    row = CombinedRow([one[0].rule, two[0].rule], peak, event, saves)
     return Combined(row, sentence("{how}: peak {} (replayed).", bytes_change(timeline.peak_bytes, peak), how=how))
+
+
+ADVICE = FindingKind("advice", "Advice", (AdviceEvidence, *AdviceEvidence.__subclasses__()), rank=1)

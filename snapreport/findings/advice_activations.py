@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from snapreport.findings.advice_context import MIN_BYTES, Advice, AdviceContext
+from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.repeated_layers import repeated_layers
@@ -21,6 +21,23 @@ _LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transf
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
+
+
+class LayersEvidence(AdviceEvidence, kw_only=True):
+    layers: int
+
+
+class PassesEvidence(AdviceEvidence, kw_only=True):
+    passes: int
+    gradient_bytes: int
+
+
+class AccumulationEvidence(AdviceEvidence, kw_only=True):
+    gradient_bytes: int
+
+
+class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
+    weight_copy_bytes: int
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
@@ -60,7 +77,9 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
         share,
-        evidence={"layers": layers},
+        evidence=LayersEvidence(layers=layers),
+        effort=SLOWER,
+        line="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     )
 
 
@@ -115,7 +134,8 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         mask,
         share,
         confidence="estimate",
-        evidence={"passes": passes, "gradient_bytes": gradients},
+        evidence=PassesEvidence(passes=passes, gradient_bytes=gradients),
+        effort=ONE_LINE,
     )
 
 
@@ -142,7 +162,8 @@ def _accumulation(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
         share,
-        evidence={"gradient_bytes": gradients},
+        evidence=AccumulationEvidence(gradient_bytes=gradients),
+        effort=SLOWER,
     )
 
 
@@ -190,7 +211,9 @@ def _mixed_precision(context: AdviceContext) -> Advice | None:
         mask,
         share,
         confidence="estimate",
-        evidence={"weight_copy_bytes": copies},
+        evidence=MixedPrecisionEvidence(weight_copy_bytes=copies),
+        effort=ONE_LINE,
+        line='with torch.autocast("cuda", dtype=torch.bfloat16):',
     )
 
 

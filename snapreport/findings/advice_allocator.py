@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapreport.findings.advice_context import MIN_SHARE, Advice, AdviceContext
-from snapreport.findings.evidence import AdviceNumbers
-from snapreport.findings.model import Finding
+from msgspec import UNSET, UnsetType
+
+from snapreport.contracts.finding import Finding, Link
+from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, SETTING, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.setting_replay import SettingReplay
 from snapreport.number_format import plural, share_text
 from snapreport.sentence import bytes_change, bytes_part, sentence
@@ -19,6 +20,14 @@ OVERSIZED_SHARE = 0.1
 """Of what is reserved: a setting that saves less is not worth it where memory is only cached and nothing failed."""
 PINNED_SHARE = 0.2
 """Share of pinned blocks: less rounding is not worth advice."""
+
+
+class SettingEvidence(AdviceEvidence, kw_only=True):
+    """``avoids_failure``: the request that failed fits, replayed."""
+
+    reserved_bytes: int | UnsetType = UNSET
+    replayed_bytes: int | UnsetType = UNSET
+    avoids_failure: bool | UnsetType = UNSET
 
 
 def _expandable(context: AdviceContext) -> Advice | None:
@@ -98,7 +107,7 @@ def _setting_advice(
 ) -> Advice | None:
     """Advice to change a setting that was replayed; ``first``: a sentence before those of the replay."""
     why, title = _gain(context, do, finding, replayed)
-    if not title:
+    if not title or replayed is None:
         return None
     return Advice(
         rule,
@@ -107,8 +116,12 @@ def _setting_advice(
         how,
         _CONF,
         link=finding.link,
-        avoids_failure=finding.kind == "oom",
-        evidence=_numbers(replayed),
+        effort=SETTING,
+        evidence=SettingEvidence(
+            reserved_bytes=replayed.before,
+            replayed_bytes=replayed.after,
+            avoids_failure=finding.kind == "oom" or UNSET,
+        ),
     )
 
 
@@ -156,10 +169,6 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
     return why, sentence("{do}: peak reserved {} (replayed)", bytes_change(replayed.before, replayed.after), do=do)
 
 
-def _numbers(replayed: SettingReplay | None) -> AdviceNumbers:
-    return {} if replayed is None else {"reserved_bytes": replayed.before, "replayed_bytes": replayed.after}
-
-
 def _collect(context: AdviceContext) -> Advice | None:
     finding = context.finding("churn")
     if finding is None or not finding.evidence.get("retries"):
@@ -196,6 +205,7 @@ def _collect(context: AdviceContext) -> Advice | None:
         _CONF,
         confidence="estimate",
         link=finding.link,
+        effort=SETTING,
     )
 
 
@@ -216,6 +226,7 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
         link=finding.link,
+        effort=ONE_LINE,
     )
 
 
@@ -241,7 +252,8 @@ def _pinned(context: AdviceContext) -> Advice | None:
         ],
         sentence("`PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64,` in PyTorch 2.13"),
         _CONF,
-        link={"view": "reserved", "at": timeline.peak_event},
+        link=Link(view="reserved", at=timeline.peak_event),
+        effort=SETTING,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.sentence import sentence
 
@@ -40,6 +40,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
         _KERNELS,
         mask,
         functions=("_scaled_dot_product_attention_math",),
+        effort=ONE_LINE,
     )
 
 
@@ -60,6 +61,8 @@ def _written(context: AdviceContext) -> Advice | None:
         _SDPA,
         mask,
         functions=("softmax",),
+        effort=ONE_LINE,
+        line="out = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 
-from snapreport.contracts.finding import Confidence
-from snapreport.findings.evidence import AdviceNumbers
-from snapreport.findings.model import Finding
+from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
+from snapreport.findings.saving import SavingRow
 from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.number_format import share_text
@@ -32,12 +31,46 @@ _TRAINING = (
 )
 _EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
 
+Effort = Literal["one line", "a setting", "a rewrite", "slower training"]
+ONE_LINE: Effort = "one line"
+SETTING: Effort = "a setting"
+REWRITE: Effort = "a rewrite"
+SLOWER: Effort = "slower training"
 Result = TypeVar("Result")
 
 MIN_SHARE = 0.02
 """Of the peak: advice that saves less is not given."""
 MIN_BYTES = 16 << 20
 """Nor is advice that saves less than this: a device has thousands of times more."""
+
+
+class CombinedRow(Row):
+    """The replayed peak with the advice of two rules."""
+
+    rules: list[str]
+    peak_bytes: int
+    peak_event: int
+    saves_bytes: int
+
+
+class AdviceEvidence(Evidence, kw_only=True):
+    """``rule`` and its replayed saving. ``priority``: 0 for what a person does first, 2 for estimates. ``where``: the
+    line of the program that allocates most of the bytes, ``/app/model.py:12``; ``line``: as it should read, where the
+    rule says it. A rule with numbers of its own has a subclass.
+    """
+
+    rule: str = ""
+    saving: SavingRow | None = None
+    together: CombinedRow | None = None
+    second_maximum: CombinedRow | None = None
+    at_peak_bytes: int | None = None
+    taken_at_peak_bytes: int | None = None
+    term: str = ""
+    url: str = ""
+    effort: Effort = "a rewrite"
+    priority: int = 0
+    where: str | None = None
+    line: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +83,8 @@ class Advice:
     ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
     is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
-    avoids_failure: the request that failed fits, replayed. link: of the finding that the advice follows from, which is
-    shown instead of the peak.
+    link: of the finding that the advice follows from, which is shown instead of the peak. effort: what the remedy takes
+    to apply. line: as it should read, where the rule says it. evidence: the rule's own numbers; the others are added.
     """
 
     rule: str
@@ -65,9 +98,14 @@ class Advice:
     confidence: Confidence = "inferred"
     spares_peak: bool = False
     is_partly: bool = False
-    avoids_failure: bool = False
-    link: dict[str, Any] | None = None
-    evidence: AdviceNumbers = field(default_factory=AdviceNumbers)
+    link: Link | None = None
+    effort: Effort = REWRITE
+    line: str | None = None
+    evidence: AdviceEvidence = field(default_factory=AdviceEvidence)
+
+    @property
+    def avoids_failure(self) -> bool:
+        return bool(self.evidence.get("avoids_failure"))
 
 
 class AdviceContext:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
 from snapreport.sentence import bytes_part, device_part, joined, sentence
 
 FAR_ABOVE = 2.0
 """Times the mean of the other devices' peaks, from which on a device is out of balance."""
+
+
+class DevicesEvidence(AdviceEvidence, kw_only=True):
+    peaks: list[int]
+    mean_bytes: int | UnsetType = UNSET
 
 
 def _imbalance(context: AdviceContext) -> Advice | None:
@@ -44,7 +50,7 @@ def _imbalance(context: AdviceContext) -> Advice | None:
             "torch.nn.parallel.DistributedDataParallel",
             "https://docs.pytorch.org/docs/stable/notes/ddp.html",
             gathered,
-            evidence={"peaks": list(peaks.values())},
+            evidence=DevicesEvidence(peaks=list(peaks.values())),
         )
     even = sum(peaks.values()) / len(peaks)
     why: list[str] = [
@@ -65,7 +71,7 @@ def _imbalance(context: AdviceContext) -> Advice | None:
         np.ones(len(context.size), bool),
         1 - even / timeline.peak_bytes,
         confidence="estimate",
-        evidence={"peaks": list(peaks.values()), "mean_bytes": int(even)},
+        evidence=DevicesEvidence(peaks=list(peaks.values()), mean_bytes=int(even)),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
@@ -25,6 +25,10 @@ convolutions), 177, 192 and 202, 232 (a U-net, whose skips live longer)."""
 AT_ONCE = 4
 """Events after which a workspace is gone."""
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
+
+
+class PreviousEvidence(AdviceEvidence, kw_only=True):
+    previous_bytes: int
 
 
 def _no_grad(context: AdviceContext) -> Advice | None:
@@ -56,6 +60,8 @@ def _no_grad(context: AdviceContext) -> Advice | None:
         _NO_GRAD,
         mask,
         share,
+        effort=ONE_LINE,
+        line="with torch.no_grad():",
     )
 
 
@@ -94,6 +100,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         _AUTOCAST,
         mask,
         share,
+        effort=ONE_LINE,
     )
 
 
@@ -144,7 +151,8 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
-        evidence={"previous_bytes": previous},
+        evidence=PreviousEvidence(previous_bytes=previous),
+        effort=ONE_LINE,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.saving import peak_without_spans
@@ -21,6 +21,10 @@ EIGHT_BIT = 0.75
 """The share saved by storing 32-bit state in 8 bits."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
+
+
+class GradientsEvidence(AdviceEvidence, kw_only=True):
+    in_forward_bytes: int
 
 
 def _foreach(context: AdviceContext) -> Advice | None:
@@ -44,6 +48,8 @@ def _foreach(context: AdviceContext) -> Advice | None:
         _OPTIM,
         mask,
         functions=("_multi_tensor_",),
+        effort=ONE_LINE,
+        line="optimizer = torch.optim.AdamW(parameters, fused=True)",
     )
 
 
@@ -117,7 +123,9 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
             "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
             old,
             fraction,
-            evidence={"in_forward_bytes": size},
+            evidence=GradientsEvidence(in_forward_bytes=size),
+            effort=ONE_LINE,
+            line="optimizer.zero_grad(set_to_none=True)",
         )
     if _accumulates(context, old):
         return None
@@ -138,7 +146,9 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
         old,
         spares_peak=needed,
-        evidence={"in_forward_bytes": size},
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line="optimizer.zero_grad(set_to_none=True)",
     )
 
 
@@ -228,6 +238,7 @@ def _offload(context: AdviceContext) -> Advice | None:
         "CPUOffloadOptimizer of torchao, or ZeRO-Offload",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
+        effort=SLOWER,
     )
 
 

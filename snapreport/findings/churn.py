@@ -10,15 +10,14 @@ or for the capture of a CUDA graph, is explained by that.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.basis import basis_of
-from snapreport.findings.evidence import ChurnEvidence, ChurnRow
 from snapreport.findings.live import names_of
-from snapreport.findings.model import Finding
+from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.repetition import repetitions
 from snapreport.findings.selection import stacks_with
 from snapreport.number_format import count_text, duration_text, plural, share_text
@@ -149,6 +148,30 @@ def _retries(timeline: DeviceTimeline, frees: np.ndarray) -> int:
     return int((grows & (needed > timeline.reserved.max())).sum())
 
 
+class ChurnRow(Row):
+    """A stack for which segments were allocated again: ``bytes`` in ``count`` segments."""
+
+    stack: int
+    bytes: int
+    count: int
+
+
+class ChurnEvidence(Evidence):
+    """Segments that were freed and allocated again after ``warm_event``. ``stall_us``: an upper bound of the time that
+    took, None without times.
+    """
+
+    segments_again: int
+    segments_freed: int
+    bytes_again: int
+    stall_us: int | None
+    retries: int
+    emptied: int
+    emptied_in: str | None
+    warm_event: int
+    stacks: list[ChurnRow]
+
+
 def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     """One for a device that churns."""
     found = churn(timeline)
@@ -203,11 +226,11 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
                 emptied=len(found.emptied),
                 emptied_in=names.place(emptier) if emptier is not None else None,
                 warm_event=found.warm_event,
-                stacks=cast("list[ChurnRow]", stacks.head(5).rows(named=True)),
+                stacks=[ChurnRow(**row) for row in stacks.head(5).rows(named=True)],
             ),
             basis=basis_of(timeline),
             confidence="measured",
-            link={"view": "reserved", "x": [int(found.again[0]) - 1, int(found.again[-1]) + 1]},
+            link=Link(view="reserved", x=[int(found.again[0]) - 1, int(found.again[-1]) + 1]),
         )
     ]
 
@@ -280,3 +303,6 @@ def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
         .agg(bytes=pl.col("size").sum(), count=pl.len())
         .sort(["bytes", "stack"], descending=[True, False])
     )
+
+
+CHURN = FindingKind("churn", "Churn", (ChurnEvidence,), churn_findings)

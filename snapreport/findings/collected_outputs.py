@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import share_of_lives
 from snapreport.number_format import bytes_text
@@ -62,6 +62,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
+        effort=ONE_LINE,
     )
 
 

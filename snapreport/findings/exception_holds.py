@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.number_format import bytes_text
 from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -42,4 +42,5 @@ def exception_holds(context: AdviceContext) -> Advice | None:
         ],
         "except block",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-out-of-memory-exception-handler-can-t-allocate-memory",
+        effort=ONE_LINE,
     )

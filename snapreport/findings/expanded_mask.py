@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 
 _FEWEST_COPIES = 4
@@ -63,6 +63,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         mask,
         1 - 1 / copies,
         confidence="estimate",
+        effort=ONE_LINE,
     )
 
 

@@ -4,16 +4,14 @@ more.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.basis import basis_of, block_doubts
-from snapreport.findings.evidence import FragmentationEvidence, OversizedEvidence, PinningRow, SegmentRow
 from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
 from snapreport.findings.live import MOST, Names, names_of
-from snapreport.findings.model import Finding
+from snapreport.findings.model import Finding, FindingKind
 from snapreport.number_format import plural
 from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, device_part, sentence
@@ -35,6 +33,57 @@ _FEW = 40
 """Moments computed one by one; for more of them the whole curve costs no more."""
 _TRIED = 8
 """Moments examined block by block, those with most bytes in inactive splits first."""
+
+
+class PinningRow(Row):
+    """``allocated_bytes`` of one stack are all that is in use of ``segments`` with ``free_bytes`` free."""
+
+    stack: int
+    segments: int
+    free_bytes: int
+    allocated_bytes: int
+    function: str
+
+
+class SegmentRow(Row):
+    address: int
+    size: int
+    used: int
+    free: int
+    largest_free: int
+    blocks: int
+
+
+class FragmentationEvidence(Evidence):
+    """A request for ``requested_bytes`` reserved more although ``usable_free_bytes`` were cached, the largest free
+    block of ``largest_free_bytes``. ``joined_bytes``: the largest there would be if segments stood side by side.
+    """
+
+    event: int
+    requested_bytes: int
+    reserved_bytes: int
+    allocated_bytes: int
+    rounding_bytes: int
+    inactive_split_bytes: int
+    free_segment_bytes: int
+    usable_free_bytes: int
+    largest_free_bytes: int
+    segments: list[SegmentRow]
+    pinning_stacks: list[PinningRow]
+    expandable_segments: bool | None
+    joined_bytes: int
+
+
+class OversizedEvidence(Evidence):
+    """More was reserved than was ever allocated."""
+
+    event: int
+    reserved_bytes: int
+    peak_bytes: int
+    rounding_bytes: int
+    inactive_split_bytes: int
+    free_segment_bytes: int
+    expandable_segments: bool | None
 
 
 def fragmentation_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -113,21 +162,21 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
     expandable = expandable_setting(timeline)
     name = device_part(timeline.kind, timeline.device)
     joined = joined_bytes(state, request)
-    evidence: FragmentationEvidence = {
-        "event": request.event,
-        "requested_bytes": request.size,
-        "reserved_bytes": reserved,
-        "allocated_bytes": int(timeline.allocated[position + 1]),
-        "rounding_bytes": parts.rounding,
-        "inactive_split_bytes": parts.inactive_split,
-        "free_segment_bytes": parts.unused_segments,
-        "usable_free_bytes": usable,
-        "largest_free_bytes": free_memory.largest_usable,
-        "segments": emptiest_segments(state),
-        "pinning_stacks": pins,
-        "expandable_segments": expandable,
-        "joined_bytes": joined,
-    }
+    evidence = FragmentationEvidence(
+        event=request.event,
+        requested_bytes=request.size,
+        reserved_bytes=reserved,
+        allocated_bytes=int(timeline.allocated[position + 1]),
+        rounding_bytes=parts.rounding,
+        inactive_split_bytes=parts.inactive_split,
+        free_segment_bytes=parts.unused_segments,
+        usable_free_bytes=usable,
+        largest_free_bytes=free_memory.largest_usable,
+        segments=emptiest_segments(state),
+        pinning_stacks=pins,
+        expandable_segments=expandable,
+        joined_bytes=joined,
+    )
     detail: list[str] = []
     if pins:
         top = pins[0]
@@ -160,7 +209,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         evidence=evidence,
         basis=basis_of(timeline) + block_doubts(timeline, position),
         confidence="inferred" if block_doubts(timeline, position) or timeline.reconciliation_bytes else "measured",
-        link={"view": "segments", "at": position},
+        link=Link(view="segments", at=position),
     )
 
 
@@ -241,7 +290,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             ),
             basis=basis_of(timeline) + block_doubts(timeline, at),
             confidence="inferred" if timeline.reconciliation_bytes or timeline.reserved[0] else "measured",
-            link={"view": "reserved", "at": at},
+            link=Link(view="reserved", at=at),
         )
     ]
 
@@ -295,7 +344,7 @@ def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list
         segments=pl.len().cast(pl.Int64), free_bytes=pl.col("free").sum(), allocated_bytes=pl.col("held").sum()
     )
     top = grouped.sort(["free_bytes", "stack"], descending=[True, False]).head(MOST)
-    return [cast("PinningRow", {**row, "function": names.function(row["stack"])}) for row in top.rows(named=True)]
+    return [PinningRow(**row, function=names.function(row["stack"])) for row in top.rows(named=True)]
 
 
 def emptiest_segments(state: State) -> list[SegmentRow]:
@@ -306,7 +355,7 @@ def emptiest_segments(state: State) -> list[SegmentRow]:
         ["free", "address"], descending=[True, False]
     )
     top = fragmented.head(MOST).select("address", "size", "used", "free", "largest_free", "blocks")
-    return cast("list[SegmentRow]", top.rows(named=True))
+    return [SegmentRow(**row) for row in top.rows(named=True)]
 
 
 def expandable_setting(timeline: DeviceTimeline) -> bool | None:
@@ -315,3 +364,8 @@ def expandable_setting(timeline: DeviceTimeline) -> bool | None:
     if isinstance(setting, bool):
         return setting
     return True if timeline.segment_history["expandable"].any() else None
+
+
+FRAGMENTATION = FindingKind(
+    "fragmentation", "Fragmentation", (FragmentationEvidence, OversizedEvidence), fragmentation_findings
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_activations import is_low_precision
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MOSTLY = 0.5
@@ -40,4 +40,5 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         mask,
         0.5,
         confidence="estimate",
+        effort=ONE_LINE,
     )

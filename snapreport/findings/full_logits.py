@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
 
@@ -53,6 +53,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",
         mask,
         share,
+        effort=ONE_LINE,
     )
 
 

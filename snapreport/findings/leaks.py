@@ -9,16 +9,17 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
-from snapreport.findings.evidence import LeakEvidence, SavingRow
 from snapreport.findings.live import Names, by_category, live_at
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
-from snapreport.findings.model import Finding
+from snapreport.findings.model import Finding, FindingKind
+from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.repetition import FEWEST, Repetitions
-from snapreport.findings.saving import peak_without, peak_without_spans
+from snapreport.findings.saving import SavingRow, peak_without, peak_without_spans
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
@@ -29,6 +30,39 @@ _ONE_CAUSE = 3
 _LISTED = 5
 TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
 START_IS_END = "As much is allocated at the end as at the start, but too few steps are recorded to rule out a leak."
+
+
+class LeakStackRow(Row):
+    stack: int
+    place: str
+    bytes: int
+    count: int
+    bytes_per_step: int
+
+
+class LeakEvidence(Evidence):
+    """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
+    repetitions once; ``bounds``: the events at which repetitions begin, and
+    the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
+    repetition keeps its part until the next one allocates its own.
+    """
+
+    bytes_per_step: int
+    live_bytes: int
+    live_count: int
+    every: int
+    unit: str
+    freed_bytes: int
+    steps: int
+    staircase: list[int]
+    bounds: list[int]
+    device_limit: int
+    replaced: bool
+    category: str
+    caller: str
+    stacks: list[LeakStackRow]
+    saving: SavingRow
+    needed_peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -114,33 +148,33 @@ def _leak(
     query = f"({query}) origin:traced live:{moment}" if len(stacks) > 1 else f"{query} origin:traced live:{moment}"
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
-    evidence: LeakEvidence = {
-        "bytes_per_step": _per_repetition(group),
-        "live_bytes": size,
-        "live_count": len(remaining),
-        "every": group[0].every,
-        "unit": repetitions.unit,
-        "freed_bytes": int(remaining["size"].filter(freed).sum()),
-        "steps": repetitions.finished,
-        "staircase": stairs.tolist(),
-        "bounds": (repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
-        "device_limit": limit,
-        "replaced": group[0].replaced,
-        "category": category,
-        "caller": common_caller(timeline, {growth.stack: growth.bytes for growth in group}),
-        "stacks": [
-            {
-                "stack": growth.stack,
-                "place": names.place(growth.stack),
-                "bytes": growth.bytes,
-                "count": growth.count,
-                "bytes_per_step": round(growth.per_repetition),
-            }
+    evidence = LeakEvidence(
+        bytes_per_step=_per_repetition(group),
+        live_bytes=size,
+        live_count=len(remaining),
+        every=group[0].every,
+        unit=repetitions.unit,
+        freed_bytes=int(remaining["size"].filter(freed).sum()),
+        steps=repetitions.finished,
+        staircase=stairs.tolist(),
+        bounds=(repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
+        device_limit=limit,
+        replaced=group[0].replaced,
+        category=category,
+        caller=common_caller(timeline, {growth.stack: growth.bytes for growth in group}),
+        stacks=[
+            LeakStackRow(
+                stack=growth.stack,
+                place=names.place(growth.stack),
+                bytes=growth.bytes,
+                count=growth.count,
+                bytes_per_step=round(growth.per_repetition),
+            )
             for growth in group
         ],
-        "saving": _saving(timeline, remaining, query),
-        "needed_peak_bytes": _peak_with_one_each(timeline, remaining, repetitions),
-    }
+        saving=_saving(timeline, remaining, query),
+        needed_peak_bytes=_peak_with_one_each(timeline, remaining, repetitions),
+    )
     return Finding(
         kind="leak",
         device=timeline.device,
@@ -156,7 +190,7 @@ def _leak(
             *basis_of(timeline),
         ],
         confidence="inferred" if repetitions.count >= 2 * FEWEST else "estimate",
-        link={"view": "timeline", "query": query},
+        link=Link(view="timeline", query=query),
     )
 
 
@@ -316,13 +350,9 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
 def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> SavingRow:
     """The peak without ``leaked``, rows of the timeline's allocations, which ``query`` selects."""
     peak, event, _ = peak_without(timeline, leaked["id"].to_numpy(), leaked["size"].to_numpy())
-    return {
-        "query": query,
-        "fraction": 1.0,
-        "peak_bytes": peak,
-        "peak_event": event,
-        "saves_bytes": timeline.peak_bytes - peak,
-    }
+    return SavingRow(
+        query=query, fraction=1.0, peak_bytes=peak, peak_event=event, saves_bytes=timeline.peak_bytes - peak
+    )
 
 
 def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
@@ -350,3 +380,6 @@ def device_limit(timeline: DeviceTimeline) -> int:
         if free is not None:
             best = max(best, int(timeline.reserved[event + 1]) + int(free))
     return best
+
+
+LEAK = FindingKind("leak", "Leak", (LeakEvidence, CycleEvidence))

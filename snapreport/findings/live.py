@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 import polars as pl
 
-from snapreport.findings.evidence import CategoryRow, FunctionRow, PlaceRow, StackRow
+from snapreport.contracts.finding import Row
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
@@ -20,6 +19,39 @@ from snapreport.timeline.own_code import LAUNCHED_FROM, frame_line, own_frames, 
 MOST = 10
 """Rows of a breakdown that a finding has; the page has them all."""
 NO_STACK_TRACE = "allocations without a stack trace"
+
+
+class CategoryRow(Row):
+    """``bytes`` in ``count`` allocations of one category."""
+
+    category: str
+    bytes: int
+    count: int
+
+
+class StackRow(Row):
+    """The bytes of one stack; ``line`` with what launched it, ``category`` that of most of its bytes."""
+
+    stack: int
+    bytes: int
+    count: int
+    function: str
+    line: str
+    category: str
+
+
+class FunctionRow(Row):
+    function: str
+    bytes: int
+    count: int
+
+
+class PlaceRow(Row):
+    """``place``: ``forward dit.py:83``."""
+
+    place: str
+    bytes: int
+    count: int
 
 
 class Names:
@@ -81,7 +113,7 @@ def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
 def by_category(live: pl.DataFrame) -> list[CategoryRow]:
     """``category``, ``bytes``, ``count``, all of them, most bytes first."""
     rows = by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
-    return cast("list[CategoryRow]", rows)
+    return [CategoryRow(**row) for row in rows]
 
 
 def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRow]:
@@ -109,7 +141,7 @@ def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[Func
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
     stacks = by(live, "stack")
     rows = _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most)
-    return cast("list[FunctionRow]", rows.rows(named=True))
+    return [FunctionRow(**row) for row in rows.rows(named=True)]
 
 
 def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRow]:
@@ -119,7 +151,7 @@ def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRo
     grouped = rows.group_by("frame").agg(pl.col("bytes").sum(), pl.col("count").sum(), first=pl.col("stack").min())
     top = grouped.sort(["bytes", "first"], descending=[True, False]).head(most)
     return [
-        {"place": names.place(row["first"]), "bytes": row["bytes"], "count": row["count"]}
+        PlaceRow(place=names.place(row["first"]), bytes=row["bytes"], count=row["count"])
         for row in top.rows(named=True)
     ]
 

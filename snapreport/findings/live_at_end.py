@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
-from snapreport.findings.evidence import LiveAtEndEvidence
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
-from snapreport.findings.live import by_category, by_place, by_stack, names_of
-from snapreport.findings.model import Finding
+from snapreport.findings.live import CategoryRow, PlaceRow, StackRow, by_category, by_place, by_stack, names_of
+from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.reference_cycles import cycle_findings
 from snapreport.findings.repetition import Repetitions, growth_repetitions
 from snapreport.number_format import plural, share_text
@@ -37,6 +37,23 @@ _CATEGORY_NAMES = {
     "workspace": "workspaces",
     "unknown": "unknown",
 }
+
+
+class LiveAtEndEvidence(Evidence):
+    """Allocations of the trace that it did not free; ``older``: those from before it."""
+
+    start_bytes: int
+    end_bytes: int
+    new_bytes: int
+    new_count: int
+    first_half_bytes: int
+    older_bytes: int
+    older_count: int
+    leak_bytes: int
+    steps: int | None
+    categories: list[CategoryRow]
+    stacks: list[StackRow]
+    places: list[PlaceRow]
 
 
 def end_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -73,20 +90,20 @@ def _new_at_end(
     last = len(timeline.events) - 1
     growing = [leak for leak in leaks if leak.severity != "info"]
     stacks = by_stack(new, names)
-    evidence: LiveAtEndEvidence = {
-        "start_bytes": int(timeline.allocated[0]),
-        "end_bytes": int(timeline.allocated[-1]),
-        "new_bytes": size,
-        "new_count": len(new),
-        "first_half_bytes": int(new.filter(pl.col("alloc_event") < len(timeline.events) // 2)["size"].sum()),
-        "older_bytes": older,
-        "older_count": len(live) - len(new),
-        "leak_bytes": sum(leak.bytes for leak in growing),
-        "steps": repetitions.count if repetitions else None,
-        "categories": by_category(new),
-        "stacks": stacks,
-        "places": by_place(new, names),
-    }
+    evidence = LiveAtEndEvidence(
+        start_bytes=int(timeline.allocated[0]),
+        end_bytes=int(timeline.allocated[-1]),
+        new_bytes=size,
+        new_count=len(new),
+        first_half_bytes=int(new.filter(pl.col("alloc_event") < len(timeline.events) // 2)["size"].sum()),
+        older_bytes=older,
+        older_count=len(live) - len(new),
+        leak_bytes=sum(leak.bytes for leak in growing),
+        steps=repetitions.count if repetitions else None,
+        categories=by_category(new),
+        stacks=stacks,
+        places=by_place(new, names),
+    )
     return [
         Finding(
             kind="live_at_end",
@@ -100,7 +117,7 @@ def _new_at_end(
             evidence=evidence,
             basis=basis_of(timeline),
             confidence="inferred" if timeline.reconciliation_bytes else "measured",
-            link={"view": "flame", "at": last, "query": "origin:traced live:end"},
+            link=Link(view="flame", at=last, query="origin:traced live:end"),
         )
     ]
 
@@ -153,3 +170,7 @@ def _when(evidence: LiveAtEndEvidence) -> str:
         if older
         else text
     )
+
+
+LIVE_AT_END = FindingKind("live_at_end", "New at the end", (LiveAtEndEvidence,), end_findings, of_profile=True, rank=2)
+"""And leaks: what grows is not merely new."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.number_format import plural
 from snapreport.sentence import sentence
 
@@ -12,6 +12,10 @@ from snapreport.sentence import sentence
 # default since 2.6: torch/_weights_only_unpickler.py). What the plain unpickler loads may be a model in use.
 _LOADING = r"(^|/)(torch/_weights_only_unpickler|safetensors/torch)\.py load\w*$"
 _FEWEST = 4
+
+
+class LoadedEvidence(AdviceEvidence, kw_only=True):
+    blocks: int
 
 
 def loaded_checkpoint(context: AdviceContext) -> Advice | None:
@@ -46,5 +50,6 @@ def loaded_checkpoint(context: AdviceContext) -> Advice | None:
         'torch.load(..., map_location="cpu")',
         "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
         mask,
-        evidence={"blocks": count},
+        evidence=LoadedEvidence(blocks=count),
+        effort=ONE_LINE,
     )

@@ -1,49 +1,35 @@
-"""A finding: one statement about a snapshot's memory, with its numbers."""
+"""Kinds of findings, and the order of findings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from snapreport.contracts import plain
-from snapreport.contracts.finding import Confidence, Severity
+from snapreport.contracts.finding import Evidence, Finding, Severity
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
+
+__all__ = ["SEVERITIES", "Finding", "FindingKind", "order"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing found on one device.
+class FindingKind:
+    """A kind of finding, declared by its rule.
 
-    kind: "peak", "oom", "fragmentation", "leak", "live_at_end", "churn" or "advice". title: one sentence, as a
-    colleague would say it. detail: more sentences. bytes: what it is about, for the order of findings. event: the
-    position to look at, None where it is about the whole trace; stack: the stack it is about, None where there is no
-    one. evidence: the numbers behind the sentences, plain values for JSON; their types are in ``evidence.py``. basis:
-    what it rests on, in sentences: events seen, how many bytes have frames, what the record cannot tell. confidence:
-    "measured" where it follows from the record, "inferred" where a rule was met that has exceptions, "estimate" where
-    something needed for certainty was not recorded. link: the state of the page that shows it: ``view``, and where they
-    help ``at`` (a position), ``x``
-    (first and last position), ``query``.
+    name: in JSON. label: shown before a finding's title; a title that begins with it is split there. evidence: the
+    types that its findings' evidence may have. find: examines one device, and returns nothing where it finds nothing;
+    None where another kind's rule makes these findings, too. of_profile: whether it needs nothing of the allocator's
+    segments and failures, which a profiler's trace lacks. rank: of cards with the same severity, the smallest first.
     """
 
-    kind: str
-    device: int
-    severity: Severity
-    title: str
-    detail: Sequence[str] = field(default_factory=list)
-    bytes: int = 0
-    event: int | None = None
-    stack: int | None = None
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    basis: Sequence[str] = field(default_factory=list)
-    confidence: Confidence = "measured"
-    link: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; sentences without their parts."""
-        document: dict[str, Any] = plain(self)
-        return document
+    name: str
+    label: str
+    evidence: tuple[type[Evidence], ...]
+    find: Callable[[Snapshot, DeviceTimeline], list[Finding]] | None = None
+    of_profile: bool = False
+    rank: int = 0
 
 
 def order(finding: Finding) -> tuple[int, bool, int, int, int]:

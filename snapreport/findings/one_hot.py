@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 
 _INTEGER = 8  # bytes of an element of functional.one_hot
@@ -59,4 +59,5 @@ def one_hot(context: AdviceContext) -> Advice | None:
         "torch.nn.functional.cross_entropy",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html",
         mask,
+        effort=ONE_LINE,
     )

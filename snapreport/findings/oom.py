@@ -7,17 +7,26 @@ import re
 import numpy as np
 import polars as pl
 
-from snapreport.contracts.finding import Confidence
+from snapreport.contracts.finding import Confidence, Evidence, Link
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of, block_doubts
-from snapreport.findings.evidence import MoreOomsEvidence, OomEvidence
-from snapreport.findings.fragmentation import expandable_setting, pinning_stacks
+from snapreport.findings.fragmentation import PinningRow, expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
 )
-from snapreport.findings.live import MOST, Names, by_category, by_stack, live_at, main_parts, names_of
+from snapreport.findings.live import (
+    MOST,
+    CategoryRow,
+    Names,
+    StackRow,
+    by_category,
+    by_stack,
+    live_at,
+    main_parts,
+    names_of,
+)
 from snapreport.findings.memory_needed import memory_needed
-from snapreport.findings.model import Finding
+from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.shortage import (
     Shortage,
     Verdict,
@@ -45,6 +54,50 @@ NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
 
 
+class MoreOomsEvidence(Evidence):
+    """The failures beyond the first few."""
+
+    events: list[int]
+
+
+class OomEvidence(Evidence):
+    """One failure, or several at nearly the same moment.
+
+    ``requested``: of each failure; ``requested_bytes``: of the first. ``new_segment_bytes``: what the allocator would
+    have had to take from the device. ``usable_free_bytes``: free memory that the request could use, the largest block
+    of it ``largest_usable_free_bytes``; ``free_segment_bytes``: of segments that are free as a whole.
+    """
+
+    verdict: str
+    events: list[int]
+    requested: list[int]
+    requested_bytes: int
+    device_free_bytes: int | None
+    new_segment_bytes: int | None
+    reserved_bytes: int
+    allocated_bytes: int
+    unused_bytes: int
+    rounding_bytes: int
+    usable_free_bytes: int
+    other_stream_bytes: int
+    other_pool_bytes: int
+    other_size_bytes: int
+    free_segment_bytes: int
+    pending_free_bytes: int
+    largest_usable_free_bytes: int
+    largest_free_bytes: int
+    expandable_segments: bool | None
+    stack: int
+    function: str
+    line: str
+    in_math_kernel: bool
+    segment_bytes: int
+    device_full: bool
+    categories: list[CategoryRow]
+    stacks: list[StackRow]
+    pinning_stacks: list[PinningRow]
+
+
 def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     """One for each failure, those at nearly the same moment as one; the first ``MOST`` and a word on how many more."""
     groups = retries(timeline)
@@ -52,9 +105,9 @@ def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     if len(groups) > MOST:
         name = device_part(timeline.kind, timeline.device)
         more = sentence("{name} ran out of memory another {}", plural(len(groups) - MOST, "time"), name=name)
-        evidence: MoreOomsEvidence = {"events": [group[0] for group in groups[MOST:]]}
+        evidence = MoreOomsEvidence([group[0] for group in groups[MOST:]])
         event = groups[MOST][0]
-        link = {"view": "events", "at": event}
+        link = Link(view="events", at=event)
         rest = Finding(
             "oom", timeline.device, "error", more, event=event, evidence=evidence, basis=basis_of(timeline), link=link
         )
@@ -85,36 +138,36 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     live = live_at(timeline.allocations, event)
     pins = pinning_stacks(timeline, state, names) if why in ("fragmentation", "mixed") else []
     stack = int(timeline.events["stack"][event])
-    evidence: OomEvidence = {
-        "verdict": why,
-        "events": group,
-        "requested": [int(timeline.events["size"][e]) for e in group],
-        "requested_bytes": s.requested,
-        "device_free_bytes": s.device_free,
-        "new_segment_bytes": s.segment_size,
-        "reserved_bytes": s.reserved,
-        "allocated_bytes": s.allocated,
-        "unused_bytes": s.unused,
-        "rounding_bytes": s.rounding,
-        "usable_free_bytes": s.free_memory.usable,
-        "other_stream_bytes": s.free_memory.other_stream,
-        "other_pool_bytes": s.free_memory.other_pool,
-        "other_size_bytes": s.free_memory.other_size,
-        "free_segment_bytes": s.free_segments,
-        "pending_free_bytes": s.pending,
-        "largest_usable_free_bytes": s.free_memory.largest_usable,
-        "largest_free_bytes": s.free_memory.largest,
-        "expandable_segments": expandable_setting(timeline),
-        "stack": stack,
-        "function": names.function(stack),
-        "line": names.line(stack),
-        "in_math_kernel": _in_math_kernel(snapshot.recording, stack),
-        "segment_bytes": segment_of(s.requested),
-        "device_full": is_full(s),
-        "categories": by_category(live),
-        "stacks": by_stack(live, names),
-        "pinning_stacks": pins,
-    }
+    evidence = OomEvidence(
+        verdict=why,
+        events=group,
+        requested=[int(timeline.events["size"][e]) for e in group],
+        requested_bytes=s.requested,
+        device_free_bytes=s.device_free,
+        new_segment_bytes=s.segment_size,
+        reserved_bytes=s.reserved,
+        allocated_bytes=s.allocated,
+        unused_bytes=s.unused,
+        rounding_bytes=s.rounding,
+        usable_free_bytes=s.free_memory.usable,
+        other_stream_bytes=s.free_memory.other_stream,
+        other_pool_bytes=s.free_memory.other_pool,
+        other_size_bytes=s.free_memory.other_size,
+        free_segment_bytes=s.free_segments,
+        pending_free_bytes=s.pending,
+        largest_usable_free_bytes=s.free_memory.largest_usable,
+        largest_free_bytes=s.free_memory.largest,
+        expandable_segments=expandable_setting(timeline),
+        stack=stack,
+        function=names.function(stack),
+        line=names.line(stack),
+        in_math_kernel=_in_math_kernel(snapshot.recording, stack),
+        segment_bytes=segment_of(s.requested),
+        device_full=is_full(s),
+        categories=by_category(live),
+        stacks=by_stack(live, names),
+        pinning_stacks=pins,
+    )
     needed = memory_needed(timeline) if event == timeline.oom_events[0] else None
     return Finding(
         kind="oom",
@@ -129,7 +182,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         evidence=evidence,
         basis=_basis(timeline, event, s),
         confidence=_confidence(timeline, event, s, why),
-        link={"view": "timeline" if why in ("demand", "limit") else "segments", "at": event, "query": f"live:{event}"},
+        link=Link(view="timeline" if why in ("demand", "limit") else "segments", at=event, query=f"live:{event}"),
     )
 
 
@@ -339,3 +392,6 @@ def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict)
     adds_up = s.allocated + s.rounding + s.free_memory.usable + s.free_memory.locked == s.reserved
     exact = s.device_free is not None and not timeline.reconciliation_bytes and adds_up
     return "measured" if exact and not block_doubts(timeline, event) else "inferred"
+
+
+OOM = FindingKind("oom", "Out of memory", (OomEvidence, MoreOomsEvidence), oom_findings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import share_with_cost
 
@@ -53,6 +53,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
         "broadcasting semantics",
         "https://docs.pytorch.org/docs/stable/notes/broadcasting.html",
         mask,
+        effort=ONE_LINE,
     )
 
 

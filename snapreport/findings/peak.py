@@ -4,18 +4,21 @@ stacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec.structs import asdict
 
-from snapreport.contracts.finding import Confidence
+from snapreport.contracts.finding import Confidence, Evidence, Link, Row
 from snapreport.findings.basis import basis_of
-from snapreport.findings.evidence import CategoryRow, LastStretch, ModuleRow, PeakEvidence, PeakStackRow
 from snapreport.findings.live import (
     MOST,
+    CategoryRow,
+    FunctionRow,
     Names,
+    PlaceRow,
+    StackRow,
     by_category,
     by_function,
     by_module,
@@ -26,7 +29,7 @@ from snapreport.findings.live import (
     main_parts,
     names_of,
 )
-from snapreport.findings.model import Finding
+from snapreport.findings.model import Finding, FindingKind
 from snapreport.number_format import plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
@@ -42,6 +45,54 @@ _ALMOST = 0.9
 """Of the peak: a moment that high is almost as high."""
 
 
+class PeakStackRow(StackRow):
+    """And the peak had the stack's allocations not been there."""
+
+    peak_without_bytes: int
+    peak_without_event: int
+
+
+class ModuleRow(Row):
+    module: str
+    bytes: int
+    count: int
+
+
+class LastStretch(Row):
+    """The bytes added from ``from_event`` up to the peak that are still allocated."""
+
+    from_event: int
+    added_bytes: int
+    count: int
+    categories: list[CategoryRow]
+    stacks: list[StackRow]
+
+
+class PeakEvidence(Evidence):
+    """``max_memory_allocated_bytes``: PyTorch's own statistic, None where it cannot be known. ``recorded_peak_bytes``,
+    ``recorded_peak_reserved_bytes``: peaks of the process that our recorder noted; None where it did not.
+    """
+
+    peak_bytes: int
+    peak_event: int
+    recorded_peak_bytes: int | None
+    recorded_peak_reserved_bytes: int | None
+    reserved_bytes: int
+    max_memory_allocated_bytes: int | None
+    count: int
+    categories: list[CategoryRow]
+    inferred_categories: list[str]
+    unknown_bytes: int
+    no_frames_bytes: int
+    before_trace_bytes: int
+    stacks: list[PeakStackRow]
+    functions: list[FunctionRow]
+    places: list[PlaceRow]
+    modules: list[ModuleRow]
+    module_bytes: int
+    last_stretch: LastStretch
+
+
 def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
     """One for a device that has allocations."""
     peak, event = timeline.peak_bytes, timeline.peak_event
@@ -50,30 +101,30 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
     names = names_of(snapshot)
     live = live_at(timeline.allocations, event)
     categories = by_category(live)
-    stacks = [cast("PeakStackRow", {**row, **without(timeline, row["stack"])}) for row in by_stack(live, names)]
+    stacks = [PeakStackRow(**asdict(row), **without(timeline, row.stack)) for row in by_stack(live, names)]
     modules = by_module(live, names)
     stretch = last_stretch(timeline, live, names)
     in_modules = modules.filter(pl.col("module") != "")
-    evidence: PeakEvidence = {
-        "peak_bytes": peak,
-        "peak_event": event,
-        "recorded_peak_bytes": recorded.allocated if (recorded := recorded_peaks(timeline)) else None,
-        "recorded_peak_reserved_bytes": recorded.reserved if recorded else None,
-        "reserved_bytes": int(timeline.reserved[event + 1]),
-        "max_memory_allocated_bytes": _counted_by_torch(timeline),
-        "count": len(live),
-        "categories": categories,
-        "inferred_categories": _inferred(live, categories),
-        "unknown_bytes": next((row["bytes"] for row in categories if row["category"] == "unknown"), 0),
-        "no_frames_bytes": timeline.peak_stackless_bytes,
-        "before_trace_bytes": int(live.filter(pl.col("alloc_event") < 0)["size"].sum()),
-        "stacks": stacks,
-        "functions": by_function(live, names),
-        "places": by_place(live, names),
-        "modules": cast("list[ModuleRow]", in_modules.head(MOST).rows(named=True)),
-        "module_bytes": int(in_modules["bytes"].sum()),
-        "last_stretch": stretch,
-    }
+    evidence = PeakEvidence(
+        peak_bytes=peak,
+        peak_event=event,
+        recorded_peak_bytes=recorded.allocated if (recorded := recorded_peaks(timeline)) else None,
+        recorded_peak_reserved_bytes=recorded.reserved if recorded else None,
+        reserved_bytes=int(timeline.reserved[event + 1]),
+        max_memory_allocated_bytes=_counted_by_torch(timeline),
+        count=len(live),
+        categories=categories,
+        inferred_categories=_inferred(live, categories),
+        unknown_bytes=next((row["bytes"] for row in categories if row["category"] == "unknown"), 0),
+        no_frames_bytes=timeline.peak_stackless_bytes,
+        before_trace_bytes=int(live.filter(pl.col("alloc_event") < 0)["size"].sum()),
+        stacks=stacks,
+        functions=by_function(live, names),
+        places=by_place(live, names),
+        modules=[ModuleRow(**row) for row in in_modules.head(MOST).rows(named=True)],
+        module_bytes=int(in_modules["bytes"].sum()),
+        last_stretch=stretch,
+    )
     return [
         Finding(
             kind="peak",
@@ -87,7 +138,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
             evidence=evidence,
             basis=_basis(timeline, evidence),
             confidence=_confidence(timeline),
-            link={"view": "timeline", "at": event, "query": "live:peak"},
+            link=Link(view="timeline", at=event, query="live:peak"),
         )
     ]
 
@@ -124,13 +175,13 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
     low = np.flatnonzero(before <= _LATE * timeline.peak_bytes)
     start = int(low[-1]) - 1 if len(low) else -1
     added = live.filter(pl.col("alloc_event") > start)
-    return {
-        "from_event": start,
-        "added_bytes": int(added["size"].sum()),
-        "count": len(added),
-        "categories": by_category(added),
-        "stacks": by_stack(added, names, 5),
-    }
+    return LastStretch(
+        from_event=start,
+        added_bytes=int(added["size"].sum()),
+        count=len(added),
+        categories=by_category(added),
+        stacks=by_stack(added, names, 5),
+    )
 
 
 def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
@@ -165,7 +216,7 @@ def higher_peaks(timeline: DeviceTimeline) -> RecordedPeaks | None:
     return recorded if recorded.allocated > timeline.peak_bytes else None
 
 
-def composition(evidence: Mapping[str, Any]) -> str:
+def composition(evidence: Row) -> str:
     """One sentence on the main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``."""
     inferred = evidence["inferred_categories"]
     parts = [
@@ -286,3 +337,6 @@ def _confidence(timeline: DeviceTimeline) -> Confidence:
     if not has_history(timeline):
         return "measured"
     return "inferred" if timeline.recording_gaps else "measured"
+
+
+PEAK = FindingKind("peak", "Peak", (PeakEvidence,), peak_findings, of_profile=True)

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
-from snapreport.findings.evidence import CycleEvidence
 from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
@@ -40,6 +40,15 @@ _ALONE = 0.7
 program that held it all.
 """
 _COLLECTOR = r"(?i)\bgc_?collect|garbage_?collect|collect_garbage|^gc_(main|collect)"
+
+
+class CycleEvidence(Evidence):
+    """Memory that waits for the garbage collector: ``bursts`` of frees, the largest of ``burst_bytes``."""
+
+    bursts: int
+    burst_bytes: int
+    burst_count: int
+    share_of_bytes: float
 
 
 def cycle_findings(
@@ -201,7 +210,7 @@ def _finding(
         ),
         basis=basis_of(timeline),
         confidence="inferred" if likely else "estimate",
-        link={"view": "timeline", "at": before, "query": f"stack:{row['stack']}"},
+        link=Link(view="timeline", at=before, query=f"stack:{row['stack']}"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, share_of_lives
@@ -21,6 +21,10 @@ FEWEST_TENSORS, FEWEST_LINES = 5, 2
 layer. With fewer lines than ``FEWEST_STACKS`` it may be a set of outputs."""
 _MOSTLY = 0.5
 """The share of a line's activations that outlive a backward pass, of those that are freed."""
+
+
+class RetainedEvidence(AdviceEvidence, kw_only=True):
+    retained_bytes: int
 
 
 def retained_graphs(context: AdviceContext) -> np.ndarray:
@@ -122,5 +126,6 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         fraction,
         confidence="inferred" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "estimate",
         is_partly=True,
-        evidence={"retained_bytes": retained},
+        evidence=RetainedEvidence(retained_bytes=retained),
+        effort=ONE_LINE,
     )

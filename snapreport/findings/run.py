@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from snapreport.findings.advice import advice_findings
-from snapreport.findings.churn import churn_findings
-from snapreport.findings.fragmentation import fragmentation_findings
-from snapreport.findings.live_at_end import end_findings
+from msgspec.structs import replace
+
+from snapreport.findings.advice import ADVICE, advice_findings
+from snapreport.findings.churn import CHURN
+from snapreport.findings.fragmentation import FRAGMENTATION
+from snapreport.findings.leaks import LEAK
+from snapreport.findings.live_at_end import LIVE_AT_END
 from snapreport.findings.model import Finding, order
-from snapreport.findings.oom import oom_findings
-from snapreport.findings.peak import peak_findings
+from snapreport.findings.oom import OOM
+from snapreport.findings.peak import PEAK
 from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
-# Each examines one device, and gives nothing where it finds nothing.
-FINDERS: tuple[Callable[[Snapshot, DeviceTimeline], list[Finding]], ...] = (
-    oom_findings,
-    fragmentation_findings,
-    end_findings,
-    churn_findings,
-    peak_findings,
-)
-# Of a profiler's trace, which has nothing of the allocator's segments and failures.
-PROFILE_FINDERS = (end_findings, peak_findings)
-
+KINDS = (OOM, FRAGMENTATION, LEAK, LIVE_AT_END, CHURN, PEAK, ADVICE)
+"""Every kind of finding, in the order in which their rules run; advice looks at the others' findings."""
 
 _known: WeakKeyDictionary[Snapshot, tuple[Recording, dict[int, list[Finding]]]] = WeakKeyDictionary()
 
@@ -49,8 +42,8 @@ def findings(snapshot: Snapshot, devices: Sequence[int] | None = None) -> list[F
 
 
 def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
-    finders = PROFILE_FINDERS if snapshot.recording.is_profiled else FINDERS
-    found = [finding for find in finders for finding in find(snapshot, timeline)]
+    kinds = [kind for kind in KINDS if kind.of_profile or not snapshot.recording.is_profiled]
+    found = [finding for kind in kinds if kind.find for finding in kind.find(snapshot, timeline)]
     found += advice_findings(snapshot, timeline, found)
     return [_doubted(finding) for finding in found] if timeline.recording_gaps else found
 

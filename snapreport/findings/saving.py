@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from snapreport.findings.evidence import SavingRow
+from snapreport.contracts.finding import Row
 from snapreport.findings.selection import select
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.curves import allocated_curve
@@ -18,6 +18,16 @@ _DENSE = 1 / 16  # of the positions: more changes than this are quicker added to
 _PLACES = 1 << 16
 CLOSE = 0.9
 """A saving under this share of the bytes removed at the old peak means that a second maximum is close."""
+
+
+class SavingRow(Row):
+    """The replayed peak without ``fraction`` of what ``query`` selects."""
+
+    query: str
+    fraction: float
+    peak_bytes: int
+    peak_event: int
+    saves_bytes: int
 
 
 @dataclass(frozen=True)
@@ -47,13 +57,13 @@ class Saving:
         return self.saves_bytes < CLOSE * self.at_peak_bytes
 
     def to_json(self) -> SavingRow:
-        return {
-            "query": self.query,
-            "fraction": self.fraction,
-            "peak_bytes": self.peak_bytes,
-            "peak_event": self.peak_event,
-            "saves_bytes": self.saves_bytes,
-        }
+        return SavingRow(
+            query=self.query,
+            fraction=self.fraction,
+            peak_bytes=self.peak_bytes,
+            peak_event=self.peak_event,
+            saves_bytes=self.saves_bytes,
+        )
 
 
 def live_mask(timeline: DeviceTimeline, position: int) -> np.ndarray:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import sentence
 from snapreport.timeline.model_widths import unused_models
 from snapreport.timeline.phases import FORWARD
+
+
+class ModelsEvidence(AdviceEvidence, kw_only=True):
+    widths: list[int]
+    blocks: int
 
 
 def unused_model(context: AdviceContext) -> Advice | None:
@@ -43,5 +48,5 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
         mask,
         confidence="estimate",
-        evidence={"widths": [main, width], "blocks": int(mask.sum())},
+        evidence=ModelsEvidence(widths=[main, width], blocks=int(mask.sum())),
     )

@@ -82,7 +82,7 @@ class DigestOom(Struct, frozen=True):
 
 
 class DigestFinding(Struct, frozen=True):
-    """As in ``findings/model.py``. ``stack``: function and file of the stack that it concerns."""
+    """As in ``contracts/finding.py``. ``stack``: function and file of the stack that it concerns."""
 
     kind: Word
     severity: Severity

@@ -10,15 +10,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from snapreport.findings.model import Finding
+from snapreport.findings.run import KINDS
 from snapreport.report.sentence_html import Links
 from snapreport.sentence import bytes_part, listed, sentence
 
-_LABEL = {
-    "oom": "Out of memory", "fragmentation": "Fragmentation", "leak": "Leak", "live_at_end": "New at the end",
-    "churn": "Churn",
-    "advice": "Advice", "peak": "Peak",
-}  # fmt: skip
-"""How sure a finding is, in the one word that outputs show."""
+_KINDS = {kind.name: kind for kind in KINDS}
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class FindingCard:
 
 def rank(finding: Finding) -> int:
     """Order among findings of one severity: problems, then advice, then memory that is merely new."""
-    return {"advice": 1, "live_at_end": 2}.get(finding.kind, 0)
+    return _KINDS[finding.kind].rank
 
 
 def finding_cards(
@@ -95,7 +91,7 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     """The kind, with the device unless the title names it, and the rest of the title: a title that begins with its kind
     is split there.
     """
-    label, name = _LABEL.get(finding.kind, finding.kind), names.get(finding.device, "")
+    label, name = _KINDS[finding.kind].label, names.get(finding.device, "")
     if finding.title.startswith((f"{label} ", f"{label}:")):
         return label, f" in {file}" * bool(file) + finding.title[len(label) :]
     title = sentence("{file}: {}", finding.title, file=file) if file else finding.title

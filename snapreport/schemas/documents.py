@@ -16,6 +16,7 @@ from snapreport.contracts.job import JobDiffDocument, JobDocument
 from snapreport.contracts.manifest import RawManifest
 from snapreport.contracts.stats import StatsDocument
 from snapreport.contracts.whatif import WhatIfDocument
+from snapreport.findings.run import KINDS
 from snapreport.schemas.typescript import typescript
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
@@ -42,12 +43,35 @@ def schema_file(document: type[msgspec.Struct]) -> str:
 
 def schema(command: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document that ``command`` prints."""
-    (root,), parts = msgspec.json.schema_components([DOCUMENTS[command]], ref_template="#/$defs/{name}")
+    evidence = [one for kind in KINDS for one in kind.evidence] if DOCUMENTS[command] is StatsDocument else []
+    (root, *_), parts = msgspec.json.schema_components([DOCUMENTS[command], *evidence], ref_template="#/$defs/{name}")
+    if evidence:
+        _declare_kinds(parts)
     for node in parts.values():
         _as_written(node)
     top = parts.pop(root["$ref"].removeprefix("#/$defs/"))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": f"snapreport {command}"}
     return {**head, "$defs": parts} if parts else head
+
+
+def _declare_kinds(parts: dict[str, Any]) -> None:
+    """Add what the contract of a finding leaves to the kinds: their names, and each one's evidence. Where a type of
+    evidence has subclasses, the numbers that only some rules have are optional keys of it.
+    """
+    refs = []
+    for kind in KINDS:
+        for one in kind.evidence:
+            base = next(other for other in kind.evidence if issubclass(one, other))
+            if base is one:
+                refs.append({"$ref": f"#/$defs/{one.__name__}"})
+            else:
+                more = parts.pop(one.__name__)["properties"]
+                parts[base.__name__]["properties"] = {**parts[base.__name__]["properties"], **more}
+    del parts["Evidence"]
+    properties = parts["Finding"]["properties"]
+    properties["kind"] = {"enum": sorted(kind.name for kind in KINDS)}
+    properties["evidence"] = {"anyOf": refs, "description": "depends on the kind"}
+    parts["Finding"]["required"] = list(properties)
 
 
 def _as_written(node: dict[str, Any]) -> None:
@@ -57,7 +81,8 @@ def _as_written(node: dict[str, Any]) -> None:
     for value in properties.values():
         value.pop("default", None)
     node["required"] = [key for key in properties if key in required]
-    node["description"] = plain_text(node["description"])
+    if "description" in node:
+        node["description"] = plain_text(node["description"])
 
 
 def plain_text(docstring: str) -> str:

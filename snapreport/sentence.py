@@ -14,7 +14,7 @@ from typing import Any, Literal, SupportsIndex
 
 import msgspec
 
-from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.number_format import bytes_text, count_text, device_name, with_article
 
 Kind = Literal["text", "code", "stack", "place", "device", "rank", "event", "bytes"]
 _FORMATTER = string.Formatter()
@@ -156,7 +156,7 @@ def bytes_part(count: int) -> Sentence:
 
 def bytes_with_article(count: int) -> Sentence:
     """Bytes with their article: ``a 12.5 MiB``, ``an 8.00 GiB``, ``an 11.7 MiB``."""
-    return sentence("{} {}", "an" if _begins_with_vowel(bytes_text(count)) else "a", bytes_part(count))
+    return sentence("{} {}", with_article(bytes_text(count)).partition(" ")[0], bytes_part(count))
 
 
 def bytes_change(before: int, after: int) -> Sentence:
@@ -174,8 +174,3 @@ def parts_json(text: str) -> list[str | dict[str, Any]]:
 def from_json(parts: Iterable[str | dict[str, Any]]) -> Sentence:
     """The sentence that :func:`parts_json` wrote. Raises ``msgspec.ValidationError``."""
     return Sentence(Part("text", part) if isinstance(part, str) else msgspec.convert(part, Part) for part in parts)
-
-
-def _begins_with_vowel(text: str) -> bool:
-    """Whether a number is read with a vowel first: eight, eleven, eighteen, eighty."""
-    return text.startswith("8") or text.split(".")[0].split(" ")[0] in ("11", "18")

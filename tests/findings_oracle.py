@@ -228,7 +228,9 @@ def churn(device: oracle.Device, bounds: list[int] | None) -> Row | None:
     times = [e.get("time_us") for e in events]
     stall = None
     if None not in times:
-        stall = sum(max(0, times[i] - times[i - 1]) for i in again + freed if i > 0)
+        # cudaFree is called after its entry is recorded, cuMemUnmap before.
+        pairs = [(i, i + 1) if events[i]["action"] == "segment_free" else (i - 1, i) for i in freed]
+        stall = sum(max(0, times[b] - times[a]) for a, b in pairs if a >= 0 and b < len(times))
     born = {a.alloc_event: a.stack for a in device.allocations if a.alloc_event >= 0}
     found: dict[oracle.Frames, Row] = {}
     for i in again:

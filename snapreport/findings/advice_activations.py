@@ -9,6 +9,7 @@ import numpy as np
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
+from snapreport.findings.layer_count import layer_count
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
@@ -51,7 +52,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     found = repeated_layers(context, activation, passes)
     if found is None:
         return None
-    layers, mask = found.count, np.zeros(len(activation), bool)
+    mask = np.zeros(len(activation), bool)
     mask[found.rows] = True
     share, _, _ = share_of_spans(context.timeline, found.rows, found.starts, found.ends)
     if not share:
@@ -59,15 +60,16 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
-    of = sentence("{layers} repeated layers", layers=layers)
-    if passes > 1 and layers % passes == 0:
-        of = sentence("{} repeated layers in each of {passes} forward passes", layers // passes, passes=passes)
+    counted = layer_count(context, found.rows, passes)
+    of = sentence("{} repeated layers", counted) if counted else sentence("repeated layers")
+    if passes > 1 and counted:
+        of = sentence("{of} in each of {passes} forward passes", of=of, passes=passes)
     return Advice(
         "checkpointing",
         "Use activation checkpointing",
         [
             sentence(
-                "Activations of about {of} hold {}, and no recorded stack trace goes through torch.utils.checkpoint.",
+                "Activations of {of} hold {}, and no recorded stack trace goes through torch.utils.checkpoint.",
                 context.share(size),
                 of=of,
             ),
@@ -77,7 +79,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
         share,
-        evidence=LayersEvidence(layers=layers),
+        evidence=LayersEvidence(layers=counted),
         effort=SLOWER,
         line="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     )
@@ -103,14 +105,12 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
                 passes=passes,
             ),
             sentence(
-                sentence(
-                    "In training call ``backward()`` for each; in evaluation use ``torch.no_grad()``, and keep "
-                    "outputs on the CPU."
-                )
+                "In training call `backward()` for each; in evaluation use `torch.no_grad()`, and keep outputs on the "
+                "CPU."
             ),
         ]
     else:
-        do = sentence(sentence("Call ``backward()`` after each forward pass"))
+        do = sentence("Call `backward()` after each forward pass")
         why = [
             sentence(
                 "{passes} forward passes hold {}, until one backward pass frees all of it.",
@@ -118,10 +118,8 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
                 passes=passes,
             ),
             sentence(
-                sentence(
-                    "Where no pass uses another's output and the loss adds up theirs, ``backward()`` on each part "
-                    "gives the same gradients, and one graph is alive at a time."
-                )
+                "If no pass uses another's output and the loss is a sum over passes, `backward()` on each part gives "
+                "the same gradients and needs one graph at a time."
             ),
             *([stay] if context.is_much(gradients) else []),
         ]
@@ -129,7 +127,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         "backward-each",
         do,
         why,
-        sentence(sentence("``loss.backward()`` for each micro-batch")),
+        sentence("`loss.backward()` for each micro-batch"),
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
         share,

@@ -52,7 +52,8 @@ def _no_grad(context: AdviceContext) -> Advice | None:
                 context.share(size),
             ),
             sentence(
-                "Without a graph each goes when it has been used; the replay keeps it until {IN_USE} more are made.",
+                "Without a graph each is freed after its last use. The replay frees each when {IN_USE} more have been "
+                "allocated.",
                 IN_USE=IN_USE,
             ),
         ],

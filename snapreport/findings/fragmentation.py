@@ -14,7 +14,7 @@ from snapreport.findings.live import MOST, Names, names_of
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.number_format import plural
 from snapreport.reading.recording import ACTIONS
-from snapreport.sentence import bytes_part, device_part, sentence
+from snapreport.sentence import bytes_part, bytes_with_article, device_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment_bytes
@@ -182,10 +182,10 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         top = pins[0]
         detail.append(
             sentence(
-                "{} from {} are all that is in use of {} with {} free.",
-                bytes_part(top["allocated_bytes"]),
+                "Only {} has memory in {}: {} of it allocated, {} free.",
                 names.place(top["stack"]),
                 plural(top["segments"], "segment"),
+                bytes_part(top["allocated_bytes"]),
                 bytes_part(top["free_bytes"]),
             )
         )
@@ -195,9 +195,9 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         device=timeline.device,
         severity="warning",
         title=sentence(
-            "Fragmentation on {name}: a {} request reserved more memory although {} were cached, because the largest"
+            "Fragmentation on {name}: {} request reserved more memory although {} were cached, because the largest"
             " free block was {}",
-            bytes_part(request.size),
+            bytes_with_article(request.size),
             bytes_part(usable),
             bytes_part(free_memory.largest_usable),
             name=name,

@@ -295,27 +295,21 @@ def _remedy(evidence: LeakEvidence) -> str:
         return "Preallocate the tensor, or move what is no longer needed to the CPU."
     if evidence["category"] == "activation" and len(evidence["stacks"]) >= _ONE_CAUSE:
         return sentence(
-            sentence(
-                "Something still references these tensors, probably through an autograd graph: store ``loss.item()``"
-                " or ``tensor.detach().clone()``."
-            )
+            "Something still references these tensors, probably through an autograd graph: store `loss.item()` or "
+            "`tensor.detach().clone()`."
         )
     if evidence["category"] == "activation" and evidence["live_count"] >= _ONE_CAUSE * evidence["steps"]:
         return sentence(
-            sentence(
-                "Something still references these tensors, views of them, or a graph that saved them: store "
-                "``.item()``, ``.cpu()``, or ``.detach().clone()`` of the part that is needed, and ``.detach()`` "
-                "what the next {{}} starts with."
-            ),
+            "Something still references these tensors, views of them, or a graph that saved them: store `.item()`, "
+            "`.cpu()`, or `.detach().clone()` of the part that is needed, and `.detach()` what the next {} starts "
+            "with.",
             evidence["unit"],
         )
     if evidence["category"] == "activation":
         # A graph would hold what other lines saved as well. A detached view holds all of the tensor that it is of.
         return sentence(
-            sentence(
-                "Something still references this tensor or a view of it: store ``.item()``, ``.cpu()``, or "
-                "``.detach().clone()`` of the part that is needed."
-            )
+            "Something still references this tensor or a view of it: store `.item()`, `.cpu()`, or "
+            "`.detach().clone()` of the part that is needed."
         )
     if evidence["category"] == "optimizer state":
         return (

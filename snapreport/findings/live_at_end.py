@@ -15,7 +15,16 @@ from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
-from snapreport.findings.live import CategoryRow, PlaceRow, StackRow, by_category, by_place, by_stack, names_of
+from snapreport.findings.live import (
+    CategoryRow,
+    PlaceRow,
+    StackRow,
+    by_category,
+    by_place,
+    by_stack,
+    category_text,
+    names_of,
+)
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.reference_cycles import cycle_findings
 from snapreport.findings.repetition import Repetitions, growth_repetitions
@@ -27,16 +36,6 @@ from snapreport.timeline.build import DeviceTimeline
 _LISTED = 3
 _ALMOST_ALL = 0.95
 """Of the bytes: a category with so many of them stands for all."""
-_CATEGORY_NAMES = {
-    "parameter": "parameters",
-    "gradient": "gradients",
-    "activation": "activations",
-    "temporary": "temporary tensors",
-    "input": "inputs",
-    "communication": "communication buffers",
-    "workspace": "workspaces",
-    "unknown": "unknown",
-}
 
 
 class LiveAtEndEvidence(Evidence):
@@ -129,12 +128,12 @@ def _title(evidence: LiveAtEndEvidence, steps: int) -> str:
     if first["bytes"] >= _ALMOST_ALL * size:
         if first["category"] == "unknown":
             return sentence("{} {since} were still allocated when recording stopped", bytes_part(size), since=since)
-        name = _CATEGORY_NAMES.get(first["category"], first["category"])
+        name = category_text(first["category"])
         return sentence(
             "{} of {name} {since} were still allocated when recording stopped", bytes_part(size), name=name, since=since
         )
     shares = [
-        sentence("{} {}", share_text(row["bytes"], size), _CATEGORY_NAMES.get(row["category"], row["category"]))
+        sentence("{} {}", share_text(row["bytes"], size), category_text(row["category"]))
         for row in categories[:_LISTED]
         if row["bytes"] >= 0.01 * size
     ]

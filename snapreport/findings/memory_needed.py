@@ -29,8 +29,8 @@ class MemoryNeeded:
     @property
     def sentence(self) -> str:
         return sentence(
-            "None of the {} allocator settings tried avoids it: up to its end the trace needs {} MiB and had {} MiB "
-            "(replayed).",
+            "None of {} allocator settings avoids the failure: the recorded requests need {} MiB, and {} MiB were "
+            "available (replayed).",
             len(self.tried),
             f"{self.least >> 20:,}",
             f"{self.available >> 20:,}",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from snapreport.number_format import bytes_text
+from snapreport.number_format import bytes_text, with_article
 from snapreport.recorder.dump import SUFFIXES
 from snapreport.recorder.options import Options
 from snapreport.recorder.own_history import watch_history
@@ -111,8 +111,9 @@ class CudaRecorder:
         torch = sys.modules["torch"]
         allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
         return (
-            f"Out of memory on cuda:{device}: a {bytes_text(requested)} request failed with {bytes_text(allocated)} "
-            f"allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on the device."
+            f"Out of memory on cuda:{device}: {with_article(bytes_text(requested))} request failed with "
+            f"{bytes_text(allocated)} allocated, {bytes_text(reserved - allocated)} cached, {bytes_text(free)} free on "
+            "the device."
         )
 
 

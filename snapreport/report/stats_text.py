@@ -23,6 +23,7 @@ from snapreport.timeline.recording_gaps import has_history
 WIDTH = 100
 _ADVICE = 3
 """Suggestions shown with their reasons, the largest saving first; the others show only the title."""
+_LABELS = {"reconciliation_bytes": "mismatch with final state"}
 _LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
 # Absent from a profiler trace.
 _OF_ALLOCATOR = (
@@ -88,7 +89,10 @@ def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[s
     """A table with a column per device."""
     keys = [key for key in devices[0] if key not in left_out]
     rows = [["", *(device_name(d["kind"], d["device"]) for d in devices)]]
-    rows += [[key.removesuffix("_bytes").replace("_", " "), *(_cell(key, d[key]) for d in devices)] for key in keys]
+    rows += [
+        [_LABELS.get(key, key.removesuffix("_bytes").replace("_", " ")), *(_cell(key, d[key]) for d in devices)]
+        for key in keys
+    ]
     return terminal.aligned(rows)
 
 
@@ -106,7 +110,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
 
 def _cell(key: str, value: Any) -> str:
     if key == "reconciliation_bytes":
-        return "to the byte" if value == 0 else bytes_text(value)
+        return "none" if value == 0 else bytes_text(value)
     if key.endswith("_bytes"):
         return bytes_text(value)
     if key == "trace_overflowed":

@@ -163,10 +163,10 @@ def _cards(answer: Answer, found: Minimum) -> list[str]:
     if fitting is None:
         return [f"The trace fits on none of the cards known, the largest of which has {CARDS[-1].name}."]
     spare = bytes_text(fitting.spare_bytes or 0)
-    text = f"The trace fits on a {fitting.card} card ({fitting.example}) with {spare} to spare"
+    text = f"The trace fits on a card of {fitting.card} ({fitting.example}) with {spare} to spare"
     smaller = cards[cards.index(fitting) - 1] if cards.index(fitting) else None
     if smaller is not None:
-        text += f"; a {smaller.card} card is {bytes_text(-(smaller.spare_bytes or 0))} too small"
+        text += f"; one of {smaller.card} is {bytes_text(-(smaller.spare_bytes or 0))} too small"
     reserve = f"{bytes_text(CONTEXT)} for the CUDA context"
     beside = f"For the allocator: what CUDA reports for the card, less {reserve}. NCCL and other processes take more."
     return [f"{text}.", "", *_card_table(answer, answer.least), beside]

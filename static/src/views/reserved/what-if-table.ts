@@ -92,9 +92,9 @@ function cardText({ memory, fits }: Minimum): string {
   if (memory === null || at < 0)
     return `The trace fits on none of the cards known, the largest of which has ${CARDS.at(-1)!.name}.`
   const { name, example, usable } = CARDS[at]
-  const text = `The trace fits on a ${name} card (${example}) with ${formatBytes(usable - memory)} to spare`
+  const text = `The trace fits on a card of ${name} (${example}) with ${formatBytes(usable - memory)} to spare`
   if (at === 0) return `${text}.`
-  return `${text}; a ${CARDS[at - 1].name} card is ${formatBytes(memory - CARDS[at - 1].usable)} too small.`
+  return `${text}; one of ${CARDS[at - 1].name} is ${formatBytes(memory - CARDS[at - 1].usable)} too small.`
 }
 
 function cardsTable(found: readonly Minimum[]): HTMLElement {

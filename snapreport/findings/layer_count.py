@@ -47,17 +47,17 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     cut = 1 if any(event >= context.event for event in context.timeline.oom_events[:1]) else 0
     # A single line that allocates several times is a loss or a loop, no family of layers.
     families = [family for _, family in lines.group_by("family") if len(family) > 1]
-    least = _LEAST * lines["bytes"].sum()
-    count = sum(_of_family(family, cut) for family in families if family["bytes"].sum() >= least)
+    least = _LEAST * int(lines["bytes"].sum())
+    count = sum(_of_family(family, cut) for family in families if int(family["bytes"].sum()) >= least)
     return count if count <= _MOST_LAYERS else 0
 
 
 def _of_family(lines: pl.DataFrame, cut: int) -> int:
     """The number of layers that most bytes agree on, of several the largest."""
-    least = _LEAST_OWN * lines["bytes"].sum()
+    least = _LEAST_OWN * int(lines["bytes"].sum())
     numbers = lines.group_by(layers="n").agg(own=pl.col("bytes").sum()).filter(pl.col("own") >= least)
     pairs = numbers.join(lines, how="cross")
     times = (pl.col("n") / pl.col("layers")).round()
     off = (pl.col("n") - times * pl.col("layers")).abs()
     agree = pairs.filter((times > 0) & (off <= cut * times)).group_by("layers").agg(pl.col("bytes").sum())
-    return int(agree.sort("bytes", "layers")["layers"].last() or 0)
+    return max(agree.rows(named=True), key=lambda row: (row["bytes"], row["layers"]), default={"layers": 0})["layers"]

@@ -57,6 +57,11 @@ _LAZY_COMMANDS = {
         "fit",
         "Foretell the memory at another batch size or length, and the largest that fits.",
     ),
+    "export": (
+        "snapreport.commands.export",
+        "export",
+        "Write a snapshot for other tools: Perfetto, pprof, speedscope, Parquet, DuckDB, SQLite, pictures.",
+    ),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 

@@ -41,7 +41,7 @@ FLOORS = [
     {"mesh", "search"},
     {"snapshot"},
     {"findings"},
-    {"forecast"},
+    {"forecast", "exporting"},
     {"report"},
     {"jobs"},
     {"commands", "pytest_plugin"},

@@ -1,0 +1,183 @@
+"""The command ``snapreport export``: a snapshot in the format of another tool."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from snapreport import progress
+from snapreport.commands.shared import (
+    category_options,
+    expanded_paths,
+    force_option,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+    redact_options,
+    redact_prefix_option,
+    redaction_only,
+)
+from snapreport.errors import SnapshotError
+from snapreport.output_file import cannot_write, check_output, output_file
+from snapreport.terminal import echo, lines
+
+if TYPE_CHECKING:
+    from snapreport.snapshot import Snapshot
+
+_NEEDS = {
+    "perfetto": "perfetto",
+    "pprof": "google.protobuf",
+    "duckdb": "duckdb",
+    "svg": "matplotlib",
+    "png": "matplotlib",
+}
+_TRACES = ("perfetto", "chrome-trace")
+_PROFILES = ("pprof", "speedscope", "folded")
+_FOLDERS = ("parquet", "csv")
+_DATABASES = ("duckdb", "sqlite")
+_PICTURES = ("svg", "png")
+FORMATS = (*_TRACES, *_PROFILES, *_FOLDERS, *_DATABASES, *_PICTURES)
+
+
+@click.command()
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
+@click.option("--to", "kind", type=click.Choice(FORMATS), required=True, help="The format, see docs/export.md.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    type=click.Path(),
+    required=True,
+    help="The file to write; the folder for parquet and csv; - is standard output, except for folders and databases.",
+)
+@click.option(
+    "--at",
+    metavar="MOMENT",
+    default="peak",
+    show_default=True,
+    help="Of pprof, speedscope and folded: peak, end, or an event.",
+)
+@category_options
+@redact_options
+@redact_prefix_option
+@force_option
+@max_memory_option
+def export(
+    snaps: tuple[str, ...],
+    kind: str,
+    output: str,
+    at: str,
+    rules: str | None,
+    no_inference: bool,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
+    strip_prefix: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Write snapshots in the format of another tool.
+
+    perfetto and chrome-trace are memory over time; pprof, speedscope and folded are bytes by stack trace at one moment;
+    parquet, csv, duckdb and sqlite are tables; svg and png are pictures.
+    """
+    if at != "peak" and kind not in _PROFILES:
+        raise click.UsageError(f"--at goes with --to {', '.join(_PROFILES)}")
+    if output == "-" and kind in (*_FOLDERS, *_DATABASES):
+        raise click.UsageError(f"--to {kind} cannot be written to standard output")
+    redaction = redaction_only(redact, redact_pattern, strip_prefix)
+    _need(kind)
+    if kind not in _FOLDERS:
+        check_output(output, snaps, "the export", force=force)
+    with progress.shown():
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
+        if kind in _FOLDERS:
+            _write_folders(snapshots, kind, Path(output), force)
+        elif kind in _DATABASES:
+            _write_database(snapshots, kind, output)
+        else:
+            pipe_safe(lambda: _write_stream(snapshots, kind, output, at))
+    if kind in _TRACES:
+        from snapreport.exporting.trace_files import without_times
+
+        for name in without_times(snapshots):
+            echo(lines([f"snapreport: {name} has no times: an event takes 1 µs"]), err=True)
+    if output != "-":
+        echo(lines([f"{output}: {kind} of {', '.join(Path(snap).name for snap in snaps)}"]), err=True)
+
+
+def _need(kind: str) -> None:
+    """The library that writes a format, asked for before the snapshots are read."""
+    try:
+        if module := _NEEDS.get(kind):
+            importlib.import_module(module)
+    except ImportError:
+        raise SnapshotError(f"--to {kind} needs {module}: pip install 'snapreport[export]'") from None
+
+
+def _write_stream(snapshots: Sequence[Snapshot], kind: str, output: str, at: str) -> None:
+    write = _writer(snapshots, kind, at)
+    if output == "-":
+        write(sys.stdout.buffer)
+        return
+    try:
+        with output_file(output) as file:
+            write(file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(output, "the export", error) from None
+
+
+def _writer(snapshots: Sequence[Snapshot], kind: str, at: str) -> Callable[[BinaryIO], None]:
+    if kind in _TRACES:
+        from snapreport.exporting import trace_files
+
+        trace: Any = {"perfetto": trace_files.write_perfetto, "chrome-trace": trace_files.write_chrome_trace}[kind]
+        return lambda file: trace(snapshots, file)
+    if kind in _PICTURES:
+        from snapreport.exporting.picture import write_picture
+
+        return lambda file: write_picture(snapshots, file, kind)
+    from snapreport.exporting import stack_profile
+
+    profile: Any = getattr(stack_profile, f"write_{kind}")
+    return lambda file: profile(snapshots, file, at)
+
+
+def _write_folders(snapshots: Sequence[Snapshot], kind: str, folder: Path, force: bool) -> None:
+    """Each snapshot's tables; of several in a folder each, named after the snapshot."""
+    from snapreport.exporting import tables
+
+    write = tables.write_parquet if kind == "parquet" else tables.write_csv
+    names: dict[str, int] = {}
+    for snapshot in snapshots:
+        name = snapshot.recording.name
+        names[name] = names.get(name, 0) + 1
+        into = folder / (name if names[name] == 1 else f"{name}-{names[name]}") if len(snapshots) > 1 else folder
+        if not force and into.is_dir() and any(into.iterdir()):
+            raise SnapshotError(f"{into}: not empty; --force writes into it")
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            write(snapshot, into)
+        except OSError as error:
+            raise cannot_write(str(into), "the export", error) from None
+
+
+def _write_database(snapshots: Sequence[Snapshot], kind: str, output: str) -> None:
+    """Made beside its place and moved there when it is whole."""
+    from snapreport.exporting import databases
+
+    write = databases.write_duckdb if kind == "duckdb" else databases.write_sqlite
+    target = Path(output)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".snapreport-", dir=target.parent) as scratch:
+            made = Path(scratch) / "made"
+            write(snapshots, made)
+            made.replace(target)
+    except OSError as error:
+        raise cannot_write(output, "the export", error) from None

@@ -39,7 +39,7 @@ class ValuesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
-@click.option("--at", metavar="VALUES", required=True, type=ValuesType(), help="The value of each recording, e.g. 4,8.")
+@click.option("--at", metavar="VALUES", type=ValuesType(), default=(), help="The value of each recording, e.g. 4,8.")
 @click.option("--to", metavar="VALUES", type=ValuesType(), default=(), help="Values to foretell, e.g. 16,32.")
 @click.option("--name", default="batch", help="What the number is, for the text.  [default: batch]")
 @click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB; default: cards.")
@@ -70,6 +70,9 @@ def fit(
 
     Takes recordings of one program at two or more values of one number, fits the size of every allocation, and replays
     the trace at other values with PyTorch's allocator: the peak, whether it fits, and the largest value that does.
+
+    Of one recording, --memory gives the cheapest remedies with which it runs there, and --at its batch size the largest
+    batch, with a range.
     """
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():

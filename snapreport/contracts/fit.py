@@ -6,15 +6,17 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from snapreport.contracts.finding import Confidence
 from snapreport.contracts.values import Bytes, Count
 
-Value = Annotated[float, Meta(description="of the number that differs between the recordings, e.g. a batch size")]
+Value = Annotated[float, Meta(description="of the number that may differ, e.g. a batch size")]
 
 
 class AlignedRecordings(Struct):
     """How far the recordings are the same program. ``exact``: all have the same requests and frees in the same order,
     and each size follows the value. ``events``: requests and frees of the largest recording. ``unmatched_bytes``: what
-    no other recording has, at most at once. ``reason``: why nothing is foretold, null where it is.
+    no other recording has, at most at once; of one recording alone what may grow or not. ``reason``: why nothing is
+    foretold, null where it is.
     """
 
     exact: bool
@@ -32,8 +34,8 @@ class CategoryGrowth(Struct):
 
 class FitPrediction(Struct):
     """One value. ``peak_reserved_bytes``, ``retries``: null where a request fails in the given memory.
-    ``low_bytes``, ``high_bytes``: the range of peak reserved memory, equal where nothing is uncertain; null where no
-    memory was reserved. ``fits``: null where no memory was given. ``is_recorded``: the value is that of a recording.
+    ``low_bytes``, ``high_bytes``: the range of peak reserved memory, equal where nothing is uncertain. ``fits``: null
+    where no memory was given, or the range includes it. ``is_recorded``: the value is that of a recording.
     """
 
     value: Value
@@ -50,21 +52,64 @@ class LargestValue(Struct):
     """The largest whole value for one size of memory: it and all smaller ones run, the next one does not.
 
     ``card``: null for memory that was given. ``value``: null where not even 1 runs; where ``is_limit``, the search
-    ended there. ``peak_reserved_bytes``: null then; ``spare_bytes``: what it leaves of the memory.
+    ended there. ``low_value``, ``high_value``: its range, which one recording alone does not narrow down to ``value``;
+    0 where not even 1 may run. ``peak_reserved_bytes``: null where ``value`` is; ``spare_bytes``: what it leaves of the
+    memory.
     """
 
     card: str | None
     memory_bytes: Bytes
     value: Value | None
+    low_value: Count
+    high_value: Count
     is_limit: bool
     peak_reserved_bytes: Bytes | None
     spare_bytes: Bytes | None
     retries: Count | None
 
 
+class FitRemedy(Struct):
+    """Advice, or a setting of the allocator. ``rule``, ``effort``, ``confidence``, ``where``: as in the advice of
+    ``stats --findings``; ``do``: what to do.
+    """
+
+    rule: str
+    do: str
+    effort: str
+    confidence: Confidence
+    where: str | None
+
+
+class FitRemedies(Struct):
+    """Remedies that are applied together, and the replay with all of them."""
+
+    remedies: list[FitRemedy]
+    peak_allocated_bytes: Bytes
+    peak_reserved_bytes: Bytes
+    spare_bytes: Bytes
+    retries: Count
+
+
+class FitCheapest(Struct):
+    """What makes the recorded program run in ``memory_bytes``. ``needed_bytes``: what it needs as it is; ``fits``: it
+    runs as it is. ``sets``: the cheapest first, and up to three more. Where there are none, ``least_bytes`` is the
+    least that it needs with any, which is with ``least_with``. ``ends_at_failure``: the recording ends where the
+    program ran out of memory, and what it would have done after that is not known.
+    """
+
+    memory_bytes: Bytes
+    needed_bytes: Bytes
+    fits: bool
+    sets: list[FitRemedies]
+    least_bytes: Bytes | None
+    least_with: list[FitRemedy]
+    ends_at_failure: bool
+
+
 class FitDevice(Struct):
     """One device. ``per_unit_bytes``: what one more unit adds to the peak, at the largest recording; ``growth``: of
-    each category, most bytes first. Where nothing is foretold, all lists are empty.
+    each category, most bytes first. Where nothing is foretold, all lists are empty. ``cheapest``: of one recording
+    alone, where memory was given.
     """
 
     device: int
@@ -73,13 +118,14 @@ class FitDevice(Struct):
     growth: list[CategoryGrowth]
     predictions: list[FitPrediction]
     largest: list[LargestValue]
+    cheapest: FitCheapest | None
 
 
 class FitRecording(Struct):
-    """One of the recordings."""
+    """One of the recordings. ``value``: null where none was given."""
 
     file: str
-    value: Value
+    value: Value | None
 
 
 class FitDocument(Struct, tag_field="schema", tag="snapreport-fit/1"):

@@ -53,11 +53,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
     if not timeline.peak_bytes or not has_history(timeline):
         return []
     context = AdviceContext(snapshot, timeline, findings)
-    given: list[tuple[Advice, Saving | None]] = []
-    for advice in _advised(context, _rules_of(timeline)):
-        saving = _replayed(timeline, advice)
-        if saving is None or context.is_much(saving.saves_bytes):
-            given.append((advice, saving))
+    given = advice_with_savings(context)
     given.sort(
         key=lambda pair: (
             not pair[0].avoids_failure,
@@ -74,6 +70,21 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         _finding(context, *pair, both if pair in lowering[:1] else None, following if pair is limited else None)
         for pair in given
     ]
+
+
+def advice_with_savings(context: AdviceContext) -> list[tuple[Advice, Saving | None]]:
+    """What the rules give at the context's position, less what saves little."""
+    given: list[tuple[Advice, Saving | None]] = []
+    for advice in _advised(context, _rules_of(context.timeline)):
+        saving = _replayed(context.timeline, advice)
+        if saving is None or context.is_much(saving.saves_bytes):
+            given.append((advice, saving))
+    return given
+
+
+def advice_at(context: AdviceContext, position: int) -> list[Advice]:
+    """What the rules give at another position, where the peak is once a remedy has lowered it."""
+    return list(_advised(context.at(position), _rules_of(context.timeline)))
 
 
 def _rules_of(timeline: DeviceTimeline) -> Sequence[Rule]:

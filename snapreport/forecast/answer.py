@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from snapreport.allocator.cards import CARDS
@@ -13,37 +13,45 @@ from snapreport.contracts import plain
 from snapreport.contracts.fit import (
     AlignedRecordings,
     CategoryGrowth,
+    FitCheapest,
     FitDevice,
     FitDocument,
     FitPrediction,
     FitRecording,
+    FitRemedies,
+    FitRemedy,
     LargestValue,
 )
 from snapreport.errors import SnapshotError
-from snapreport.forecast.largest_value import largest_value
+from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
+from snapreport.forecast.remedies import Remedy, RemedySearch
 from snapreport.snapshot import Snapshot, load
+
+BATCH = "batch"
+"""The name of the number whose growth one recording shows."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """at: the value of each recording. to: values to foretell, beside those of the recordings. name: of the number.
-    memory: bytes for the allocator, None for the cards alone. settings: in PYTORCH_CUDA_ALLOC_CONF's syntax.
+    """at: the value of each recording; may be empty for one recording. to: values to foretell, beside those of the
+    recordings. name: of the number. memory: bytes for the allocator, None for the cards alone. settings: in
+    PYTORCH_CUDA_ALLOC_CONF's syntax.
     """
 
-    at: Sequence[float]
+    at: Sequence[float] = ()
     to: Sequence[float] = ()
-    name: str = "batch"
+    name: str = BATCH
     memory: int | None = None
     settings: Sequence[str] = ()
 
 
 def fit(
     recordings: Sequence[Snapshot | str | os.PathLike[str]],
-    at: Sequence[float],
+    at: Sequence[float] = (),
     *,
     to: Sequence[float] = (),
-    name: str = "batch",
+    name: str = BATCH,
     memory: int | None = None,
     settings: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -57,14 +65,9 @@ def fit(
 
 def fit_document(snapshots: Sequence[Snapshot], question: Question) -> FitDocument:
     """Raises :class:`SnapshotError` where values and recordings do not match, or the recordings' devices differ."""
-    if len(snapshots) != len(question.at):
-        raise SnapshotError(f"{len(snapshots)} recordings and {len(question.at)} values: give one value for each")
-    if len(set(question.at)) < len(question.at):
-        raise SnapshotError("two recordings at the same value: give recordings at different values")
-    if min(*question.at, *question.to, 1.0) <= 0:
-        raise SnapshotError("a value is not above 0")
-    pairs = sorted(zip(question.at, snapshots, strict=True), key=lambda pair: pair[0])
-    files = [FitRecording(snapshot.recording.path, value) for value, snapshot in pairs]
+    _check(len(snapshots), question)
+    values = question.at or [1.0]
+    pairs = sorted(zip(values, snapshots, strict=True), key=lambda pair: pair[0])
     devices = [
         device
         for device in pairs[-1][1].devices
@@ -83,15 +86,30 @@ def fit_document(snapshots: Sequence[Snapshot], question: Question) -> FitDocume
     return FitDocument(
         question.name,
         fits[0].settings.text(),
-        files,
-        [_device(device, fit, question) for device, fit in zip(devices, fits, strict=True)],
+        [FitRecording(snapshot.recording.path, value if question.at else None) for value, snapshot in pairs],
+        [_device(device, fit, snapshots[0], question) for device, fit in zip(devices, fits, strict=True)],
     )
 
 
-def _device(device: int, fit: DeviceFit, question: Question) -> FitDevice:
+def _check(count: int, question: Question) -> None:
+    if count == 1 and not question.at and question.memory is None:
+        raise SnapshotError("one recording: give its value (--at), memory to run in (--memory), or a second recording")
+    if not question.at and question.to:
+        raise SnapshotError("values to foretell, and none of the recording: give --at")
+    if count != len(question.at) and (question.at or count != 1):
+        raise SnapshotError(f"{count} recordings and {len(question.at)} values: give one value for each")
+    if len(set(question.at)) < len(question.at):
+        raise SnapshotError("two recordings at the same value: give recordings at different values")
+    if min(*question.at, *question.to, 1.0, 1.0) <= 0:
+        raise SnapshotError("a value is not above 0")
+
+
+def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question) -> FitDevice:
     events = len(fit.whatifs[-1].trace.kind)
-    if reason := fit.reason():
-        return FitDevice(device, AlignedRecordings(False, events, 0, reason), 0, [], [], [])
+    cheapest = _cheapest(snapshot, fit, question.memory)
+    reason = _reason(fit, question)
+    if reason is not None:
+        return FitDevice(device, AlignedRecordings(False, events, 0, reason or None), 0, [], [], [], cheapest)
     growth = fit.growth()
     sizes = [(None, question.memory)] if question.memory else [(card.name, card.usable) for card in CARDS]
     return FitDevice(
@@ -101,11 +119,27 @@ def _device(device: int, fit: DeviceFit, question: Question) -> FitDevice:
         [CategoryGrowth(category, count) for category, count in growth.items()],
         [_prediction(fit, value, question.memory) for value in sorted({*question.at, *question.to})],
         [_largest(fit, name, memory) for name, memory in sizes],
+        cheapest,
     )
+
+
+def _reason(fit: DeviceFit, question: Question) -> str | None:
+    """Why nothing is foretold, "" where no value was given, None where something is."""
+    if not question.at:
+        return ""
+    if fit.is_estimate and question.name != BATCH:
+        return f"one recording shows what grows with the batch only: record another {question.name}, too"
+    return fit.reason() or None
 
 
 def _prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPrediction:
     found = fit.predict(value, memory)
+    fits = None if memory is None else found.peak_reserved is not None
+    if fit.is_estimate and memory is not None and not found.is_recorded:
+        free = fit.predict(value)
+        assert free.low is not None and free.high is not None
+        found = replace(free, retries=found.retries)
+        fits = True if free.high <= memory else False if free.low > memory else None
     return FitPrediction(
         value,
         found.peak_allocated,
@@ -113,15 +147,39 @@ def _prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPredicti
         found.low,
         found.high,
         found.retries,
-        None if memory is None else found.peak_reserved is not None,
+        fits,
         found.is_recorded,
     )
 
 
 def _largest(fit: DeviceFit, card: str | None, memory: int) -> LargestValue:
     found = largest_value(fit, memory)
+    low, high = largest_range(fit, memory) if fit.is_estimate else (found.value, found.value)
     if not found.value:
-        return LargestValue(card, memory, None, False, None, None, None)
+        return LargestValue(card, memory, None, low, high, False, None, None, None)
     reserved = fit.predict(found.value, memory).peak_reserved
     spare = None if reserved is None else max(0, memory - reserved)
-    return LargestValue(card, memory, float(found.value), found.is_limit, reserved, spare, found.retries)
+    return LargestValue(card, memory, float(found.value), low, high, found.is_limit, reserved, spare, found.retries)
+
+
+def _cheapest(snapshot: Snapshot, fit: DeviceFit, memory: int | None) -> FitCheapest | None:
+    whatif = fit.whatifs[0]
+    if not fit.is_estimate or memory is None or whatif.timeline.kind != "cuda" or not whatif.check.exact:
+        return None
+    found = RemedySearch(snapshot, whatif, fit.settings).answer(memory)
+    sets = [
+        FitRemedies(
+            [_remedy(remedy) for remedy in one.remedies],
+            one.peak_allocated,
+            one.peak_reserved,
+            memory - one.peak_reserved,
+            one.retries,
+        )
+        for one in found.sets
+    ]
+    lowest = [_remedy(remedy) for remedy in found.lowest] if found.least is not None else []
+    return FitCheapest(memory, found.needed, found.fits, sets, found.least, lowest, found.ends_at_failure)
+
+
+def _remedy(remedy: Remedy) -> FitRemedy:
+    return FitRemedy(remedy.rule, remedy.do, remedy.effort, remedy.confidence, remedy.where)

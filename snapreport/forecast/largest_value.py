@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from snapreport.forecast.prediction import DeviceFit
+from snapreport.forecast.prediction import ROOM, DeviceFit
 
 AROUND = 8
 """Values below the result that are tried as well: with a retry a larger one may run where a smaller one fails."""
@@ -24,15 +24,22 @@ class Largest:
     retries: int | None
 
 
-def largest_value(fit: DeviceFit, memory: int) -> Largest:
+def largest_range(fit: DeviceFit, memory: int) -> tuple[int, int]:
+    """(least, most) of the largest value that one recording lets expect; 0 where not even 1 runs."""
+    low = largest_value(fit, int(memory / (1 + ROOM)))
+    high = largest_value(fit, int(memory / (1 - ROOM)), least=True)
+    return low.value, max(low.value, high.value)
+
+
+def largest_value(fit: DeviceFit, memory: int, *, least: bool = False) -> Largest:
     """Searches by bisection on ``memory`` bytes for the allocator, then tries :data:`AROUND` values below and the one
-    above.
+    above. ``least``: see :meth:`DeviceFit.retries`.
     """
     tried: dict[int, int | None] = {}
 
     def runs(value: int) -> bool:
         if value not in tried:
-            tried[value] = fit.retries(value, memory)
+            tried[value] = fit.retries(value, memory, least=least)
         return tried[value] is not None
 
     limit = int(fit.values[-1] * MOST)
@@ -40,7 +47,7 @@ def largest_value(fit: DeviceFit, memory: int) -> Largest:
     low, high = 0, limit + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fit.peak_allocated(middle) <= memory else (low, middle)
+        low, high = (middle, high) if fit.peak_allocated(middle, least=least) <= memory else (low, middle)
     top = low
     if top == limit and runs(top):
         return Largest(memory, top, True, tried[top])
@@ -49,7 +56,7 @@ def largest_value(fit: DeviceFit, memory: int) -> Largest:
         middle = (low + high) // 2
         low, high = (middle, high) if runs(middle) else (low, middle)
     found = low
-    for below in range(low - 1, max(0, low - AROUND), -1):
+    for below in range(low - 1, max(0, low - AROUND) if not fit.is_estimate else low, -1):
         if not runs(below):
             found = below - 1
     return Largest(memory, found, False, tried.get(found) if found else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapreport import terminal
-from snapreport.contracts.fit import FitDevice, FitDocument, FitPrediction, LargestValue
+from snapreport.contracts.fit import FitCheapest, FitDevice, FitDocument, FitPrediction, FitRemedy, LargestValue
 from snapreport.number_format import bytes_text, count_text, share_text, upper_first
 
 FAR = 4
@@ -12,67 +12,118 @@ FAR = 4
 
 def fit_text(document: FitDocument) -> str:
     """The whole answer."""
-    at = ", ".join(f"{recording.file} at {document.name} {recording.value:g}" for recording in document.recordings)
-    head = [f"Recordings: {at}.", f"Allocator settings: {document.settings or 'defaults'}."]
+    at = ", ".join(
+        recording.file if recording.value is None else f"{recording.file} at {document.name} {recording.value:g}"
+        for recording in document.recordings
+    )
+    head = [
+        f"{'Recordings' if len(document.recordings) > 1 else 'Recording'}: {at}.",
+        f"Allocator settings: {document.settings or 'defaults'}.",
+    ]
     several = len(document.devices) > 1
     parts = [_device(document, device, several) for device in document.devices]
     return "\n\n".join([terminal.lines(head), *parts])
 
 
 def _device(document: FitDocument, device: FitDevice, several: bool) -> str:
-    name, recordings = document.name, device.aligned
     title = f"Device {device.device}: " if several else ""
+    blocks = [*_cheapest(device.cheapest)] if device.cheapest else []
+    if document.recordings[0].value is not None:
+        blocks = [*_values(document, device), *([""] if blocks else []), *blocks]
+    return terminal.lines([f"{title}{blocks[0] if several else upper_first(blocks[0])}", *blocks[1:]]) if blocks else ""
+
+
+def _values(document: FitDocument, device: FitDevice) -> list[str]:
+    name, recordings = document.name, device.aligned
     if recordings.reason is not None:
-        return terminal.lines([upper_first(f"{title}nothing can be foretold: {recordings.reason}.")])
+        return [f"nothing can be foretold: {recordings.reason}."]
     parts = [f"{part.category} {_signed(part.bytes)}" for part in device.growth]
     grows = f"each unit of {name} adds {_signed(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
-    lines = [upper_first(title + (grows if parts else f"the peak does not depend on {name}."))]
-    lines += ["", *terminal.aligned([_header(name, device), *(_row(row) for row in device.predictions)])]
-    lines += ["", *_largest(name, device)]
-    lines += ["", *_certainty(document, device)]
-    return terminal.lines(lines)
+    lines = [grows if parts else f"the peak does not depend on {name}."]
+    asked = any(found.card is None for found in device.largest)  # memory was given
+    lines += ["", *terminal.aligned([_header(name, asked), *(_row(row, asked) for row in device.predictions)])]
+    lines += ["", *_largest(document, device)]
+    return [*lines, "", *_certainty(document, device)]
+
+
+def _cheapest(answer: FitCheapest) -> list[str]:
+    memory, needed = bytes_text(answer.memory_bytes), bytes_text(answer.needed_bytes)
+    end = ["The recording ends where the program ran out of memory: what it needs after that is not known."]
+    end = end if answer.ends_at_failure else []
+    if answer.fits:
+        return [f"As it was recorded it runs on {memory}: it needs {needed} (replayed).", *end]
+    if not answer.sets:
+        tail = "."
+        if answer.least_with and answer.least_bytes is not None and answer.least_bytes < answer.needed_bytes:
+            tail = f" as it is, and {bytes_text(answer.least_bytes)} with {_names(answer.least_with)} (replayed)."
+        return [f"No remedy found makes it run on {memory}: it needs {needed}{tail}", *end]
+    rows: list[tuple[str, ...]] = [("remedies, cheapest first", "effort", "peak reserved", "spare", "retries")]
+    for one in answer.sets:
+        effort = ", ".join(dict.fromkeys(remedy.effort for remedy in one.remedies))
+        spare, retries = bytes_text(one.spare_bytes), count_text(one.retries)
+        rows.append((_names(one.remedies), effort, bytes_text(one.peak_reserved_bytes), spare, retries))
+    return [
+        f"As it was recorded it needs {needed}. It runs on {memory} with any of these (replayed):",
+        "",
+        *terminal.aligned(rows),
+        "",
+        "What remedies save is an estimate: leave some memory spare.",
+        *end,
+    ]
+
+
+def _names(remedies: list[FitRemedy]) -> str:
+    return " + ".join(remedy.do for remedy in remedies)
 
 
 def _signed(count: int) -> str:
     return bytes_text(count) if count >= 0 else f"-{bytes_text(-count)}"
 
 
-def _header(name: str, device: FitDevice) -> tuple[str, ...]:
-    fits = ("fits",) if any(row.fits is not None for row in device.predictions) else ()
-    return (name, "peak allocated", "peak reserved", "range", "retries", *fits, "")
+def _header(name: str, asked: bool) -> tuple[str, ...]:
+    return (name, "peak allocated", "peak reserved", "range", "retries", *(("fits",) if asked else ()), "")
 
 
-def _row(row: FitPrediction) -> tuple[str, ...]:
-    fits = () if row.fits is None else ("yes" if row.fits else "no",)
+def _row(row: FitPrediction, asked: bool) -> tuple[str, ...]:
+    fits = ("maybe" if row.fits is None else "yes" if row.fits else "no",) if asked else ()
     source = "recorded" if row.is_recorded else ""
     head = (f"{row.value:g}", bytes_text(row.peak_allocated_bytes))
     if row.peak_reserved_bytes is None or row.low_bytes is None or row.high_bytes is None:
         return (*head, "-", "-", "-", *fits, source)
     same = row.low_bytes == row.high_bytes
     bar = "" if same else f"{bytes_text(row.low_bytes)} to {bytes_text(row.high_bytes)}"
-    return (*head, bytes_text(row.peak_reserved_bytes), bar, count_text(row.retries or 0), *fits, source)
+    retries = "-" if row.retries is None else count_text(row.retries)
+    return (*head, bytes_text(row.peak_reserved_bytes), bar, retries, *fits, source)
 
 
-def _largest(name: str, device: FitDevice) -> list[str]:
-    rows: list[tuple[str, ...]] = [("memory", f"largest {name}", "peak reserved", "spare", "retries")]
+def _largest(document: FitDocument, device: FitDevice) -> list[str]:
+    is_estimate = len(document.recordings) == 1
+    header = ("memory", f"largest {document.name}", *(("range",) if is_estimate else ()))
+    rows: list[tuple[str, ...]] = [(*header, "peak reserved", "spare", "retries")]
     for found in device.largest:
         memory = bytes_text(found.memory_bytes)
         memory = f"{found.card}, {memory} usable" if found.card else memory
-        rows.append((memory, *_largest_row(found)))
+        limits = (f"{found.low_value} to {found.high_value}",) if is_estimate else ()
+        rows.append((memory, *_largest_row(found, limits)))
     return terminal.aligned(rows)
 
 
-def _largest_row(found: LargestValue) -> tuple[str, ...]:
+def _largest_row(found: LargestValue, limits: tuple[str, ...]) -> tuple[str, ...]:
     if found.value is None or found.peak_reserved_bytes is None or found.spare_bytes is None:
-        return ("none", "", "", "")
+        return ("none", *limits, "", "", "")
     value = f"{found.value:g}{' or more' if found.is_limit else ''}"
     spare = bytes_text(found.spare_bytes)
-    return (value, bytes_text(found.peak_reserved_bytes), spare, count_text(found.retries or 0))
+    return (value, *limits, bytes_text(found.peak_reserved_bytes), spare, count_text(found.retries or 0))
 
 
 def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
     recordings, unmatched = device.aligned, device.aligned.unmatched_bytes
-    if recordings.exact:
+    if len(document.recordings) == 1:
+        line = (
+            "One recording: activations and temporaries are taken to grow with the batch, parameters, gradients and "
+            "optimizer state not (estimate). A second recording at another value shows what does."
+        )
+    elif recordings.exact:
         line = (
             "The recordings have the same requests and frees, and every size follows the value. The peaks hold as long "
             "as the program takes the same kernels (inferred)."
@@ -85,7 +136,7 @@ def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
         )
     else:
         line = "Some requests of the smaller recordings are not in the largest one (inferred)."
-    largest = document.recordings[-1].value
+    largest = document.recordings[-1].value or 1
     values = [row.value for row in device.predictions] + [found.value or 0 for found in device.largest]
     if max(values) <= FAR * largest:
         return [line]

@@ -1,6 +1,6 @@
 """Programs with and without the remedy that advice names.
 
-``remedies.py OUT PROGRAM [REMEDY]`` dumps a snapshot to OUT.
+``remedies.py OUT PROGRAM [REMEDY[+REMEDY]]`` dumps a snapshot to OUT.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 OUT, PROGRAM, REMEDY = (*sys.argv[1:], "")[:3]
+REMEDIES = REMEDY.split("+")
 WORDS, WIDTH, LENGTH, BATCH = 8000, 256, 256, 8
 DEVICE = "cuda"
 
@@ -30,7 +31,7 @@ class Block(nn.Module):
 
     def attention(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (part.unflatten(-1, (8, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        if REMEDY == "sdpa":
+        if "sdpa" in REMEDIES:
             mixed = functional.scaled_dot_product_attention(q, k, v)
         else:
             mixed = (q @ k.transpose(-1, -2) / 6).softmax(-1) @ v
@@ -61,7 +62,7 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if REMEDY == "checkpoint" else layer(x)
+            x = checkpoint(layer, x, use_reentrant=False) if "checkpoint" in REMEDIES else layer(x)
         return self.last(x)
 
 
@@ -88,12 +89,12 @@ def features(batch: int) -> torch.Tensor:
 
 def loss_of(net: Net, x: torch.Tensor) -> torch.Tensor:
     last = net.last
-    if REMEDY == "chunks":
+    if "chunks" in REMEDIES:
         net.last = nn.Identity()
     out = net(x).flatten(0, -2)
     net.last = last
     target = torch.zeros(len(out), dtype=torch.long, device=DEVICE)
-    if REMEDY != "chunks":
+    if "chunks" not in REMEDIES:
         return functional.cross_entropy(out, target)
 
     def part(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -105,22 +106,22 @@ def loss_of(net: Net, x: torch.Tensor) -> torch.Tensor:
 
 def train(net: Net, data: object, passes: int = 1, steps: int = 4) -> None:
     """``passes``: batches whose losses add up to the step's, with one backward pass or one each."""
-    optimizer = torch.optim.AdamW(net.parameters(), fused=True if REMEDY == "fused" else None)
+    optimizer = torch.optim.AdamW(net.parameters(), fused=True if "fused" in REMEDIES else None)
     for _ in range(steps):
         losses = []
-        for batch in [BATCH // 2] * 2 if REMEDY == "half" else [BATCH] * passes:
-            with torch.autocast(DEVICE, torch.bfloat16) if REMEDY == "autocast" else contextlib.nullcontext():
+        for batch in [BATCH // 2] * 2 if "half" in REMEDIES else [BATCH] * passes:
+            with torch.autocast(DEVICE, torch.bfloat16) if "autocast" in REMEDIES else contextlib.nullcontext():
                 losses.append(loss_of(net, data(batch)))
-            if REMEDY in ("half", "each"):
+            if {"half", "each"} & set(REMEDIES):
                 losses.pop().backward()
         if losses:
             sum(losses).backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=PROGRAM != "zeroed" or REMEDY == "none")
+        optimizer.zero_grad(set_to_none=PROGRAM != "zeroed" or "none" in REMEDIES)
 
 
 def evaluate(net: Net, data: object) -> None:
-    with torch.no_grad() if REMEDY == "no_grad" else contextlib.nullcontext():
+    with torch.no_grad() if "no_grad" in REMEDIES else contextlib.nullcontext():
         for _ in range(5):
             loss_of(net, data(BATCH)).item()
 
@@ -130,7 +131,7 @@ def outputs(net: Net) -> None:
         for _ in range(6):
             out = net(words(BATCH))
             out.argmax(-1)
-            if REMEDY == "del":
+            if "del" in REMEDIES:
                 del out
 
 
@@ -141,8 +142,8 @@ def stored(net: Net) -> None:
     for _ in range(8):
         out = net(words(BATCH))
         loss = out.square().mean()
-        loss.backward(retain_graph=REMEDY != "detach")
-        kept = [out, loss] if REMEDY != "detach" else [out.detach(), loss.detach()]
+        loss.backward(retain_graph="detach" not in REMEDIES)
+        kept = [out, loss] if "detach" not in REMEDIES else [out.detach(), loss.detach()]
         optimizer.step()
         optimizer.zero_grad()
     del kept
@@ -152,7 +153,7 @@ def cast(net: Net) -> None:
     """Inference that casts the weights to 16 bits, once each pass or once each use."""
     with torch.no_grad():
         for _ in range(4):
-            with torch.autocast(DEVICE, torch.bfloat16, cache_enabled=REMEDY != "no cache"):
+            with torch.autocast(DEVICE, torch.bfloat16, cache_enabled="no cache" not in REMEDIES):
                 net(words(1)).argmax(-1)
 
 
@@ -164,7 +165,7 @@ def resumed() -> Net:
     net = transformer().to(DEVICE)
     state = torch.load(file, map_location=DEVICE, weights_only=True)
     net.load_state_dict(state)
-    if REMEDY != "del":
+    if "del" not in REMEDIES:
         net.state = state
     return net
 

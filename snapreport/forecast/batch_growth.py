@@ -1,0 +1,44 @@
+"""What grows with the batch, as far as one recording shows it: by category and phase, not by a second size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.forecast.size_laws import CONSTANT, LINEAR, UNKNOWN, SizeLaws
+from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
+from snapreport.vocabulary import CATEGORIES
+
+_FIXED = ("parameter", "gradient", "optimizer state", "communication", "workspace")
+_GROWING = ("activation", "temporary", "kv cache")
+CUBLAS_WORKSPACE, HOPPER_WORKSPACE = 8_519_680, 32 << 20
+"""Bytes that PyTorch requests for cuBLAS where CUBLAS_WORKSPACE_CONFIG is not set. Many tensors have 32 MiB."""
+
+
+def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
+    """The law of each allocation of a recording at batch ``value``: constant, proportional, or unknown (as recorded).
+
+    Parameters, gradients, optimizer state, workspaces and what an optimizer's step allocates are constant; activations,
+    logits and temporaries of forward and backward are proportional. Unknown are inputs, since a data set that is kept
+    on the device is one; those of unknown category; and activations and temporaries of exactly a parameter's size, or
+    half of it, since they may be its gradient or its copy in 16 bits.
+    """
+    table = timeline.allocations
+    size, born, freed, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "free_event", "stack"))
+    category = table["category"].to_physical().to_numpy()
+    phase = stack_phases(timeline.recording).innermost[stack]
+    made_once = np.isin(phase, (OPTIMIZER_STEP, INITIALISATION, LOADING))
+    constant = _among(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
+    constant |= (size == HOPPER_WORKSPACE) & (freed < 0)
+    weights = np.unique(size[_among(category, ("parameter",))])
+    like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
+    linear = _among(category, _GROWING) & (born >= 0) & ~constant & ~like_weight
+    kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)
+    coefficients = np.zeros((len(size), 3))
+    coefficients[:, 0] = np.where(linear, 0, size)
+    coefficients[:, 1] = np.where(linear, size / value, 0)
+    return SizeLaws(coefficients, kind, np.zeros(len(size), bool))
+
+
+def _among(category: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    return np.isin(category, [CATEGORIES.index(name) for name in names])

@@ -16,15 +16,15 @@ from snapreport.allocator.whatif import FRESH, Change, WhatIf
 from snapreport.allocator_facts import TRIED_SETTINGS
 from snapreport.contracts.finding import Confidence
 from snapreport.findings.advice import advice_at, advice_with_savings
-from snapreport.findings.advice_context import Advice, AdviceContext
-from snapreport.findings.effort import ONE_LINE, REWRITE, SETTING, SLOWER, effort_of, place_of
+from snapreport.findings.advice_context import ONE_LINE, REWRITE, SETTING, SLOWER, Advice, AdviceContext, Effort
+from snapreport.findings.effort import place_of
 from snapreport.findings.run import findings
 from snapreport.findings.saving import peak_without, whole_parts
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
-COST = {ONE_LINE: 1, SETTING: 1, REWRITE: 4, SLOWER: 4}
+COST: dict[Effort, int] = {ONE_LINE: 1, SETTING: 1, REWRITE: 4, SLOWER: 4}
 """By effort: four changes of one line, or of a setting, cost as much as a rewrite."""
 MOST_REMEDIES = 3
 WANTED = 4
@@ -46,7 +46,7 @@ class Remedy:
 
     rule: str
     do: str
-    effort: str
+    effort: Effort
     confidence: Confidence
     where: str | None
     mask: np.ndarray | None
@@ -214,5 +214,4 @@ def _settings_to_try(own: AllocatorSettings) -> list[Remedy]:
 
 
 def _remedy(context: AdviceContext, advice: Advice, mask: np.ndarray, fraction: float) -> Remedy:
-    effort, where = effort_of(advice.rule), place_of(context, mask)
-    return Remedy(advice.rule, advice.do, effort, advice.confidence, where, mask, fraction)
+    return Remedy(advice.rule, advice.do, advice.effort, advice.confidence, place_of(context, mask), mask, fraction)

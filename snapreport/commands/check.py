@@ -13,6 +13,7 @@ import click
 
 from snapreport.commands.shared import (
     LimitType,
+    ValuesType,
     category_options,
     check_inputs,
     expanded_paths,
@@ -72,6 +73,18 @@ class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         return kinds
 
 
+class NamedValuesType(ValuesType):
+    """Values and what they are: ``batch=4,8``, or ``4,8`` of the batch."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        name, is_named, values = value.rpartition("=")
+        if is_named and not name.strip():
+            self.fail(f"{value!r} has no name before '='; try batch=8", param, ctx)
+        return name.strip() or "batch", super().convert(values, param, ctx)
+
+
 class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A percentage as a share: ``10%``."""
 
@@ -97,6 +110,18 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     metavar="SIZE",
     type=LimitType(),
     help="Memory for the allocator on which the run must not run out of memory, replayed, e.g. 23GiB.",
+)
+@click.option(
+    "--at",
+    metavar="NAME=VALUES",
+    type=NamedValuesType(),
+    help="With --fits and --to: the value at which all recordings were made, or another for each, e.g. batch=8.",
+)
+@click.option(
+    "--to",
+    metavar="VALUES",
+    type=ValuesType(),
+    help="With --at: values that have to run, foretold from the recordings, e.g. 16,32.",
 )
 @click.option(
     "--baseline", metavar="SNAP", type=click.Path(), help="A snapshot to compare peaks with; of a job, another job."
@@ -144,6 +169,8 @@ def check(
     max_peak: int | None,
     max_reserved: int | None,
     fits: int | None,
+    at: tuple[str, tuple[float, ...]] | None,
+    to: tuple[float, ...] | None,
     baseline: str | None,
     max_growth: Growth | None,
     max_reserved_growth: Growth | None,
@@ -168,6 +195,8 @@ def check(
     """
     if (baseline is None) != (max_growth is None and max_reserved_growth is None):
         raise click.UsageError("--baseline and --max-growth or --max-reserved-growth are given together")
+    if (at is None) != (to is None) or (at is not None and fits is None):
+        raise click.UsageError("--at and --to go together, with --fits")
     from snapreport.contracts import json_text
     from snapreport.findings.gate import check_all
     from snapreport.report.gate_output import check_document, check_junit, check_markdown, check_text, overall
@@ -180,8 +209,8 @@ def check(
         raise click.UsageError("--link goes with --summary-md")
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
-    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), fits, max_reserved_growth)
-    if not limits and max_imbalance is None:
+    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), None if at else fits, max_reserved_growth)
+    if not limits and max_imbalance is None and not at:
         rules_text = (
             "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance or --fail-on"
         )
@@ -193,6 +222,8 @@ def check(
     # A digest has what a comparison needs: with one as its baseline, a snapshot is a job of one rank.
     is_digest = baseline is not None and baseline.lower().endswith(".digest") and len(snaps) == 1
     if max_imbalance is not None or is_digest or any(is_job_path(snap) for snap in snaps):
+        if at:
+            raise click.UsageError("--at is for snapshots, not for jobs; see snapreport fit")
         from snapreport import job
         from snapreport.jobs.gate import check_job
         from snapreport.jobs.redacted import redacted_job
@@ -209,6 +240,11 @@ def check(
         compared = load_all([baseline], rules, inference=infer, redaction=redaction)[0] if baseline else None
         snapshots = load_all(snaps, rules, inference=infer, redaction=redaction)
         checks = check_all(snapshots, limits, compared)
+        if at and to and fits is not None:
+            from snapreport.forecast.gate import check_values
+
+            name, values = at
+            checks += check_values(snapshots, values, to, fits, name)
     # Files first: a reader that closes the pipe must not prevent the job's summary.
     if summary_md:
         _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))

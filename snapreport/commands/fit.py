@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from snapreport import progress
 from snapreport.commands.shared import (
     SizeType,
-    expanded_paths,
+    ValuesType,
     load_all,
-    max_memory_option,
     pipe_safe,
-    redact_options,
-    redact_prefix_option,
+    read_only_options,
     redaction_only,
+    settings_option,
 )
 from snapreport.terminal import echo
 
 
-class ValuesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """Numbers above 0 with commas between them: ``4,8,16``."""
-
-    name = "values"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            values = tuple(float(part) for part in value.split(","))
-        except ValueError:
-            values = ()
-        if not values or not all(0 < number < 1e12 for number in values):
-            self.fail(f"{value!r} is not a list of numbers above 0; try 4,8,16", param, ctx)
-        return values
-
-
 @click.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option("--at", metavar="VALUES", type=ValuesType(), default=(), help="The value of each recording, e.g. 4,8.")
 @click.option("--to", metavar="VALUES", type=ValuesType(), default=(), help="Values to foretell, e.g. 16,32.")
 @click.option("--name", default="batch", help="What the number is, for the text.  [default: batch]")
 @click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB; default: cards.")
-@click.option(
-    "--set",
-    "settings",
-    metavar="KEY:VALUE",
-    multiple=True,
-    help="A setting in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones (may be given several times).",
-)
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-fit/1).")
-@redact_options
-@redact_prefix_option
-@max_memory_option
+@read_only_options
 def fit(
     snaps: tuple[str, ...],
     at: tuple[float, ...],

@@ -54,6 +54,42 @@ class LimitType(SizeType):
         return size
 
 
+class ValuesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """Numbers above 0 with commas between them: ``4,8,16``."""
+
+    name = "values"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            values = tuple(float(part) for part in value.split(","))
+        except ValueError:
+            values = ()
+        if not values or not all(0 < number < 1e12 for number in values):
+            self.fail(f"{value!r} is not a list of numbers above 0; try 4,8,16", param, ctx)
+        return values
+
+
+def settings_option(command: Command) -> Command:
+    """The option --set, as ``settings``."""
+    return click.option(
+        "--set",
+        "settings",
+        metavar="KEY:VALUE",
+        multiple=True,
+        help="A setting in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones (may be given several times).",
+    )(command)
+
+
+def read_only_options(command: Command) -> Command:
+    """The options of commands that print what they find: the argument ``snaps``, --redact and --max-memory."""
+    snaps = click.argument(
+        "snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths
+    )
+    return snaps(redact_options(redact_prefix_option(max_memory_option(command))))
+
+
 def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Callback of an argument of paths: wildcards that the shell did not expand become the files that match."""
     return tuple(expand(value))

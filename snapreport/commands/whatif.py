@@ -11,13 +11,11 @@ import click
 from snapreport import progress
 from snapreport.commands.shared import (
     SizeType,
-    expanded_paths,
     load_all,
-    max_memory_option,
     pipe_safe,
-    redact_options,
-    redact_prefix_option,
+    read_only_options,
     redaction_only,
+    settings_option,
 )
 from snapreport.terminal import echo
 
@@ -44,14 +42,7 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 
 
 @click.command()
-@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
-@click.option(
-    "--set",
-    "settings",
-    metavar="KEY:VALUE",
-    multiple=True,
-    help="A setting in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones (may be given several times).",
-)
+@settings_option
 @click.option(
     "--without",
     metavar="QUERY",
@@ -78,9 +69,7 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     help="Search the minimum memory on which the trace runs. Default: for traces of up to 200,000 events.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-whatif/1).")
-@redact_options
-@redact_prefix_option
-@max_memory_option
+@read_only_options
 def whatif(
     snaps: tuple[str, ...],
     settings: tuple[str, ...],

@@ -30,7 +30,8 @@ SEARCHED = 6_000
 # those of both.
 PAIRS = [
     name for name in recorded.names()
-    if not name.startswith("t29_") and not name.endswith("_observer") and any(word in name for word in ("varlen", "oom_fra", "streams", "mempool", "graphs", "empty_cache"))
+    if not name.startswith("t29_") and not name.endswith("_observer")
+    and any(word in name for word in ("varlen", "oom_fra", "streams", "mempool", "graphs", "empty_cache"))
 ]  # fmt: skip
 ASK = """async ([device, settings, start, memory]) => {
     const answer = await snapreport.whatIf(device, { settings, start, memory })

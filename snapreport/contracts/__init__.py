@@ -25,6 +25,6 @@ def _plain_text(value: object) -> str:
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
-def json_text(document: msgspec.Struct) -> str:
+def json_text(document: msgspec.Struct, indent: int | None = 1) -> str:
     """The document as the commands print it: ASCII, so that the bytes are the same whatever the terminal's encoding."""
-    return json.dumps(plain(document), indent=1)
+    return json.dumps(plain(document), indent=indent, separators=None if indent else (",", ":"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from snapreport.contracts.brief import BriefDocument
 from snapreport.contracts.check import CheckDocument
 from snapreport.contracts.diff import DiffDocument
 from snapreport.contracts.fit import FitDocument
@@ -21,6 +22,7 @@ from snapreport.schemas.typescript import typescript
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "stats --json": StatsDocument,
+    "stats --brief --json": BriefDocument,
     "check --json": CheckDocument,
     "diff --json": DiffDocument,
     "diff --json of two jobs": JobDiffDocument,

@@ -30,8 +30,10 @@ fit     thirty programs at five values of a number, recorded over the driver of 
         peaks foretold from two or three of them against the runs
 soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
-job     jobs with a planted outlier or none: precision and recall; then time on one and two processes, memory, size and
-        opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB (--ranks 64 for some of them, --ranks alone for none)
+job     jobs with a planted outlier or none, generated and recorded over the driver of tests/fakecuda
+        (``SNAPREPORT_FAKE_TORCH``): precision and recall of the ranks and of the causes named; then
+        time on one and two processes, memory, size and opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB
+        (--ranks 64 for some of them, --ranks alone for none)
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds per setting
         at 22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
         allocator on a fake CUDA runtime
@@ -165,7 +167,10 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=20_000, help="fuzz: files to read; default 20,000")
     parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; default 1")
     parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="fuzz: where to put files at fault; remedies: where recordings stay"
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="fuzz: where to put files at fault; remedies, job: where recordings stay",
     )
     parser.add_argument("--steps", type=int, default=20_000, help="soak: steps of driving one report; default 20,000")
     parser.add_argument(
@@ -238,7 +243,9 @@ def main() -> None:
             document |= whatif.measure(real(), paths, options.runs, folder, browser)
             print(whatif.table(document))
         elif options.what == "job":
-            document["outliers"] = job_outliers.measure(options.runs, ROOT.parent / "shared" / "recorded")
+            document["outliers"] = job_outliers.measure(
+                options.runs, options.keep or folder, ROOT.parent / "shared" / "recorded"
+            )
             print(job_outliers.table(document["outliers"]), flush=True)
             document["cost"] = job_cost.run(folder, browser, options.ranks)
         elif options.what == "remedies":

@@ -144,6 +144,7 @@ def _document(  # each part of it is a separate table
                 "rank": outlier,
                 "group": 3,
                 "bytes_above": above,
+                "cause": None,
                 "sentence": [of_rank, f" of {ranks + 3} holds 6.10 GiB more than its group in ", place, "."],
                 "stacks": [[DISPATCH, above, int(stack_bytes[DISPATCH, outlier]), expected[DISPATCH]]],
             }

@@ -5,7 +5,7 @@ Sizes are in bytes, times in µs since the epoch.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -130,12 +130,30 @@ class JobGroup(Struct):
     stacks: list[GroupStack]
 
 
+CauseKind = Literal["batch", "sequence", "batch or sequence", "layers", "experts", "model", "leak"]
+
+
+class JobCause(Struct):
+    """Why a rank has more than its group, where the ratios of its stacks prove it. ``factor``: how many times as large
+    its activations are, or how many times as many layers, experts or models it has; null for a leak; ``count``: of
+    layers, experts or models more, null if unknown.
+    """
+
+    kind: CauseKind
+    factor: float | None
+    count: Count | None
+    sentence: str
+
+
 class JobOutlier(Struct):
-    """A rank with more memory than its group. ``stacks``: most bytes above first."""
+    """A rank with more memory than its group. ``cause``: null where the ratios prove none; ``sentence`` ends with its
+    sentence; ``stacks``: most bytes above first.
+    """
 
     rank: Rank
     group: Count
     bytes_above: Bytes
+    cause: JobCause | None
     sentence: str
     stacks: list[OutlierStack]
 

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.contracts.finding import Confidence, Severity
-from snapreport.contracts.job import Clock, FailedFile
+from snapreport.contracts.job import Clock, FailedFile, JobCause
 
 
 class SentencePart(Struct):
@@ -79,12 +79,13 @@ class JobOutlierStack(Struct, array_like=True):
 
 
 class JobOutlier(Struct):
-    """A row with more memory than its group."""
+    """A row with more memory than its group. ``cause``: null where the ratios of its stacks prove none."""
 
     row: int
     rank: int
     group: int
     bytes_above: int
+    cause: JobCause | None
     sentence: Parts
     stacks: list[JobOutlierStack]
 

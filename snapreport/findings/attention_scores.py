@@ -17,7 +17,9 @@ from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.selection import stacks_with
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.sentence import sentence
+from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
 _SOFTMAX = r"(?i)softmax"
@@ -63,6 +65,16 @@ class Scores:
 def attention_scores(context: AdviceContext) -> Scores:
     """The scores of every attention call of a device, with the row statistics and temporaries of their softmax."""
     return context.remember(("attention scores", context.trains), lambda: _scores(context))
+
+
+def largest_scores(snapshot: Snapshot, timeline: DeviceTimeline) -> int:
+    """Bytes of the largest matrix of attention scores of a device; 0 where none is in memory."""
+    texts = snapshot.recording.frames["name"]
+    if not texts.str.contains(sentence("{_SOFTMAX}|{_ATTENTION}", _SOFTMAX=_SOFTMAX, _ATTENTION=_ATTENTION)).any():
+        return 0
+    scores = attention_scores(AdviceContext(snapshot, timeline, ()))
+    size = timeline.allocations["size"].to_numpy()
+    return int(size[scores.math | scores.written].max(initial=0))
 
 
 def _scores(context: AdviceContext) -> Scores:

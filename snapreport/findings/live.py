@@ -100,8 +100,13 @@ def names_of(snapshot: Snapshot) -> Names:
 
 def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     """The rows of the allocations live at ``position``, in birth order."""
+    return allocations.filter(is_live_at(position))
+
+
+def is_live_at(position: int) -> pl.Expr:
+    """Boolean: whether an allocation is live at ``position``."""
     free = pl.col("free_event")
-    return allocations.filter((pl.col("alloc_event") <= position) & ((free < 0) | (free > position)))
+    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
 
 
 def by(live: pl.DataFrame, key: str) -> pl.DataFrame:

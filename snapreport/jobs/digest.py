@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 import snapreport
-from snapreport.findings.live import by_category, live_at, names_of
+from snapreport.findings.attention_scores import largest_scores
+from snapreport.findings.live import by_category, is_live_at, live_at, names_of
 from snapreport.findings.run import findings
 from snapreport.jobs.curves import POINTS, Curve, event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
@@ -26,6 +27,7 @@ from snapreport.jobs.digest_model import (
     plain_digest,
 )
 from snapreport.jobs.stack_identity import shown_file, stack_identities
+from snapreport.jobs.stack_maxima import stack_maxima
 from snapreport.reading.fields import clean
 from snapreport.reading.paths import shown_path
 from snapreport.sentence import Part, Sentence, parts_of
@@ -37,6 +39,8 @@ SHARE = 0.99
 """Share of the bytes at the peak that the stacks of a digest cover."""
 MIN_STACKS = 64
 """Minimum number of rows: a rank dominated by one stack is compared with its group by the other stacks."""
+OWN_SHARE = 0.002
+"""Share of the bytes at the peak from which a stack is listed that has so much at another moment."""
 MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
              "garbage_collection_threshold", "roundup_power2_divisions")  # fmt: skip
@@ -123,6 +127,7 @@ def digest_of(
         step_ends=_step_ends(timeline, points),
         categories=tuple((row["category"], row["bytes"]) for row in at_peak),
         **_stacks(snapshot, timeline, stacks, frames),
+        scores=largest_scores(snapshot, timeline),
         findings=tuple(_findings(snapshot, device)),
     )
 
@@ -237,25 +242,34 @@ def _step_ends(timeline: DeviceTimeline, points: int) -> tuple[int | None, ...]:
 
 
 def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames: int) -> dict[str, Any]:
-    """The stacks with 99% of the bytes at the peak, at least 64, most bytes first, and the sum of the rest.
+    """The stacks with 99% of the bytes at the peak, at least 64, most bytes first; then those that have ``OWN_SHARE``
+    of these bytes at another moment; and the bytes at the peak of the rest.
 
     Stacks of equal identity (which differ only in noise) are one row, named after the largest.
     """
     recording, names = snapshot.recording, names_of(snapshot)
     identities, table = stack_identities(recording), timeline.stacks_at_peak
+    maxima = stack_maxima(timeline.allocations, len(timeline.events))
+    table = maxima.join(table, on="stack", how="left").with_columns(pl.col("bytes", "count").fill_null(0))
     rows = table.with_columns(
         identity=pl.Series([identities[stack] for stack in table["stack"].to_list()], dtype=pl.String)
     )
+    rows = rows.sort(["bytes", "most", "stack"], descending=[True, True, False])
     rows = rows.group_by("identity", maintain_order=True).agg(
-        pl.col("bytes").sum(), pl.col("count").sum(), stack=pl.col("stack").first()
+        pl.col("bytes", "count", "most", "most_count").sum(), stack=pl.col("stack").first()
     )
-    rows = rows.sort(["bytes", "identity"], descending=[True, False])
+    rows = rows.sort(["bytes", "most", "identity"], descending=[True, True, False])
     total = int(rows["bytes"].sum())
     needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1 if total else 0
-    top = rows.head(min(max(needed, MIN_STACKS), most))
-    live = live_at(timeline.allocations, timeline.peak_event)
-    main = live.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
-    main = main.sort(["size", "category"], descending=[True, False]).unique("stack", keep="first", maintain_order=True)
+    at_peak = rows.head(min(max(needed, MIN_STACKS), most)).filter(pl.col("bytes") > 0)
+    others = rows.filter(pl.col("most") >= max(OWN_SHARE * total, 1)).join(at_peak, on="identity", how="anti")
+    top = pl.concat([at_peak, others.sort(["most", "identity"], descending=[True, False]).head(most - len(at_peak))])
+    by_stack = timeline.allocations.group_by("stack", pl.col("category").cast(pl.String)).agg(
+        pl.col("size").sum(),
+        live=pl.col("size").filter(is_live_at(timeline.peak_event)).sum(),
+    )
+    main = by_stack.sort(["live", "size", "category"], descending=[True, True, False])
+    main = main.unique("stack", keep="first", maintain_order=True)
     category = dict(main.select("stack", "category").iter_rows())
     is_own, frame_of = own_code(recording), stack_names(recording).frame
     found = []
@@ -277,6 +291,8 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
                 name=str(names.line(stack)[:300]),
                 category=category.get(stack, "unknown"),
                 callers=tuple(frame_line(recording, i)[:200] for i in callers),
+                most=row["most"],
+                most_count=row["most_count"],
             )
         )
     return {"stacks": tuple(found), "rest": total - int(top["bytes"].sum())}

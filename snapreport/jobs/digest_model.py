@@ -56,8 +56,9 @@ class _StoredCurve(Struct):
 
 
 class DigestStack(Struct, frozen=True, array_like=True):
-    """A stack at the peak. identity: equal on all ranks; ``function``, ``file``, ``line``: the frame it is named after;
-    name: as shown in sentences; callers: the program's outer lines.
+    """A stack. bytes, count: at the peak. identity: equal on all ranks; ``function``, ``file``, ``line``: the frame it
+    is named after; name: as shown in sentences; callers: the program's outer lines. most, most_count: bytes and
+    allocations at the moment when this stack has most.
     """
 
     identity: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
@@ -69,6 +70,8 @@ class DigestStack(Struct, frozen=True, array_like=True):
     name: Name
     category: Name
     callers: Annotated[tuple[Name, ...], Meta(max_length=32)]
+    most: Size
+    most_count: Number
 
 
 class DigestOom(Struct, frozen=True):
@@ -132,8 +135,9 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     snapreport: the version that wrote it. source: the last three parts of the snapshot's path. rank, world_size, host,
     process, reason, step: from the recorder's metadata. device: None for a snapshot without devices; all later fields
     are then empty. outside: bytes of the device used by anything but PyTorch's allocator. gaps: evidence that the
-    recording is incomplete. stackless: bytes at the peak without a stack trace. rest: bytes at the peak in stacks that
-    are not listed. step_ends: µs at which the first steps ended.
+    recording is incomplete. stackless: bytes at the peak without a stack trace. stacks: those with most at the peak,
+    then those with most at another moment. rest: bytes at the peak in stacks that are not listed. scores: bytes of
+    the largest matrix of attention scores. step_ends: µs at which the first steps ended.
     """
 
     snapreport: Word
@@ -174,6 +178,7 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     categories: Annotated[tuple[tuple[Name, Size], ...], Meta(max_length=100)] = ()
     stacks: Annotated[tuple[DigestStack, ...], Meta(max_length=MOST_ROWS)] = ()
     rest: Size = 0
+    scores: Size = 0
     findings: Annotated[tuple[DigestFinding, ...], Meta(max_length=50)] = ()
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from snapreport.contracts import plain
 from snapreport.contracts.job import JobDocument
+from snapreport.jobs.cause_text import cause_json
 from snapreport.jobs.heat import Heat, heat_of
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
@@ -159,6 +161,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "rank": int(job.ranks[outlier.row]),
                 "group": outlier.group,
                 "bytes_above": outlier.bytes_above,
+                "cause": plain(cause_json(job.causes.get(outlier.row), job.stacks)),
                 "sentence": parts_json(outlier_sentence(job, outlier).text),
                 "stacks": [
                     [number[s], above, size, expected] for s, above, size, expected in outlier.stacks if s in number

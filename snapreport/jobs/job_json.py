@@ -19,6 +19,7 @@ from snapreport.contracts.job import (
     OutlierStack,
     RankTrust,
 )
+from snapreport.jobs.cause_text import cause_json
 from snapreport.jobs.differences import differences
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import headline, holds, imbalance_of, merged_findings, outlier_sentence
@@ -50,6 +51,7 @@ def job_json(job: Job) -> JobDocument:
                 rank=int(job.ranks[outlier.row]),
                 group=outlier.group,
                 bytes_above=outlier.bytes_above,
+                cause=cause_json(job.causes.get(outlier.row), job.stacks),
                 sentence=outlier_sentence(job, outlier).text,
                 stacks=[OutlierStack(*_stack(job, number), *sizes) for number, *sizes in outlier.stacks],
             )

@@ -14,6 +14,7 @@ import numpy as np
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
+from snapreport.jobs.causes import Cause, find_cause
 from snapreport.jobs.digest_model import Digest, DigestOom, DigestStack
 from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import Group, find_groups
@@ -143,6 +144,15 @@ class Job:
     def outliers(self) -> list[Outlier]:
         """See ``outliers.py``."""
         return find_outliers(self.groups, self.stack_bytes, self.peaks.astype(np.float64))
+
+    @cached_property
+    def causes(self) -> dict[int, Cause]:
+        """By row of the outliers whose cause the ratios of their stacks prove; see ``causes.py``."""
+        found = {
+            outlier.row: find_cause(self.rows, self.stack_ids, self.stacks, outlier, self.groups[outlier.group])
+            for outlier in self.outliers
+        }
+        return {row: cause for row, cause in found.items() if cause is not None}
 
     @cached_property
     def clock(self) -> Clock:

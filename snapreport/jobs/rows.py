@@ -27,7 +27,8 @@ FindingKey = tuple[str, str, str]
 class Packed:
     """A compact digest. data: the file's bytes. digest: without curves, stacks, findings and ends of steps.
 
-    stack_ids, stack_bytes: UInt64 identity and Int64 bytes at the peak of each stack. findings: key, severity, bytes.
+    stack_ids, stack_bytes: UInt64 identity and Int64 bytes at the peak of each stack; stack_most, stack_most_count:
+    Int64 bytes and allocations where the stack itself has most. findings: key, severity, bytes.
     step_ends: Float64 µs, NaN where unknown. steps, time: the ranges of the curves, in step numbers and in µs.
     """
 
@@ -35,6 +36,8 @@ class Packed:
     digest: Digest
     stack_ids: np.ndarray
     stack_bytes: np.ndarray
+    stack_most: np.ndarray
+    stack_most_count: np.ndarray
     findings: tuple[tuple[FindingKey, str, int], ...]
     step_ends: np.ndarray
     steps: tuple[int, int] | None
@@ -89,6 +92,8 @@ def packed(data: bytes) -> Packed:
         scalars,
         np.array([int(stack.identity, 16) for stack in digest.stacks], np.uint64),
         np.array([stack.bytes for stack in digest.stacks], np.int64),
+        np.array([stack.most for stack in digest.stacks], np.int64),
+        np.array([stack.most_count for stack in digest.stacks], np.int64),
         tuple((finding_key(f.kind, f.rule, f.stack), sys.intern(f.severity), f.bytes) for f in digest.findings),
         np.array([np.nan if end is None else float(end) for end in digest.step_ends]),
         _covered(digest.curves, "step"),

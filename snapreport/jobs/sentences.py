@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.findings.live import category_text
+from snapreport.jobs.cause_text import cause_sentence
 from snapreport.jobs.differences import differences
 from snapreport.jobs.digest_model import DigestFinding, DigestStack
 from snapreport.jobs.groups import Group
@@ -17,7 +18,7 @@ from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.number_format import count_text, plural, share_text, upper_first
-from snapreport.sentence import bytes_part, code_part, listed, place_part, rank_part, sentence
+from snapreport.sentence import bytes_part, code_part, joined, listed, place_part, rank_part, sentence
 
 MIN_IMBALANCE = 0.03
 """Share of the worst rank's peak below which peaks count as even."""
@@ -96,7 +97,9 @@ def imbalance_of(job: Job) -> Imbalance:
 
 
 def outlier_sentence(job: Job, outlier: Outlier, *, names_world: bool = True) -> JobSentence:
-    """``Rank 37 of 64 holds 6.10 GiB more than the others in moe/dispatch.py:88.``; ``names_world``: with "of 64"."""
+    """``Rank 37 of 64 holds 6.10 GiB more than the others in moe/dispatch.py:88.``, then the cause where it is known;
+    ``names_world``: with "of 64".
+    """
     rank, group = rank_part(job.ranks[outlier.row], "Rank {}"), job.groups[outlier.group]
     others = "the others"
     if len(group.rows) < len(job.rows):
@@ -115,17 +118,17 @@ def outlier_sentence(job: Job, outlier: Outlier, *, names_world: bool = True) ->
             where = sentence(", in {}", listed(names))
         else:
             where = sentence(", most in {}", listed(names[:2]))
-    return JobSentence(
-        sentence(
-            "{rank}{} holds {amount}{where}.",
-            f" of {_world(job)}" if names_world else "",
-            rank=rank,
-            amount=amount,
-            where=where,
-        ),
-        [outlier.row],
-        stack,
+    text = sentence(
+        "{rank}{} holds {amount}{where}.",
+        f" of {_world(job)}" if names_world else "",
+        rank=rank,
+        amount=amount,
+        where=where,
     )
+    cause = job.causes.get(outlier.row)
+    if cause is not None:
+        text = joined([text, cause_sentence(cause, job.stacks)])
+    return JobSentence(text, [outlier.row], stack)
 
 
 def headline(job: Job) -> list[JobSentence]:

@@ -266,12 +266,13 @@ export interface JobGroup {
   stacks: JobGroupStack[]
 }
 
-/** A row with more memory than its group. */
+/** A row with more memory than its group. `cause`: null where the ratios of its stacks prove none. */
 export interface JobOutlier {
   row: number
   rank: number
   group: number
   bytes_above: number
+  cause: JobCause | null
   sentence: (string | SentencePart)[]
   stacks: JobOutlierStack[]
 }
@@ -378,6 +379,18 @@ export interface SentencePart {
 
 /** The median bytes of a stack. */
 export type JobGroupStack = [stack: number, median_bytes: number]
+
+/**
+ * Why a rank has more than its group, where the ratios of its stacks prove it. `factor`: how many times as large its
+ * activations are, or how many times as many layers, experts or models it has; null for a leak; `count`: of layers,
+ * experts or models more, null if unknown.
+ */
+export interface JobCause {
+  kind: 'batch' | 'batch or sequence' | 'experts' | 'layers' | 'leak' | 'model' | 'sequence'
+  factor: number | null
+  count: number | null
+  sentence: string
+}
 
 /** A stack of an outlier, and the bytes expected from its group. */
 export type JobOutlierStack = [stack: number, bytes_above: number, bytes: number, expected_bytes: number]

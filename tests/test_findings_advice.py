@@ -16,10 +16,13 @@ from planted import planted
 from scripted import MIB, Script
 
 import snapreport
+from snapreport.contracts.finding import Link
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
+from snapreport.findings.selection import stack_term
 from snapreport.number_format import arrow_text
 from snapreport.report.finding_cards import link_of
+from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 
 TORCH = "/env/site-packages/torch/"
@@ -269,6 +272,6 @@ def test_links_lead_into_the_page(snapshot_path: Path) -> None:
 
 def test_a_range_of_stacks_in_a_link_is_renumbered() -> None:
     """A report over several files renumbers stacks."""
-    link = {"view": "flame", "at": 3, "query": "stack:2..5 OR stack:9"}
+    link = Link(view="flame", at=3, query=joined([stack_term(2, 5), stack_term(9)], " OR "))
     finding = Finding("advice", 0, "info", "", link=link)
     assert link_of(finding, 0, stack_base=100).endswith("query=stack%3A102..105%20OR%20stack%3A109")

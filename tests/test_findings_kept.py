@@ -52,7 +52,7 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
         finding.title
         == "45.0 MiB from this trace were still allocated when recording stopped: 67% parameters and 33% unknown"
     )
-    assert finding.evidence["places"] == [
+    assert finding.to_json()["evidence"]["places"] == [
         {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},
         {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
     ]

@@ -20,6 +20,7 @@ from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.findings.saving import SavingRow, peak_without, peak_without_spans
+from snapreport.findings.selection import any_of, stack_term
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
@@ -143,9 +144,8 @@ def _leak(
     size = int(remaining["size"].sum())
     category = by_category(remaining)[0]["category"]
     is_cache = _is_cache(timeline, group[0], category)
-    query = " OR ".join(f"stack:{stack}" for stack in stacks.tolist())
     moment = str(end) if freed.any() else "end"
-    query = f"({query}) origin:traced live:{moment}" if len(stacks) > 1 else f"{query} origin:traced live:{moment}"
+    query = sentence("{} origin:traced live:{}", any_of([stack_term(stack) for stack in stacks.tolist()]), moment)
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
     evidence = LeakEvidence(

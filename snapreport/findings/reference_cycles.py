@@ -17,6 +17,7 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
+from snapreport.findings.selection import stack_term
 from snapreport.number_format import plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.sentence import bytes_part, sentence
@@ -210,7 +211,7 @@ def _finding(
         ),
         basis=basis_of(timeline),
         confidence="inferred" if likely else "estimate",
-        link=Link(view="timeline", at=before, query=f"stack:{row['stack']}"),
+        link=Link(view="timeline", at=before, query=stack_term(row["stack"])),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from snapreport.sentence import joined, sentence, stack_part
 from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.vocabulary import CATEGORIES, ORIGINS
@@ -121,7 +122,7 @@ def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:
     term, base = _common_term(timeline, mask)
     mixed = distinct(stack[base & ~mask])
     whole = np.setdiff1d(stack[mask], mixed)
-    parts = [f"stack:{low}" if low == high else f"stack:{low}..{high}" for low, high in _ranges(whole, stack, base)]
+    parts = [stack_term(*one) for one in _ranges(whole, stack, base)]
     rest: dict[tuple[int, ...], list[int]] = {}
     single = np.zeros(len(mask), bool)
     for number in np.intersect1d(mixed, stack[mask]).tolist():
@@ -131,14 +132,14 @@ def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:
         if len(sizes):
             rest.setdefault(tuple(sizes.tolist()), []).append(number)
     for chosen, numbers in rest.items():
-        stacks = _any_of([f"stack:{low}" if low == high else f"stack:{low}..{high}" for low, high in _runs(numbers)])
-        parts.append(f"({stacks} {_any_of([f'size:{n}' for n in chosen])})")
-    query = _any_of(parts) if parts else ""
-    query = f"{query} {term}".strip() if query and term else query
+        stacks = any_of([stack_term(*run) for run in _runs(numbers)])
+        parts.append(sentence("({} {})", stacks, any_of([f"size:{n}" for n in chosen])))
+    query = any_of(parts) if parts else ""
+    query = sentence("{} {}", query, term) if query and term else query
     singles = _singles(table, np.flatnonzero(single))
     if not singles:
-        return query.removeprefix("(").removesuffix(")") if _is_wrapped(query) else query
-    return " OR ".join([f"({query})"] * bool(query) + singles)
+        return query[1:-1] if _is_wrapped(query) else query
+    return joined([sentence("({})", query)] * bool(query) + singles, " OR ")
 
 
 def _common_term(timeline: DeviceTimeline, mask: np.ndarray) -> tuple[str, np.ndarray]:
@@ -173,8 +174,18 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _any_of(terms: Sequence[str]) -> str:
-    return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})"
+def stack_term(low: int, high: int | None = None) -> str:
+    """``stack:7`` or ``stack:7..9``; the numbers are parts, since a page with several files numbers stacks anew."""
+    first = stack_part(low, str(low))
+    return (
+        sentence("stack:{}", first)
+        if high in (None, low)
+        else sentence("stack:{}..{}", first, stack_part(high, str(high)))
+    )
+
+
+def any_of(terms: Sequence[str]) -> str:
+    return terms[0] if len(terms) == 1 else sentence("({})", joined(terms, " OR "))
 
 
 def _is_wrapped(query: str) -> bool:

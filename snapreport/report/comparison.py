@@ -15,6 +15,7 @@ from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, se
 from snapreport.number_format import bytes_text
 from snapreport.packing.columns import Column
 from snapreport.report.diff_text import device_names, leak_sentences, series_order, signed
+from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.snapshot import Snapshot
 
 ROWS = 12
@@ -104,11 +105,17 @@ class Comparison:
                 lines.append(f"Only the {side} snapshot has device {', '.join(map(str, devices))}.")
         for device in result.devices:
             peak, functions = device.moments[0], device.functions[0]
-            text = f"{_name(device)}: the peak went from {bytes_text(peak.before_bytes)} to "
-            text += f"{bytes_text(peak.after_bytes)} ({signed(peak.after_bytes - peak.before_bytes)})."
+            text = sentence(
+                "{}: the peak went from {} to {} ({}).",
+                _name(device),
+                bytes_part(peak.before_bytes),
+                bytes_part(peak.after_bytes),
+                signed(peak.after_bytes - peak.before_bytes),
+            )
             top = next((row for row in functions.head(1).rows(named=True) if row["delta"]), None)
             if top:
-                text += f" {signed(top['delta'])} of it in {top['name'] or 'allocations without frames'}."
+                where = code_part(top["name"]) if top["name"] else "allocations without frames"
+                text = sentence("{} {} of it in {}.", text, signed(top["delta"]), where)
             lines.append(text)
         return lines
 
@@ -119,10 +126,14 @@ class Comparison:
         lines = [f"{series_order(self.series)}."]
         for device in self.series.devices:
             name = device_names(device.kind, device.devices)
-            lines += [f"{name}: {sentence}" for sentence in leak_sentences(self.series, device)[:ROWS]]
+            lines += [sentence("{}: {}", name, line) for line in leak_sentences(self.series, device)[:ROWS]]
             lines.append(
-                f"{name}: {signed(device.slope)} from one of the {len(self.series.files)} snapshots to the next "
-                "(median slope, allocated at the end)."
+                sentence(
+                    "{}: {} from one of the {} snapshots to the next (median slope, allocated at the end).",
+                    name,
+                    signed(device.slope),
+                    len(self.series.files),
+                )
             )
         return lines
 

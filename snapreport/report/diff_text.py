@@ -8,7 +8,8 @@ from snapreport import terminal
 from snapreport.findings.diff import DeviceDiff, Moment, SnapshotDiff
 from snapreport.findings.live import names_of
 from snapreport.findings.snapshot_series import FEWEST, DeviceSeries, SnapshotSeries
-from snapreport.number_format import bytes_text, device_name, plural, share_text
+from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.sentence import bytes_part, device_part, joined, sentence
 
 ROWS = 10
 _ORDERS = {"given": "in the order given", "time": "by recording time", "name": "by name"}
@@ -87,8 +88,8 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
 
 def device_names(kind: str, numbers: tuple[int, ...]) -> str:
     """``cuda:0``; if the files number it differently, ``cuda:0 → cuda:3``."""
-    names = dict.fromkeys(device_name(kind, number) for number in numbers)
-    return " → ".join(device_name(kind, number) for number in numbers) if len(names) > 1 else next(iter(names))
+    names = [device_part(kind, number) for number in numbers]
+    return joined(names, " → ") if len(set(names)) > 1 else names[0]
 
 
 def series_order(series: SnapshotSeries) -> str:
@@ -101,8 +102,11 @@ def leak_sentences(series: SnapshotSeries, device: DeviceSeries) -> list[str]:
     if not device.leaks:
         return [f"No stack grows from snapshot to snapshot over {plural(len(series.files), 'snapshot')}."]
     return [
-        f"{row.place} leaks {bytes_text(row.slope)} a snapshot, from {bytes_text(row.bytes[0])} to "
-        f"{bytes_text(row.bytes[-1])}."
+        sentence(
+            "{} leaks {} a snapshot, from {} to {}.",
+            row.place,
+            *map(bytes_part, (row.slope, row.bytes[0], row.bytes[-1])),
+        )
         for row in device.leaks
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from snapreport.findings.model import Finding
 from snapreport.findings.run import KINDS
 from snapreport.report.sentence_html import Links
-from snapreport.sentence import bytes_part, listed, sentence
+from snapreport.sentence import bytes_part, listed, parts_of, sentence
 
 _KINDS = {kind.name: kind for kind in KINDS}
 
@@ -136,10 +135,10 @@ def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
     if link.get("x"):
         parts.append(f"x={link['x'][0]}..{link['x'][1]}")
     if link.get("query"):
-        query = re.sub(
-            r"\bstack:(\d+)(?:(\.\.)(\d+))?",
-            lambda m: f"stack:{int(m[1]) + stack_base}" + (f"..{int(m[3]) + stack_base}" if m[2] else ""),
-            link["query"],
+        shifted = (
+            part.text if part.kind != "stack" else str((part.number or 0) + stack_base)
+            for part in parts_of(link["query"])
         )
+        query = "".join(shifted)
         parts.append(f"query={quote(query, safe='')}")
     return "#" + "&".join(parts)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import findings_oracle
 import held_oracle
@@ -19,15 +17,15 @@ from planted import path_of
 from test_findings_numbers import PLANTED, numeric
 
 from snapreport.findings.model import Finding
+from snapreport.sentence import parts_of
 
 TOKEN = re.compile(r"(?<![\w.:#])<?\d[\d,]*(?:\.\d+)?(?: (?:[KMGTP]iB|B|ms|s)\b|%|×)?")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # Numbers that are not measurements: names of devices and settings, and constants of a rule.
 CONSTANTS = re.compile(
-    r"\"Tried to allocate [^\"]*\"|would report [^:]*:|"
+    r"\"Tried to allocate [^\"]*\"|"
     r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|when 4 more|\(0, 0\)"
 )
-ARROW = re.compile(r"([\d.]+) → ([\d.]+) ([KMGT]iB)")
 # Which block sizes are assumed is computed with the blocks, and tested there.
 ASSUMED = re.compile(r"The block sizes of .*? are assumed")
 
@@ -50,18 +48,6 @@ def share_words(part: float, whole: float) -> str:
     return "<0.1%" if percent < 0.05 else f"{percent:.0f}%" if percent >= 9.95 else f"{percent:.1f}%"
 
 
-def names_in(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("function", "place", "module"):
-                yield inner
-            elif key != "stack":
-                yield from names_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from names_in(inner)
-
-
 def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
     """Numbers in sentences that are not in the evidence."""
     device = found.devices[finding.device]
@@ -75,6 +61,7 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
     ]
     if finding.kind == "peak":
         numbers.append(e["peak_event"] - e["last_stretch"]["from_event"])
+        numbers.append(finding.evidence["max_memory_allocated_bytes"] or 0)  # test_max_memory_allocated has it
     elif finding.kind == "oom" and "requested_bytes" in e:
         holes = [e[f"{name}_bytes"] for name in ("usable_free", "other_stream", "other_pool", "other_size")]
         numbers += [
@@ -146,29 +133,31 @@ def check(path: Path) -> int:
     """How many numbers were found in sentences, all of them known."""
     found, count = case(path), 0
     table_oracle.learn({frame for stack in found.stacks for frame in stack})
-    of_stacks = {name(stack) for stack in found.stacks for name in (held_oracle.function, held_oracle.place)}
     for finding in found.found:
         want = found.expected(finding)
         e = want["evidence"]
         numbers = [n for _, n in numeric(want, "")] + more_numbers(found, finding, e)
-        known = (
-            {size_words(int(n)) for n in numbers} | {f"{int(n):,}" for n in numbers} | {f"{int(n):,}×" for n in numbers}
-        )
+        exact = {int(n) for n in numbers}
+        known = {f"{n:,}" for n in exact} | {f"{n:,}×" for n in exact}
         shared = [whole for whole in wholes(found, finding, e) if whole]
         known |= {share_words(n, whole) for n in numbers for whole in shared}
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers} | {f"{n / 1e6:,.1f} s" for n in numbers}
-        names = {*names_in(want), *names_in([found.plain(finding)]), *of_stacks}
-        pattern = re.compile("|".join(map(re.escape, sorted(names - {""}, key=len, reverse=True))) or r"(?!)")
         # The signs of missing events are tested in test_recording_gaps.
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
         # What a run would have needed is tested in test_whatif.
         detail = [line for line in finding.detail if "allocator settings avoids the failure" not in line]
         for line in (finding.title, *detail, *(line for line in finding.basis if line not in gaps)):
-            plain = CONSTANTS.sub("", ASSUMED.sub("", pattern.sub("", line)))
-            plain = ARROW.sub(r"\1 \3 → \2 \3", plain)  # a unit shared by two sizes is written once
-            told = TOKEN.findall(plain)
-            count += len(told)
-            assert set(told) <= known, f"{sorted(set(told) - known)} in {line!r}"
+            for part in parts_of(line):
+                if part.kind in ("bytes", "event"):
+                    count += 1
+                    assert part.number in exact, f"{part.text} in {line!r}"
+                    # Of two sizes with one unit, the first goes without: "63.5 → 50.8 GiB".
+                    whole = size_words(part.number or 0)
+                    assert part.kind == "event" or part.text in (whole, whole.split(" ")[0])
+                elif part.kind == "text":
+                    told = TOKEN.findall(CONSTANTS.sub("", ASSUMED.sub("", part.text)))
+                    count += len(told)
+                    assert set(told) <= known, f"{sorted(set(told) - known)} in {line!r}"
     return count
 
 

@@ -9,7 +9,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import share_of_lives
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE
 
 _FEWEST = 4
@@ -49,12 +49,14 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
         "collected-outputs",
         "Move each result to the CPU in the loop: results.append(output.cpu())",
         [
-            f"{context.share(size)} are results of {count} iterations that stay on the device, from "
-            f"{names_of(context.snapshot).line(largest)}"
-            + (
-                f", and {bytes_text(int(context.size[joined].sum()))} that they are joined into."
+            sentence(
+                "{} are results of {} iterations that stay on the device, from {}{}.",
+                context.share(size),
+                count,
+                names_of(context.snapshot).line(largest),
+                sentence(", and {} that they are joined into", bytes_part(int(context.size[joined].sum())))
                 if len(joined)
-                else "."
+                else "",
             ),
             "Of a number, .item() is enough.",
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.number_format import bytes_text
+from snapreport.sentence import bytes_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
@@ -36,8 +36,11 @@ def exception_holds(context: AdviceContext) -> Advice | None:
         "exception-holds",
         "Retry after the except block, not in it",
         [
-            f"{bytes_text(size)} of activations of an attempt that ran out of memory are alive while the next one "
-            "runs: the exception refers to the frames of the first.",
+            sentence(
+                "{} of activations of an attempt that ran out of memory are alive while the next one runs: the "
+                "exception refers to the frames of the first.",
+                bytes_part(size),
+            ),
             "Set a flag in the except block and retry below it; nothing of the first attempt is alive then.",
         ],
         "except block",

@@ -9,6 +9,7 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
+from snapreport.sentence import sentence
 
 _FEWEST_COPIES = 4
 _LARGE = 1 << 22
@@ -54,8 +55,12 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         "expanded-mask",
         "Pass is_causal=True, or a mask that broadcasts over sequences and heads",
         [
-            f"A mask of length by length is stored {copies:,} times: {context.share(bytes_)}, from "
-            f"{names_of(context.snapshot).line(first)}.",
+            sentence(
+                "A mask of length by length is stored {} times: {}, from {}.",
+                copies,
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+            ),
             "A view by expand() takes nothing; repeat(), contiguous() and arithmetic on it make the copies.",
         ],
         "torch.nn.functional.scaled_dot_product_attention",

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_activations import is_low_precision
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.sentence import sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MOSTLY = 0.5
@@ -31,8 +32,10 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         "frozen-base",
         "Keep the frozen weights in a 16-bit type",
         [
-            f"{context.share(size)} are parameters that get no gradient, as of a base model under LoRA or a frozen "
-            "backbone.",
+            sentence(
+                "{} are parameters that get no gradient, as of a base model under LoRA or a frozen backbone.",
+                context.share(size),
+            ),
             "A snapshot does not record types: weights in 16 bits already save nothing.",
         ],
         "from_pretrained(dtype=torch.bfloat16), or base.to(torch.bfloat16)",

@@ -10,6 +10,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
+from snapreport.sentence import sentence
 
 _BYTES = (4, 2)
 _REACH = 4
@@ -45,8 +46,12 @@ def full_logits(context: AdviceContext) -> Advice | None:
         "full-logits",
         "Select the positions before the last layer, not after it",
         [
-            f"Logits of all positions and their gradient hold {context.share(bytes_)}, from "
-            f"{names_of(context.snapshot).line(first)}. {share_text(int(1000 * (1 - share)), 1000)} of them are used.",
+            sentence(
+                "Logits of all positions and their gradient hold {}, from {}. {} of them are used.",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+                share_text(int(1000 * (1 - share)), 1000),
+            ),
             "head(hidden[positions]) computes the same numbers as head(hidden)[positions].",
         ],
         "indexing of the hidden states",

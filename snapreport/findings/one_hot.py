@@ -7,6 +7,7 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
+from snapreport.sentence import sentence
 
 _INTEGER = 8  # bytes of an element of functional.one_hot
 _REACH = 6
@@ -52,8 +53,11 @@ def one_hot(context: AdviceContext) -> Advice | None:
         "one-hot",
         "Give the loss indices of classes instead of one-hot vectors",
         [
-            f"One-hot vectors and their product with the logits hold {context.share(bytes_)}, from "
-            f"{names_of(context.snapshot).line(first)}.",
+            sentence(
+                "One-hot vectors and their product with the logits hold {}, from {}.",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+            ),
             "cross_entropy(logits, index) and nll_loss(log_probabilities, index) give the same loss.",
         ],
         "torch.nn.functional.cross_entropy",

@@ -11,6 +11,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import share_with_cost
+from snapreport.sentence import sentence
 
 _BYTES = (4, 2)
 _SMALLEST = 1 << 22
@@ -46,8 +47,12 @@ def broadcast(context: AdviceContext) -> Advice | None:
         "broadcast",
         "Give prediction and target the same shape: prediction.squeeze(-1)",
         [
-            f"{context.share(bytes_)} are squares of the number of predictions, from "
-            f"{names_of(context.snapshot).line(first)}: a tensor of [N] and one of [N, 1] are broadcast to [N, N].",
+            sentence(
+                "{} are squares of the number of predictions, from {}: a tensor of [N] and one of [N, 1] are "
+                "broadcast to [N, N].",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+            ),
             "The loss of such a broadcast compares every prediction with every target.",
         ],
         "broadcasting semantics",
@@ -94,8 +99,11 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
         "distance-matrix",
         "Compute distances with torch.cdist, or as x² - 2xy + y²",
         [
-            f"Differences of all pairs of vectors hold {context.share(bytes_)}, from "
-            f"{names_of(context.snapshot).line(first)}. Only their sums are needed.",
+            sentence(
+                "Differences of all pairs of vectors hold {}, from {}. Only their sums are needed.",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+            ),
         ],
         "torch.cdist",
         "https://docs.pytorch.org/docs/stable/generated/torch.cdist.html",

@@ -7,6 +7,7 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.live import names_of
+from snapreport.sentence import sentence
 
 _BATCHES = 3
 
@@ -33,8 +34,11 @@ def data_on_device(context: AdviceContext) -> Advice | None:
         "data-on-device",
         "Keep the data set in host memory, and copy each batch to the device",
         [
-            f"{context.share(size)} are data that stay on the device, from "
-            f"{names_of(context.snapshot).line(int(context.stack[largest]))}. A step uses one batch of them.",
+            sentence(
+                "{} are data that stay on the device, from {}. A step uses one batch of them.",
+                context.share(size),
+                names_of(context.snapshot).line(int(context.stack[largest])),
+            ),
             "Pinned memory and non_blocking=True copy a batch while the one before it is computed.",
         ],
         "DataLoader(pin_memory=True)",

@@ -62,6 +62,8 @@ _LAZY_COMMANDS = {
         "export",
         "Write a snapshot for other tools: Perfetto, pprof, speedscope, Parquet, DuckDB, SQLite, pictures.",
     ),
+    "mcp": ("snapreport.commands.agents", "mcp", "Serve snapshots to agents, by the Model Context Protocol."),
+    "skill": ("snapreport.commands.agents", "skill", "Print or install the skill that tells agents how to use this."),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
 }
 

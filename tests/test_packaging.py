@@ -43,7 +43,7 @@ FLOORS = [
     {"findings"},
     {"forecast", "exporting"},
     {"report"},
-    {"jobs"},
+    {"jobs", "agents"},
     {"commands", "pytest_plugin"},
     {"samples"},
     {"cli", "schemas"},

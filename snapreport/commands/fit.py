@@ -8,6 +8,7 @@ from snapreport import progress
 from snapreport.commands.shared import (
     SizeType,
     ValuesType,
+    is_job_path,
     load_all,
     pipe_safe,
     read_only_options,
@@ -44,16 +45,25 @@ def fit(
 
     Of one recording, --memory gives the cheapest remedies with which it runs there, and --at its batch size the largest
     batch, with a range.
+
+    Folders of a job's ranks, one for each value, give the rank that fails first.
     """
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         from snapreport.allocator.settings import AllocatorSettings, parse_settings
 
         parse_settings(settings, AllocatorSettings())  # malformed settings are refused before any file is read
-        snapshots = load_all(snaps, redaction=redaction)
         from snapreport.contracts import json_text
         from snapreport.forecast.answer import Question, fit_document
         from snapreport.report.fit_text import fit_text
 
-        document = fit_document(snapshots, Question(at, to, name, memory, settings))
+        question = Question(at, to, name, memory, settings)
+        if any(is_job_path(snap) for snap in snaps):
+            from snapreport import job
+            from snapreport.jobs.fit import fit_job
+
+            jobs = [job(snap, redaction=redaction) for snap in snaps]
+            document = fit_job(jobs, question, lambda path: load_all([path], redaction=redaction)[0])
+        else:
+            document = fit_document(load_all(snaps, redaction=redaction), question)
     pipe_safe(lambda: echo(json_text(document) if as_json else fit_text(document)))

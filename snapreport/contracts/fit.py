@@ -128,10 +128,37 @@ class FitRecording(Struct):
     value: Value | None
 
 
+class FitRank(Struct):
+    """One device of a job's rank, as in :class:`FitDevice`."""
+
+    rank: Count
+    device: int
+    reason: str | None
+    predictions: list[FitPrediction]
+
+
+class FirstRank(Struct):
+    """The rank of a job that fails first in one size of memory, and the largest value at which it runs: the largest at
+    which the job runs. ``rank``, ``device``: null where nothing is foretold of any. ``value``, ``is_limit``: as in
+    :class:`LargestValue`.
+    """
+
+    card: str | None
+    memory_bytes: Bytes
+    rank: Count | None
+    device: int | None
+    value: Value | None
+    is_limit: bool
+
+
 class FitDocument(Struct, tag_field="schema", tag="snapreport-fit/1"):
-    """Peaks at values that were not recorded. ``name``: of the number."""
+    """Peaks at values that were not recorded. ``name``: of the number. ``ranks``, ``first_to_fail``: of a job, whose
+    ``recordings`` and ``devices`` are those of the rank that fails first in the least memory.
+    """
 
     name: str
     settings: str
     recordings: list[FitRecording]
     devices: list[FitDevice]
+    ranks: list[FitRank] = []
+    first_to_fail: list[FirstRank] = []

@@ -45,6 +45,15 @@ class Question:
     memory: int | None = None
     settings: Sequence[str] = ()
 
+    @property
+    def memories(self) -> list[tuple[str | None, int]]:
+        """(card, bytes for the allocator), least first; the card is None for memory that was given."""
+        return [(None, self.memory)] if self.memory else [(card.name, card.usable) for card in CARDS]
+
+    @property
+    def values(self) -> list[float]:
+        return sorted({*self.at, *self.to})
+
 
 def fit(
     recordings: Sequence[Snapshot | str | os.PathLike[str]],
@@ -65,7 +74,19 @@ def fit(
 
 def fit_document(snapshots: Sequence[Snapshot], question: Question) -> FitDocument:
     """Raises :class:`SnapshotError` where values and recordings do not match, or the recordings' devices differ."""
-    _check(len(snapshots), question)
+    fits = device_fits(snapshots, question)
+    pairs = sorted(zip(question.at or [0.0], snapshots, strict=True), key=lambda pair: pair[0])
+    return FitDocument(
+        question.name,
+        fits[0][1].settings.text(),
+        [FitRecording(snapshot.recording.path, value or None) for value, snapshot in pairs],
+        [_device(device, fit, snapshots[0], question) for device, fit in fits],
+    )
+
+
+def device_fits(snapshots: Sequence[Snapshot], question: Question) -> list[tuple[int, DeviceFit]]:
+    """(device, its recordings) of each device that has events in all of them; raises as :func:`fit_document`."""
+    check_question(len(snapshots), question)
     values = question.at or [1.0]
     pairs = sorted(zip(values, snapshots, strict=True), key=lambda pair: pair[0])
     devices = [
@@ -75,23 +96,15 @@ def fit_document(snapshots: Sequence[Snapshot], question: Question) -> FitDocume
     ]
     if not devices:
         raise SnapshotError("no device has events in all recordings: nothing to foretell")
-    fits = [
-        DeviceFit(
-            [value for value, _ in pairs],
-            [WhatIf(snapshot.timeline(device)) for _, snapshot in pairs],
-            question.settings,
-        )
+    at = [value for value, _ in pairs]
+    return [
+        (device, DeviceFit(at, [WhatIf(snapshot.timeline(device)) for _, snapshot in pairs], question.settings))
         for device in devices
     ]
-    return FitDocument(
-        question.name,
-        fits[0].settings.text(),
-        [FitRecording(snapshot.recording.path, value if question.at else None) for value, snapshot in pairs],
-        [_device(device, fit, snapshots[0], question) for device, fit in zip(devices, fits, strict=True)],
-    )
 
 
-def _check(count: int, question: Question) -> None:
+def check_question(count: int, question: Question) -> None:
+    """Raises :class:`SnapshotError` for values that do not go with so many recordings."""
     if count == 1 and not question.at and question.memory is None:
         raise SnapshotError("one recording: give its value (--at), memory to run in (--memory), or a second recording")
     if not question.at and question.to:
@@ -107,23 +120,22 @@ def _check(count: int, question: Question) -> None:
 def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question) -> FitDevice:
     events = len(fit.whatifs[-1].trace.kind)
     cheapest = _cheapest(snapshot, fit, question.memory)
-    reason = _reason(fit, question)
+    reason = refusal(fit, question)
     if reason is not None:
         return FitDevice(device, AlignedRecordings(False, events, 0, reason or None), 0, [], [], [], cheapest)
     growth = fit.growth()
-    sizes = [(None, question.memory)] if question.memory else [(card.name, card.usable) for card in CARDS]
     return FitDevice(
         device,
         AlignedRecordings(fit.is_exact, events, fit.unmatched_bytes(), None),
         sum(growth.values()),
         [CategoryGrowth(category, count) for category, count in growth.items()],
-        [_prediction(fit, value, question.memory) for value in sorted({*question.at, *question.to})],
-        [_largest(fit, name, memory) for name, memory in sizes],
+        [prediction(fit, value, question.memory) for value in question.values],
+        [_largest(fit, name, memory) for name, memory in question.memories],
         cheapest,
     )
 
 
-def _reason(fit: DeviceFit, question: Question) -> str | None:
+def refusal(fit: DeviceFit, question: Question) -> str | None:
     """Why nothing is foretold, "" where no value was given, None where something is."""
     if not question.at:
         return ""
@@ -132,7 +144,8 @@ def _reason(fit: DeviceFit, question: Question) -> str | None:
     return fit.reason() or None
 
 
-def _prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPrediction:
+def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPrediction:
+    """One value; ``fits`` of an estimate is decided outside its range only."""
     found = fit.predict(value, memory)
     fits = None if memory is None else found.peak_reserved is not None
     if fit.is_estimate and memory is not None and not found.is_recorded:

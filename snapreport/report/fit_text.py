@@ -6,6 +6,8 @@ from snapreport import terminal
 from snapreport.contracts.fit import FitCheapest, FitDevice, FitDocument, FitPrediction, FitRemedy, LargestValue
 from snapreport.number_format import bytes_text, count_text, share_text, upper_first
 
+RANKS = 8
+"""Ranks of a job that are listed."""
 FAR = 4
 """Times the largest recorded value: of 30 programs at up to 4 times, three took other kernels, 2% to 27% away."""
 
@@ -22,7 +24,37 @@ def fit_text(document: FitDocument) -> str:
     ]
     several = len(document.devices) > 1
     parts = [_device(document, device, several) for device in document.devices]
-    return "\n\n".join([terminal.lines(head), *parts])
+    return "\n\n".join([*_ranks(document), terminal.lines(head), *parts])
+
+
+def _ranks(document: FitDocument) -> list[str]:
+    """Of a job: the rank that fails first, and the ranks that reserve most at the last value."""
+    if not document.ranks:
+        return []
+    number = len({row.rank for row in document.ranks})
+    rows: list[tuple[str, ...]] = [("memory", "fails first", f"runs up to {document.name}")]
+    for first in document.first_to_fail:
+        memory = bytes_text(first.memory_bytes)
+        memory = f"{first.card}, {memory} usable" if first.card else memory
+        value = "none" if first.value is None else f"{first.value:g}{' or more' if first.is_limit else ''}"
+        rows.append((memory, "-" if first.rank is None else f"rank {first.rank}", value))
+    foretold = [row for row in document.ranks if row.predictions]
+    lines = [f"{number} ranks:", "", *terminal.aligned(rows)]
+    if foretold:
+        last = foretold[0].predictions[-1].value
+        by_need = sorted(
+            ((row.predictions[-1], row.rank) for row in foretold),
+            key=lambda pair: (-pair[0].peak_allocated_bytes, pair[1]),
+        )
+        table: list[tuple[str, ...]] = [("rank", f"peak allocated at {document.name} {last:g}", "peak reserved")]
+        for row, rank in by_need[:RANKS]:
+            reserved = "out of memory" if row.peak_reserved_bytes is None else bytes_text(row.peak_reserved_bytes)
+            table.append((str(rank), bytes_text(row.peak_allocated_bytes), reserved))
+        lines += ["", *terminal.aligned(table)]
+    refused = [row for row in document.ranks if not row.predictions]
+    lines += [f"Rank {row.rank}: nothing can be foretold: {row.reason}." for row in refused[:RANKS]]
+    shown = document.first_to_fail[0].rank
+    return [terminal.lines(lines), *([] if shown is None else [f"Rank {shown}:"])]
 
 
 def _device(document: FitDocument, device: FitDevice, several: bool) -> str:

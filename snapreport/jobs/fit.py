@@ -1,0 +1,71 @@
+"""The answer to "will it fit?" for a job: the rank that fails first, and at which value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from snapreport import progress
+from snapreport.contracts.fit import FirstRank, FitDocument, FitPrediction, FitRank
+from snapreport.errors import SnapshotError
+from snapreport.forecast.answer import Question, check_question, device_fits, fit_document, prediction, refusal
+from snapreport.forecast.largest_value import largest_value
+from snapreport.forecast.prediction import DeviceFit
+from snapreport.jobs.reduce import Job
+from snapreport.snapshot import Snapshot, load
+
+
+def fit_job(jobs: Sequence[Job], question: Question, read: Callable[[str], Snapshot] = load) -> FitDocument:
+    """``jobs``: one program at each value of ``question.at``. ``read``: reads the snapshot of a rank. Raises
+    :class:`SnapshotError` where they have no rank in common, and where a rank's snapshot cannot be read.
+    """
+    if not question.at:
+        raise SnapshotError("a job: give the value of each folder (--at)")
+    check_question(len(jobs), question)
+    paths = [{row.rank: row.path for row in job.rows} for job in jobs]
+    common = sorted(set.intersection(*(set(of_job) for of_job in paths)))
+    if not common:
+        raise SnapshotError("the jobs have no rank in common")
+    firsts = [_First(card, memory) for card, memory in question.memories]
+    ranks: list[FitRank] = []
+    with progress.stage("replaying", len(common), "ranks") as bar:
+        for rank in common:
+            # One rank at a time: the recordings of all of them would not fit into memory.
+            for device, fit in device_fits([read(of_job[rank]) for of_job in paths], question):
+                reason = refusal(fit, question)
+                predictions: list[FitPrediction] = []
+                if reason is None:
+                    predictions = [prediction(fit, value, question.memory) for value in question.values]
+                    for first in firsts:
+                        first.look_at(rank, device, fit)
+                ranks.append(FitRank(rank, device, reason, predictions))
+            bar.advance(1)
+    shown = firsts[0].rank if firsts[0].rank is not None else common[0]
+    document = fit_document([read(of_job[shown]) for of_job in paths], question)
+    document.ranks, document.first_to_fail = ranks, [first.row() for first in firsts]
+    return document
+
+
+@dataclass
+class _First:
+    """The rank that fails first in ``memory`` bytes, of those looked at."""
+
+    card: str | None
+    memory: int
+    rank: int | None = None
+    device: int | None = None
+    value: int = 0
+    is_limit: bool = False
+
+    def look_at(self, rank: int, device: int, fit: DeviceFit) -> None:
+        """A rank that runs where the first one just runs does not fail before it."""
+        if self.rank is not None and (not self.value or fit.retries(self.value, self.memory) is not None):
+            return
+        found = largest_value(fit, self.memory)
+        if self.rank is None or found.value < self.value:
+            self.rank, self.device, self.value, self.is_limit = rank, device, found.value, found.is_limit
+
+    def row(self) -> FirstRank:
+        return FirstRank(
+            self.card, self.memory, self.rank, self.device, float(self.value) if self.value else None, self.is_limit
+        )

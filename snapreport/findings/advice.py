@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from snapreport.contracts.finding import Finding, Link
@@ -24,7 +25,7 @@ from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.effort import place_of, priority_of
 from snapreport.findings.model import FindingKind
-from snapreport.findings.saving import CLOSE, Saving, live_mask, replay, together, whole_parts
+from snapreport.findings.saving import CLOSE, Saving, SavingRow, live_mask, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -123,14 +124,16 @@ def _finding(
     both: Combined | None,
     following: Combined | None,
 ) -> Finding:
-    timeline, detail = context.timeline, list(advice.why)
+    timeline, detail, row = context.timeline, list(advice.why), _saving_row(advice, saving)
+    if row and row.low_bytes is not UNSET and row.high_bytes is not UNSET:
+        detail.append(sentence("The peak is between {} and {}.", bytes_part(row.low_bytes), bytes_part(row.high_bytes)))
     if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving))
     detail += [combined.sentence for combined in (both, following) if combined]
     evidence = replace(
         advice.evidence,
         rule=advice.rule,
-        saving=saving.to_json() if saving else None,
+        saving=row,
         together=both.row if both else None,
         second_maximum=following.row if following else None,
         at_peak_bytes=_at_peak(timeline, saving) if saving else None,
@@ -157,6 +160,14 @@ def _finding(
     )
 
 
+def _saving_row(advice: Advice, saving: Saving | None) -> SavingRow | None:
+    row = saving.to_json() if saving else None
+    if row and advice.peak_range:
+        low, high = advice.peak_range
+        row.low_bytes, row.high_bytes = min(low, row.peak_bytes), max(high, row.peak_bytes)
+    return row
+
+
 def _is_limited(advice: Advice, saving: Saving | None) -> bool:
     """Whether a second maximum limits what the advice saves, as far as its replay tells."""
     return saving is not None and saving.second_is_close and not advice.spares_peak and not advice.is_partly
@@ -170,7 +181,9 @@ def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
 def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> str:
     if saving is None or advice.spares_peak:
         return advice.do
-    return sentence("{}: peak {} (replayed)", advice.do, bytes_change(timeline.peak_bytes, saving.peak_bytes))
+    how = "(estimate)" if advice.peak_range else "(replayed)"
+    change = bytes_change(timeline.peak_bytes, saving.peak_bytes)
+    return sentence("{}: peak {} {how}", advice.do, change, how=how)
 
 
 def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:

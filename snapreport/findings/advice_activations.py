@@ -7,17 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
-from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.layer_count import layer_count
+from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.sentence import bytes_part, sentence
-from snapreport.timeline.activity import INFERENCE, TRAINING
+from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
-
-_LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
 
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
@@ -35,10 +33,6 @@ class PassesEvidence(AdviceEvidence, kw_only=True):
 
 class AccumulationEvidence(AdviceEvidence, kw_only=True):
     gradient_bytes: int
-
-
-class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
-    weight_copy_bytes: int
 
 
 def _checkpointing(context: AdviceContext) -> Advice | None:
@@ -182,57 +176,6 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     return of_batch
 
 
-def _mixed_precision(context: AdviceContext) -> Advice | None:
-    mask = context.category("activation")
-    size = context.bytes_at_peak(mask)
-    kind = context.timeline.activity.kind
-    if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
-        return None
-    copies = context.bytes_at_peak(context.category("parameter")) // 2
-    share = context.remember(("16 bits", copies, context.trains), lambda: _sixteen_bits(context, mask, copies))
-    if not share:
-        return None
-    return Advice(
-        "mixed-precision",
-        "Compute in a 16-bit type",
-        [
-            sentence("Activations hold {}, and no recorded stack trace goes through autocast.", context.share(size)),
-            *(
-                [sentence("Autocast's copies of the weights take {}.", bytes_part(copies))]
-                if context.is_much(copies)
-                else []
-            ),
-            "A snapshot does not record types: a program in 16 bits already saves nothing.",
-        ],
-        "torch.autocast",
-        "https://docs.pytorch.org/docs/stable/amp.html",
-        mask,
-        share,
-        confidence="estimate",
-        evidence=MixedPrecisionEvidence(weight_copy_bytes=copies),
-        effort=ONE_LINE,
-        line='with torch.autocast("cuda", dtype=torch.bfloat16):',
-    )
-
-
-def _sixteen_bits(context: AdviceContext, mask: np.ndarray, copies: int) -> float:
-    """The share of ``mask`` that is saved beside ``copies`` of the weights. Autocast computes softmax in 32 bits, and
-    casts its result (docs.pytorch.org, "Autocast Op Reference"); the scores of SDPA's kernels are its own affair.
-    """
-    attention = attention_scores(context)
-    scores = mask & (attention.written if attention.is_recorded else attention.written | attention.math)
-    cost: np.ndarray | int = copies
-    if scores.any():  # their half is not saved, and the casts take as much again
-        cost = bytes_over_time(context.timeline, np.flatnonzero(scores))
-        cost += copies
-    return share_with_cost(context.timeline, np.flatnonzero(mask), 0.5, cost)
-
-
-def is_low_precision(context: AdviceContext) -> bool:
-    """Whether frames show 16-bit computation: autocast, casts, or kernels for half-precision types."""
-    return context.occurs(context.frames(_LOW_PRECISION))
-
-
 def _chunked_loss(context: AdviceContext) -> Advice | None:
     mask = _loss_sized(context)
     size = context.bytes_at_peak(mask)
@@ -271,6 +214,6 @@ ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _checkpointing,
     _several_graphs,
     _accumulation,
-    _mixed_precision,
+    mixed_precision,
     _chunked_loss,
 )

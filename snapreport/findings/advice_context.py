@@ -83,6 +83,7 @@ class Advice:
     ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
     is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
+    peak_range: the least and the highest peak, in bytes, where the remedy cannot be replayed exactly.
     link: of the finding that the advice follows from, which is shown instead of the peak. effort: what the remedy takes
     to apply. line: as it should read, where the rule says it. evidence: the rule's own numbers; the others are added.
     """
@@ -98,6 +99,7 @@ class Advice:
     confidence: Confidence = "inferred"
     spares_peak: bool = False
     is_partly: bool = False
+    peak_range: tuple[int, int] | None = None
     link: Link | None = None
     effort: Effort = REWRITE
     line: str | None = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from snapreport.contracts.finding import Row
 from snapreport.findings.selection import select
@@ -21,13 +22,17 @@ CLOSE = 0.9
 
 
 class SavingRow(Row):
-    """The replayed peak without ``fraction`` of what ``query`` selects."""
+    """The replayed peak without ``fraction`` of what ``query`` selects. ``low_bytes``, ``high_bytes``: the range of the
+    peak, where the remedy cannot be replayed exactly.
+    """
 
     query: str
     fraction: float
     peak_bytes: int
     peak_event: int
     saves_bytes: int
+    low_bytes: int | UnsetType = UNSET
+    high_bytes: int | UnsetType = UNSET
 
 
 @dataclass(frozen=True)

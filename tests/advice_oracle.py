@@ -37,6 +37,8 @@ def evidence(
                 "peak_bytes": peak,
                 "peak_event": event,
                 "saves_bytes": device.peak_bytes - peak,
+                # The range of an estimate is compared with programs that ran: tests/test_remedies.py.
+                **{key: told["saving"][key] for key in ("low_bytes", "high_bytes") if key in told["saving"]},
             },
             "at_peak_bytes": saving_oracle.at_peak(device, change),
             "taken_at_peak_bytes": sum(

@@ -15,15 +15,14 @@ from snapreport.snapshot import Snapshot
 
 TORCH = fake_torch.FakeTorch(fake_torch.FOLDERS[-1]) if fake_torch.FOLDERS else None
 # Program, remedy, rule; the least and the most that may be promised of what the remedy really saves. The replay of
-# checkpointing assumes that one layer is being recomputed at the peak, which often is at the loss, when none is. What
-# autocast computes in 16 bits depends on the operators.
+# checkpointing assumes that one layer is being recomputed at the peak, which often is at the loss, when none is.
 CASES = [
     ("words", "half", "accumulation", 0.95, 1.03),
     ("images", "half", "accumulation", 0.95, 1.05),
     ("words", "checkpoint", "checkpointing", 0.7, 1.03),
     ("images", "checkpoint", "checkpointing", 0.7, 1.03),
-    ("words", "autocast", "mixed-precision", 0.7, 1.3),
-    ("images", "autocast", "mixed-precision", 0.7, 1.3),
+    ("words", "autocast", "mixed-precision", 0.85, 1.03),
+    ("images", "autocast", "mixed-precision", 0.95, 1.03),
     ("words", "chunks", "chunked-loss", 0.95, 1.03),
     ("words", "sdpa", "sdpa-math-kernel fused-attention", 0.95, 1.03),  # without C++ frames they look alike
     ("passes", "each", "backward-each", 0.95, 1.03),
@@ -62,6 +61,8 @@ def test_advice_keeps_its_promise(
     without = recorded(folder, program, "")
     advice = {f.evidence["rule"]: f for f in findings(without) if f.kind == "advice"}
     (given,) = (advice[name] for name in rule.split() if name in advice)
-    promised = given.evidence["saving"]["saves_bytes"]
-    saved = without.timeline(0).peak_bytes - recorded(folder, program, remedy).timeline(0).peak_bytes
-    assert least * saved <= promised <= most * saved
+    saving, measured = given.evidence["saving"], recorded(folder, program, remedy).timeline(0).peak_bytes
+    saved = without.timeline(0).peak_bytes - measured
+    assert least * saved <= saving["saves_bytes"] <= most * saved
+    if "low_bytes" in saving:
+        assert saving["low_bytes"] <= measured <= saving["high_bytes"]

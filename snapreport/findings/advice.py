@@ -181,9 +181,9 @@ def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
 def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> str:
     if saving is None or advice.spares_peak:
         return advice.do
-    how = "(estimate)" if advice.peak_range else "(replayed)"
     change = bytes_change(timeline.peak_bytes, saving.peak_bytes)
-    return sentence("{}: peak {} {how}", advice.do, change, how=how)
+    # The finding's confidence says that a range is an estimate.
+    return sentence("{}: peak {}" if advice.peak_range else "{}: peak {} (replayed)", advice.do, change)
 
 
 def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:

@@ -14,7 +14,6 @@ from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.sentence import bytes_part, sentence
-from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 CHUNKS = 8

@@ -20,8 +20,8 @@ from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 HALF, NORM, FLOAT, LOSS, SOFTMAX, CREATED, KEEPS_RESULT, SAME, USER = range(9)
-"""Kinds of operators. HALF: computes in 16 bits. NORM, FLOAT: in 32, and saves its input. LOSS: a cross entropy, in 32, which
-saves its log softmax and a cast of it. SOFTMAX: in 32, saves its result. CREATED: 32 bits, whatever is read.
+"""Kinds of operators. HALF: computes in 16 bits. NORM, FLOAT: in 32, and saves its input. LOSS: a cross entropy, in
+32, which saves its log softmax and a cast of it. SOFTMAX: in 32, saves its result. CREATED: 32 bits, whatever is read.
 KEEPS_RESULT: in the type of its input, saves its result. SAME: in the type of its input. USER: the program's own line.
 """
 _F = r"torch/nn/functional\.py "
@@ -111,19 +111,21 @@ def _is_kept(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     begun = backward_passes(context)
     end = np.minimum(context.freed[rows], len(begun) - 1)
     kept: np.ndarray = begun[end] > begun[context.born[rows]]
-    return kept | (context.freed[rows] >= len(begun))
+    kept |= context.freed[rows] >= len(begun)
+    return kept
 
 
 def _of_forward(context: AdviceContext, table: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """(type, factor), Float64 per row of ``table``: 0.5 for a tensor made in 16 bits, and its bytes, copies included."""
+    """(type, factor), Float64 per row of ``table``: 0.5 for one made in 16 bits, and its bytes, copies included."""
     kind = table["kind"].to_numpy()
     # In a loss everything is in 32 bits: targets are, and what autocast computes so.
-    last_product = pl.when(pl.col("kind") == HALF).then("at").max().over("run").fill_null(-1)
+    last_product = pl.when(pl.col("kind") == HALF).then("at").max().over("run").fill_null(len(table))
     in_float = pl.col("kind").is_in([FLOAT, NORM, SOFTMAX, LOSS, CREATED])
     in_float |= (pl.col("kind") == USER) & (pl.col("at") > last_product)
     made = pl.when(pl.col("kind") == HALF).then(0.5).when(in_float).then(1.0)
     table = table.with_row_index("at").with_columns(
-        made=made.forward_fill().fill_null(1.0),
+        # Where no frame names a product, the program's own lines compute them.
+        made=made.forward_fill().fill_null(1.0 if (kind == HALF).any() else 0.5),
         call=(pl.col("stack") != pl.col("stack").shift()).fill_null(True).cum_sum(),
     )
     calls = table.group_by("call", maintain_order=True).agg(pl.col("kind").first())
@@ -154,7 +156,7 @@ def _is_normed(table: pl.DataFrame) -> np.ndarray:
     before = table.sort("size", "at").with_columns(last=kept.shift().over("size", "run"))
     # A norm makes one result; what its call makes beside it, as a copy in another layout, is read by itself.
     read = before.filter((pl.col("kind") == NORM) & pl.col("last").is_not_null())["last"].unique()
-    return table.select(r=pl.col("at").is_in(read.implode()) & (pl.col("kind") != NORM))["r"].to_numpy()
+    return np.asarray(table.select(r=pl.col("at").is_in(read.implode()) & (pl.col("kind") != NORM))["r"])
 
 
 def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
@@ -182,7 +184,7 @@ def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
     start, end = context.freed[two], context.freed[one]
 
     def between(which: np.ndarray) -> np.ndarray:
-        return np.searchsorted(which, end) - np.searchsorted(which, start)
+        return np.asarray(np.searchsorted(which, end) - np.searchsorted(which, start))
 
     total, own = between(born), np.zeros(len(pair), np.int64)
     for each in np.unique(size[pair]).tolist():
@@ -237,8 +239,8 @@ def _is_mask(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
 
 
 def _with_backward(context: AdviceContext, rows: np.ndarray, factor: np.ndarray, made_in: np.ndarray) -> np.ndarray:
-    """Factors of all allocations: ``factor`` for ``rows``. Gradients of activations have the type (``made_in``) that the
-    tensors of their size have on average.
+    """Factors of all allocations: ``factor`` for ``rows``. Gradients of activations have the type (``made_in``) that
+    the tensors of their size have on average.
     """
     factors = np.ones(len(context.size))
     factors[rows] = factor

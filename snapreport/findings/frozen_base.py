@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.sentence import sentence
 from snapreport.findings.mixed_precision import is_low_precision
+from snapreport.sentence import sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MOSTLY = 0.5

@@ -166,6 +166,13 @@ def bytes_change(before: int, after: int) -> Sentence:
     return Sentence([first, Part("text", " → "), *bytes_part(after).parts])
 
 
+def bytes_share(part: int, whole: int) -> Sentence:
+    """``26.8 of 39.6 GiB``; both units where they differ."""
+    (size, unit), (_, whole_unit) = bytes_text(part).split(" "), bytes_text(whole).split(" ")
+    first = Part("bytes", size if unit == whole_unit else f"{size} {unit}", int(part))
+    return Sentence([first, Part("text", " of "), *bytes_part(whole).parts])
+
+
 def parts_json(text: str) -> list[str | dict[str, Any]]:
     """The parts as plain values for the page: text as a string, any other part as an object of its fields."""
     return [part.text if part.kind == "text" else msgspec.to_builtins(part) for part in parts_of(text)]

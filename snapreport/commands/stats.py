@@ -111,8 +111,12 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
 
 
 def _with_findings(snapshot: Snapshot, query: str | None) -> FileStats:
+    from snapreport.findings.diagnosis import headline
     from snapreport.findings.run import findings
 
     file, found = snapshot.file_stats(query), findings(snapshot)
-    devices = [replace(one, findings=[f for f in found if f.device == one.device]) for one in file.devices]
+    devices = [
+        replace(one, headline=headline(found, one.device), findings=[f for f in found if f.device == one.device])
+        for one in file.devices
+    ]
     return replace(file, devices=devices)

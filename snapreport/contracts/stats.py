@@ -72,6 +72,7 @@ class DeviceStats(DeviceNumbers):
 
     top_stacks_at_peak: Annotated[list[StackAtPeak], Meta(max_length=10, description="most bytes first")]
     matches: Annotated[Matches | UnsetType, Meta(description="with --query")] = UNSET
+    headline: Annotated[list[str] | UnsetType, Meta(description="the diagnosis, then the peak, in sentences")] = UNSET
     findings: list[Finding] | UnsetType = UNSET
 
 

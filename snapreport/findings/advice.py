@@ -142,7 +142,7 @@ def _finding(
         url=advice.url,
         effort=advice.effort,
         priority=_priority(timeline, advice, saving),
-        where=place_of(context, advice.mask),
+        where=place_of(context, advice),
         line=advice.line,
     )
     return Finding(

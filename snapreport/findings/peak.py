@@ -30,7 +30,7 @@ from snapreport.findings.live import (
     names_of,
 )
 from snapreport.findings.model import Finding, FindingKind
-from snapreport.number_format import plural, share_text, upper_first
+from snapreport.number_format import bytes_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -204,7 +204,7 @@ def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
     if not has_history(timeline):
         return sentence("Final state of {name}: {sizes}", name=name, sizes=sizes)
     when = "before the first event" if timeline.peak_event < 0 else sentence("{}", event_part(timeline.peak_event))
-    least = "at least " if timeline.recording_gaps and not recorded_peaks(timeline) else ""
+    least = "at least " if _may_miss_events(timeline) and not recorded_peaks(timeline) else ""
     return sentence("Peak on {name}: {least}{sizes} ({when})", name=name, least=least, sizes=sizes, when=when)
 
 
@@ -253,7 +253,7 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
             )
         )
     counted = evidence["max_memory_allocated_bytes"]
-    if counted is not None:
+    if counted is not None and bytes_text(counted) != bytes_text(timeline.peak_bytes):
         lines.append(
             sentence(
                 "`torch.cuda.max_memory_allocated()` would report {}: it counts rounded blocks.", bytes_part(counted)
@@ -336,7 +336,12 @@ def _confidence(timeline: DeviceTimeline) -> Confidence:
     """
     if not has_history(timeline):
         return "measured"
-    return "inferred" if timeline.recording_gaps else "measured"
+    return "inferred" if _may_miss_events(timeline) else "measured"
+
+
+def _may_miss_events(timeline: DeviceTimeline) -> bool:
+    """Whether the recording shows gaps, or a single event: that shows no peak."""
+    return bool(timeline.recording_gaps) or len(timeline.events) < 2
 
 
 PEAK = FindingKind("peak", "Peak", (PeakEvidence,), peak_findings, of_profile=True)

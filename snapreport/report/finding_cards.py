@@ -9,6 +9,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from snapreport.findings.model import Finding
+from snapreport.findings.remedy_place import remedy_sentence
 from snapreport.findings.run import KINDS
 from snapreport.report.sentence_html import Links
 from snapreport.sentence import bytes_part, listed, parts_of, sentence
@@ -19,8 +20,9 @@ _KINDS = {kind.name: kind for kind in KINDS}
 @dataclass(frozen=True)
 class FindingCard:
     """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: its evidence beyond that stated
-    once for the device; ``link``: the page's hash that shows it; ``term``, ``url``: of advice, PyTorch's own name for
-    it and its documentation; ``chart``: of a leak, its steps; ``rank``: see :func:`rank`; ``links``: of its sentences.
+    once for the device; ``link``: the page's hash that shows it; ``remedy``: of advice, its effort and place, and
+    ``term``, ``url``, PyTorch's own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see
+    :func:`rank`; ``links``: of its sentences.
     """
 
     severity: str
@@ -30,6 +32,7 @@ class FindingCard:
     certainty: str
     basis: str
     link: str
+    remedy: str = ""
     term: str = ""
     url: str = ""
     chart: Markup = field(default_factory=Markup)
@@ -76,6 +79,7 @@ def finding_cards(
             finding.confidence,
             " ".join(line for line in finding.basis if line not in common),
             link_of(finding, index[finding.device], stack_base),
+            remedy_sentence(finding),
             str(finding.evidence.get("term", "")),
             str(finding.evidence.get("url", "")),
             _staircase(finding.evidence.get("staircase") or []),

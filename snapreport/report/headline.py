@@ -1,4 +1,4 @@
-"""``python -m snapreport.report.headline SNAP``: the report's first sentence, for the log of a failing process."""
+"""``python -m snapreport.report.headline SNAP``: the report's first sentences, for the log of a failing process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from snapreport.snapshot import load
 
 
 def headline(path: str) -> str:
-    """The first sentence of a report of the snapshot. Raises :class:`snapreport.SnapshotError`."""
+    """The first sentences of a report of the snapshot. Raises :class:`snapreport.SnapshotError`."""
     lines = summarise([load(path)], path).headline_text
     return lines[0] if lines else ""
 

@@ -7,14 +7,17 @@ from typing import Any
 
 from snapreport import terminal
 from snapreport.contracts import plain
+from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
+from snapreport.findings.remedy_place import remedy_sentence
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import shown_notes, shown_settings
+from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
@@ -59,17 +62,18 @@ def stats_text(snapshot: Snapshot) -> str:
 
 
 def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
-    """Errors first, then the peak, warnings, advice, and memory that is new at the end."""
+    """The diagnosis; then errors, the peak, warnings, advice, and memory that is new at the end."""
     here = sorted((f for f in found if f.device == timeline.device), key=rank)
     here.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
     brief = [id(f) for f in here if f.kind == "advice"][_ADVICE:]
-    lines = []
+    lines = _wrapped(joined(each.text for each in diagnosis(found, timeline.device)), "")
+    lines += [""] if lines else []
     for finding in here:
         mark = {"error": "ERROR  ", "warning": "WARNING  "}.get(finding.severity, "")
         lines += _wrapped(f"{mark}{finding.title}  [{finding.confidence}]", "", "    ")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         if id(finding) not in brief:
-            lines += _wrapped(" ".join([*sentences, *finding.detail]), "    ")
+            lines += _wrapped(" ".join([*sentences, *finding.detail, remedy_sentence(finding)]), "    ")
     return lines
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from snapreport.findings.basis import basis_of
+from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.opening import opening
 from snapreport.findings.peak import composition
@@ -16,7 +17,7 @@ from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
 from snapreport.report.comparison import DiffTable
-from snapreport.report.finding_cards import FindingCard, finding_cards
+from snapreport.report.finding_cards import FindingCard, finding_cards, link_of
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.sentence_html import Links
@@ -90,6 +91,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     """Build the summary of a report over ``snapshots``. ``links``: addresses of lines."""
     summary = Summary(title, [], [])
     start = opening(snapshots)
+    said: list[HeadlineSentence] = []
     peak_lines: list[HeadlineSentence] = []
     first = stacks = 0
     for number, snapshot in enumerate(snapshots):
@@ -125,9 +127,14 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
             if peak and start and (start.snapshot, start.device) == (number, device):
                 link = _peak_link(timeline, index[device], base)
                 peak_lines = [HeadlineSentence(line, link, addresses) for line in _headline(peak, file)]
+                for text, finding in _statements(found, device, file):
+                    about = link if finding is peak else link_of(finding, index[device], base)
+                    said.append(HeadlineSentence(text, about, addresses))
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
-    # First why it ran out of memory, then the peak, then other problems.
+    # First the diagnosis and other failures, then the peak, then other problems.
+    known = {line.link for line in said}
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
+    wrong = [card for card in wrong if card.link not in known]
     errors = [
         HeadlineSentence(line, card.link, card.links.sources)
         for card in wrong
@@ -140,7 +147,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         if card.severity != "error"
     ]
     peak_lines = peak_lines or [HeadlineSentence("No allocations were recorded in this snapshot.")]
-    summary.headline += [lines for lines in (errors, peak_lines, others) if lines]
+    summary.headline += [lines for lines in (said + errors, peak_lines, others) if lines]
     return summary
 
 
@@ -225,6 +232,15 @@ def _peak_link(timeline: DeviceTimeline, index: int, stack_base: int) -> str:
     link = f"#view=timeline&device={index}&at={timeline.peak_event}"
     stack = next((row["stack"] for row in timeline.top_stacks if row["stack"]), 0)
     return f"{link}&stack={stack + stack_base}" if stack else link
+
+
+def _statements(found: Sequence[Finding], device: int, file: str) -> list[tuple[str, Finding]]:
+    """The sentences of a device's diagnosis, the first with the file's name if a report has several."""
+    statements = [(statement.text, statement.finding) for statement in diagnosis(found, device)]
+    if file and statements:
+        text, finding = statements[0]
+        statements[0] = sentence("{file}: {}", text, file=file), finding
+    return statements
 
 
 def _headline(peak: Finding, file: str) -> list[str]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import Finding
 from snapreport.findings.peak import composition
+from snapreport.findings.remedy_place import remedy_sentence
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.report.about_recording import assurances, doubts
@@ -45,7 +47,9 @@ def ticket_markdown(snapshot: Snapshot, links: SourceLinks = REPOSITORY_LINKS) -
     lines += [_numbers(t, found) for t in devices]
     for timeline in devices:
         name = device_name(timeline.kind, timeline.device)
-        lines += ["", f"### {name}", "", f"`{_chart(timeline.allocated)}` allocated over the events", ""]
+        said = prose(joined(each.text for each in diagnosis(found, timeline.device)), addresses)
+        lines += ["", f"### {name}", "", *([said, ""] if said else [])]
+        lines += [f"`{_chart(timeline.allocated)}` allocated over the events", ""]
         here = sorted((f for f in found if f.device == timeline.device), key=rank)
         lines += _finding_lines(here, addresses)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f, addresses)]
@@ -81,7 +85,8 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
         advice += finding.kind == "advice"
         mark = {"error": "❌ ", "warning": "⚠️ "}.get(finding.severity, "")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
-        detail = prose(joined([*sentences, *finding.detail]), links)
+        remedy = remedy_sentence(finding)
+        detail = prose(joined([*sentences, *finding.detail, *([remedy] if remedy else [])]), links)
         certainty = finding.confidence
         is_folded = finding.kind == "advice" and advice > _ADVICE
         line = f"- {mark}**{prose(finding.title, links)}** ({certainty}){f'. {detail}' if detail else ''}"

@@ -1,0 +1,184 @@
+"""The first sentences about a device: what is wrong and its remedy, else what holds the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from snapreport.findings.live import category_text
+from snapreport.findings.model import Finding
+from snapreport.findings.remedy_place import remedy_place
+from snapreport.number_format import share_text, upper_first
+from snapreport.sentence import bytes_part, bytes_share, sentence
+
+_MUCH, _VERY_MUCH = 0.05, 0.15
+"""Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis."""
+_MAIN = 0.3
+"""Of the peak: a category with less does not explain it."""
+_FROM_ONE_LINE = 0.25
+"""Of a category's bytes: a line with so many is named."""
+_CAUSES = {
+    "no-grad": ("Graphs that no backward pass uses hold", "add `torch.no_grad()`"),
+    "fused-attention": ("Attention scores and their softmax hold", "use `scaled_dot_product_attention`"),
+    "sdpa-math-kernel": (
+        "Scores, softmax and copies of SDPA's math kernel hold",
+        "let `scaled_dot_product_attention` use a fused kernel",
+    ),
+    "autocast-copies": ("Autocast's 16-bit copies of the weights hold", "cast the weights once"),
+    "kv-cache": ("Caches of keys and values hold", "halve them"),
+    "retained-graphs": (
+        "Graphs that a stored output or loss refers to hold",
+        "release them after the backward pass",
+    ),
+    "previous-outputs": ("Outputs of this iteration and the one before hold", "delete the old ones first"),
+    "second-model": ("A model that is no longer in use holds", "delete it"),
+    "loaded-checkpoint": ("A loaded checkpoint holds", "load it to the CPU"),
+    "foreach-optimizer": ("Temporaries of the optimizer's foreach code hold", "use `fused=True`"),
+    "keep-gradients": ("Gradients of the previous step hold", "free them before the forward pass"),
+    "optimizer-state": ("Optimizer state holds", "shard it"),
+    "offload": ("Optimizer state holds", "offload it to the CPU"),
+    "checkpointing": ("Activations of repeated layers hold", "use activation checkpointing"),
+    "accumulation": ("What grows with the batch holds", "halve the batch and accumulate gradients"),
+    "chunked-loss": ("Logits, their softmax and gradients hold", "compute the loss in chunks"),
+    "device-imbalance": ("Outputs that DataParallel gathers hold", "compute the loss inside the module"),
+    "broadcast": (
+        "Products of a broadcast from [N] and [N, 1] hold",
+        "give prediction and target the same shape",
+    ),
+    "one-hot": ("One-hot vectors and their product with the logits hold", "give the loss indices of classes"),
+    "collected-outputs": ("Results that a loop collects hold", "move each to the CPU"),
+    "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
+    "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
+    "data-on-device": ("A data set on the device holds", "keep it in host memory"),
+}
+"""Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence of the diagnosis, and the finding that it is about."""
+
+    text: str
+    finding: Finding
+
+
+def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
+    """The diagnosis of one device, the cause first; empty for one without allocations. ``found``: of a snapshot, in
+    order.
+
+    A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
+    replayed, each with most bytes first, and last what holds the peak. Estimates are no diagnosis.
+    """
+    here = [finding for finding in found if finding.device == device]
+    peak = next((finding for finding in here if finding.kind == "peak"), None)
+    failure = next((f for f in here if f.kind == "oom" and "verdict" in f.evidence), None)
+    best = _best(here, peak)
+    if failure is not None:
+        first = [Statement(sentence("{}.", failure.title), failure)]
+        first += [Statement(line, failure) for line in failure.detail[:1]]
+        avoiding = next((f for f in here if f.kind == "advice" and f.evidence.get("avoids_failure")), None)
+        if avoiding is not None:
+            first.append(Statement(sentence("{}.", avoiding.title), avoiding))
+            best = []
+        return [*first, *(best or _holds(failure, int(failure.evidence["allocated_bytes"]), "what was allocated"))]
+    name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
+    return best or (_holds(peak, peak.bytes, name) if peak else [])
+
+
+def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
+    """The best remedy that was replayed, or the worst problem; empty where there is neither."""
+    ranked: list[tuple[int, int, list[Statement]]] = []
+    for finding in here:
+        size, setting = finding.bytes, _setting_for(finding, here)
+        if finding.kind == "leak" and finding.severity == "warning":
+            remedy = Statement(finding.detail[-1], finding)
+            ranked.append((0, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
+        elif finding.kind == "fragmentation" and (finding.severity == "warning" or setting):
+            both = [finding, setting] if setting else [finding]
+            ranked.append((1, size, [Statement(sentence("{}.", each.title), each) for each in both]))
+        elif peak and _is_replayed(finding):
+            is_first = finding.evidence["priority"] == 0
+            if finding.bytes < (_MUCH if is_first else _VERY_MUCH) * peak.bytes:
+                continue
+            rank = 0 if is_first else 2
+            ranked.append((rank, size, [Statement(_remedy(finding), finding)]))
+    return min(ranked, key=lambda each: (each[0], -each[1]), default=(0, 0, list[Statement]()))[2]
+
+
+def _is_replayed(finding: Finding) -> bool:
+    """Whether it is advice whose replay lowers the peak."""
+    is_claimed = finding.kind == "advice" and finding.title.endswith("(replayed)")
+    return is_claimed and finding.confidence != "estimate" and finding.evidence["saving"] is not None
+
+
+def _setting_for(finding: Finding, here: Sequence[Finding]) -> Finding | None:
+    """The best replayed setting of the allocator, for a finding that much is reserved and not allocated."""
+    if finding.kind != "fragmentation":
+        return None
+    settings = [f for f in here if f.kind == "advice" and f.evidence.get("replayed_bytes") is not None]
+    return min(settings, key=lambda f: int(f.evidence["replayed_bytes"]), default=None)
+
+
+def _remedy(advice: Finding) -> str:
+    """Such as "Graphs that no backward pass uses hold 26.8 of 39.6 GiB: add torch.no_grad(), peak 13.2 GiB
+    (replayed).".
+    """
+    evidence, saving = advice.evidence, advice.evidence["saving"]
+    if evidence["rule"] not in _CAUSES:
+        return sentence("{}.", advice.title)
+    cause, do = map(sentence, _CAUSES[evidence["rule"]])
+    held = int(evidence["at_peak_bytes"])
+    whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
+    after = sentence("peak {}", bytes_part(saving["peak_bytes"]))
+    needed = ""
+    if saving.get("is_lower_bound"):
+        # What the program would have needed after the failure is not recorded.
+        after = sentence("then {} or more are needed", bytes_part(saving["peak_bytes"]))
+        needed = " needed at the failure"
+    if evidence["effort"] == "one line" and evidence["where"]:
+        do = sentence("{do} (see {})", remedy_place(evidence["where"]), do=do)
+    return sentence(
+        "{cause} {}{needed}: {do}, {after} (replayed).",
+        bytes_share(held, whole),
+        cause=cause,
+        needed=needed,
+        do=do,
+        after=after,
+    )
+
+
+def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
+    """What holds most of ``whole`` bytes: "Activations hold 97% of the peak, 60% of it from forward dit.py:83.".
+
+    Empty where no category does: memory of unknown use explains nothing. ``of``: the peak or a failure; ``name``: of
+    the whole.
+    """
+    rows = [row for row in of.evidence["categories"] if row["category"] != "unknown"]
+    if not rows or rows[0]["bytes"] < _MAIN * whole:
+        return []
+    parts = rows[: 1 if rows[0]["bytes"] >= 0.5 * whole else 2]
+    texts = [category_text(row["category"]) for row in parts]
+    is_one = len(texts) == 1 and texts[0] in ("optimizer state", "KV cache")
+    size = sum(row["bytes"] for row in parts)
+    inferred = of.evidence.get("inferred_categories", [])
+    stack = next((row for row in of.evidence["stacks"] if row["stack"]), None)
+    where = ""
+    if stack and stack["category"] == rows[0]["category"] and stack["bytes"] >= _FROM_ONE_LINE * size:
+        where = sentence(", {} of it from {}", share_text(stack["bytes"], size), stack["line"])
+    text = sentence(
+        "{what} {hold} {share} of {name}{doubt}{where}.",
+        what=upper_first(" and ".join(texts)),
+        hold="holds" if is_one else "hold",
+        share=share_text(size, whole),
+        name=name,
+        doubt=" (inferred)" if any(text in inferred for text in texts) else "",
+        where=where,
+    )
+    return [Statement(text, of)]
+
+
+def headline(found: Sequence[Finding], device: int) -> list[str]:
+    """The diagnosis and the peak, as the first sentences of every output."""
+    lines = [statement.text for statement in diagnosis(found, device)]
+    peak = next((f for f in found if f.device == device and f.kind == "peak"), None)
+    return lines + ([sentence("{}.", peak.title)] if peak else [])

@@ -1,0 +1,25 @@
+"""What a piece of advice takes to apply, where, and the line as it should read, in sentences."""
+
+from __future__ import annotations
+
+from snapreport.contracts.finding import Finding
+from snapreport.sentence import Sentence, code_part, joined, place_part, sentence
+
+
+def remedy_place(where: str) -> Sentence:
+    """``zoo.py:566`` of ``/app/zoo.py:566``."""
+    file, _, line = where.rpartition(":")
+    return place_part(f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line}", file, int(line))
+
+
+def remedy_sentence(finding: Finding) -> str:
+    """``Effort: one line. Where: eval.py:33. To read: with torch.no_grad():``; "" where it is no advice."""
+    if finding.kind != "advice":
+        return ""
+    evidence = finding.evidence
+    parts = [sentence("Effort: {}.", evidence["effort"])]
+    if evidence["where"]:
+        parts.append(sentence("Where: {}.", remedy_place(evidence["where"])))
+    if evidence["line"]:
+        parts.append(sentence("To read: {}", code_part(evidence["line"])))
+    return joined(parts)

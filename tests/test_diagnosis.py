@@ -1,0 +1,101 @@
+"""The first sentences: the cause and its remedy where one was replayed, else what holds the peak."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec import field
+
+import snapreport
+from snapreport.contracts.finding import Evidence
+from snapreport.findings.advice_context import AdviceEvidence
+from snapreport.findings.diagnosis import diagnosis
+from snapreport.findings.model import Finding
+from snapreport.findings.saving import SavingRow
+from tests import corpus
+
+GIB = 1 << 30
+
+
+class Holding(Evidence):
+    """What a peak or a failure has of categories and stacks."""
+
+    categories: list[dict[str, object]]
+    stacks: list[dict[str, object]] = field(default_factory=list)
+    inferred_categories: list[str] = field(default_factory=list)
+    allocated_bytes: int = 0
+    verdict: str = "demand"
+
+
+PARTS: list[dict[str, object]] = [
+    {"category": "unknown", "bytes": 9 * GIB, "count": 1},
+    {"category": "activation", "bytes": 8 * GIB, "count": 3},
+    {"category": "parameter", "bytes": 3 * GIB, "count": 3},
+]
+PEAK = Finding("peak", 0, "info", "Peak on cuda:0: 20.0 GiB", bytes=20 * GIB, evidence=Holding(categories=PARTS))
+FAILURE = Finding(
+    "oom", 0, "error", "Out of memory on cuda:0", ["2.00 GiB were free."],
+    evidence=Holding(categories=PARTS, allocated_bytes=20 * GIB),
+)  # fmt: skip
+
+
+def advice(rule: str, saves: int, *, priority: int = 1, where: str | None = None, **more: object) -> Finding:
+    saving = SavingRow(query="", fraction=1.0, peak_bytes=20 * GIB - saves, peak_event=1, saves_bytes=saves)
+    evidence = AdviceEvidence(
+        rule=rule,
+        saving=saving,
+        at_peak_bytes=8 * GIB,
+        priority=priority,
+        where=where,
+        effort="one line" if where else "a rewrite",
+    )
+    title = f"Do {rule}: peak 20.0 → {20 - saves // GIB}.0 GiB (replayed)"
+    return Finding("advice", 0, "info", title, bytes=saves, evidence=evidence, **more)  # type: ignore[arg-type]
+
+
+def said(*found: Finding) -> list[str]:
+    return [statement.text for statement in diagnosis(found, 0)]
+
+
+def test_the_cause_and_its_replayed_remedy_come_first() -> None:
+    remedy = advice("no-grad", 7 * GIB, priority=0, where="/app/eval.py:33")
+    assert said(PEAK, advice("checkpointing", 9 * GIB), remedy) == [
+        "Graphs that no backward pass uses hold 8.00 of 20.0 GiB: add torch.no_grad() (see eval.py:33), "
+        "peak 13.0 GiB (replayed)."
+    ]
+
+
+def test_what_holds_the_peak_where_no_remedy_is_replayed() -> None:
+    small, estimate = advice("checkpointing", GIB), advice("mixed-precision", 8 * GIB, confidence="estimate")
+    assert said(PEAK, small, estimate) == ["Activations and parameters hold 55% of the peak."]
+    assert said(Finding("peak", 0, "info", "x", bytes=20 * GIB, evidence=Holding(categories=PARTS[:1]))) == []
+
+
+def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:
+    assert said(FAILURE, PEAK) == [
+        "Out of memory on cuda:0.",
+        "2.00 GiB were free.",
+        "Activations and parameters hold 55% of what was allocated.",
+    ]
+    assert said(FAILURE, PEAK, advice("checkpointing", 9 * GIB))[2].startswith("Activations of repeated layers hold 8.")
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        (
+            "forward_without_no_grad.pickle",
+            r"Graphs that no backward pass uses hold 261 of 394 MiB: add ",
+        ),
+        ("lightning_oom.pickle", r"Out of memory on cuda:0: a 384 MiB request was 115 MiB too large\.$"),
+        ("inference_fragmentation.pickle", r"Fragmentation on cuda:0: "),
+    ],
+)
+def test_recorded_programs(name: str, pattern: str) -> None:
+    if name not in corpus.real_names():
+        pytest.skip(corpus.NO_REAL)
+    from snapreport.findings.run import findings
+
+    snapshot = snapreport.load(corpus.path_of(name))
+    assert re.match(pattern, diagnosis(findings(snapshot), snapshot.devices[0])[0].text)

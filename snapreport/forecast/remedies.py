@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -214,4 +214,5 @@ def _settings_to_try(own: AllocatorSettings) -> list[Remedy]:
 
 
 def _remedy(context: AdviceContext, advice: Advice, mask: np.ndarray, fraction: float) -> Remedy:
-    return Remedy(advice.rule, advice.do, advice.effort, advice.confidence, place_of(context, mask), mask, fraction)
+    where = place_of(context, replace(advice, mask=mask))
+    return Remedy(advice.rule, advice.do, advice.effort, advice.confidence, where, mask, fraction)

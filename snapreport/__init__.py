@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import snapreport.forks  # noqa: F401  # notices forks of this process
 from snapreport.errors import QueryError, SnapshotError
+from snapreport.version import __version__
 
 if TYPE_CHECKING:
     from snapreport.forecast.answer import fit
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from snapreport.report.build import write_report
     from snapreport.snapshot import Snapshot, load
 
-__version__ = "0.1.0"
 __all__ = [
     "QueryError",
     "Snapshot",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from snapreport import __version__, progress
+from snapreport import progress
 from snapreport.commands.shared import (
     BROKEN_PIPE,
     category_options,
@@ -31,6 +31,7 @@ from snapreport.errors import SnapshotError, one_line
 from snapreport.output_file import check_output
 from snapreport.reading.paths import file_name
 from snapreport.terminal import echo, lines
+from snapreport.version import __version__
 
 if TYPE_CHECKING:
     from snapreport.snapshot import Snapshot

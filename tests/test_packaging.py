@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
+from graphlib import CycleError, TopologicalSorter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import snapreport
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
-    {"available_memory", "contracts", "terminal"},
+    {"available_memory", "contracts", "terminal", "version"},
     {"supervision"},
     {"allocator_facts", "vocabulary"},
     {
@@ -111,6 +112,43 @@ def test_imports_only_go_down() -> None:
             if (PACKAGE / other.split(".")[1]).exists() or (PACKAGE / f"{other.split('.')[1]}.py").exists():
                 same = other.split(".")[1] == module.split(".")[1]
                 assert same or floor(other) < floor(module), f"{module} imports {other}, which is not under it"
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Of module-level imports, and then with those that only types need: neither has a circle."""
+    bodies = {module_name(path): ast.parse(path.read_text("utf-8")).body for path in PACKAGE.rglob("*.py")}
+    for with_types in (False, True):
+        graph = {name: {*module_imports(body, bodies, with_types)} for name, body in bodies.items()}
+        assert sum(map(len, graph.values())) > 1000
+        TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_circles_of_types_are_found() -> None:
+    body = ast.parse("if TYPE_CHECKING:\n    from b import c").body
+    assert not [*module_imports(body, {"b"}, with_types=False)]
+    with pytest.raises(CycleError):
+        TopologicalSorter({"a": {*module_imports(body, {"b"}, with_types=True)}, "b": {"a"}}).prepare()
+
+
+def module_name(path: Path) -> str:
+    parts = ("snapreport", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def module_imports(body: list[ast.stmt], names: Container[str], with_types: bool) -> Iterator[str]:
+    """The modules of ``names`` that statements outside functions import; with those ``if TYPE_CHECKING``, too."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from [inner] if inner in names else [node.module] if node.module in names else []
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.If) and (with_types or "TYPE_CHECKING" not in ast.unparse(node.test)):
+            yield from module_imports([*node.body, *node.orelse], names, with_types)
+        elif isinstance(node, ast.Try):
+            handlers = [line for handler in node.handlers for line in handler.body]
+            yield from module_imports([*node.body, *handlers, *node.orelse], names, with_types)
 
 
 def test_same_bytes_every_time(tmp_path: Path) -> None:

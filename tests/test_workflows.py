@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
     (folder / ".github" / "workflows").mkdir(parents=True)
     (folder / "committed").touch()
     (folder / "snapreport").mkdir()
-    (folder / "snapreport" / "__init__.py").write_text('__version__ = "7.8"\n')
+    (folder / "snapreport" / "version.py").write_text('__version__ = "7.8"\n')
     as_somebody = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], [*as_somebody, "commit", "-q", "-m", "all"]):
         subprocess.run(["git", *command], cwd=folder, check=True)

@@ -155,7 +155,7 @@ class Machine:
         push = workflow["on"].get("push") if isinstance(workflow["on"], dict) else None
         if not isinstance(push, dict) or "tags" not in push:
             return "main"
-        version = re.search(r'__version__ = "(.+)"', (self.source / "snapreport" / "__init__.py").read_text())
+        version = re.search(r'__version__ = "(.+)"', (self.source / "snapreport" / "version.py").read_text())
         return str(push["tags"][0]).replace("*", version[1] if version else "0")
 
 

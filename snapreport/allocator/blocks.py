@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Any
+from typing import Any, Protocol
 
 from snapreport.allocator_facts import CONSTANTS
 
@@ -42,6 +42,24 @@ def segment_size(size: int, large_segment: int = LARGE_BUFFER) -> int:
     if size < MIN_LARGE_ALLOC:
         return large_segment
     return -(-size // ROUND_LARGE) * ROUND_LARGE
+
+
+class Memory(Protocol):
+    """Device memory as the driver gives it: physical bytes, and addresses."""
+
+    total: int
+
+    def take(self, size: int) -> bool:
+        """Takes physical bytes; false where the device has fewer."""
+
+    def give(self, size: int) -> None:
+        """Returns physical bytes."""
+
+    def reserve(self, size: int, mapped: bool) -> int:
+        """An address range for a segment (`mapped`) or for an expandable segment."""
+
+    def release(self, address: int, size: int) -> None:
+        """Returns an address range."""
 
 
 class Block:

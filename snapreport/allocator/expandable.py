@@ -7,7 +7,7 @@ Follows `ExpandableSegment`, `get_free_block`, `find_expandable_block`, `map_blo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from snapreport.allocator.blocks import (
     ADDRESS_MASK,
@@ -15,11 +15,24 @@ from snapreport.allocator.blocks import (
     Block,
     BlockPool,
     ExpandableSegment,
+    Memory,
     merge,
 )
 
-if TYPE_CHECKING:
-    from snapreport.allocator.model import CachingAllocator
+
+class Allocator(Protocol):
+    """What mapping and unmapping need of the allocator, ``model.CachingAllocator``."""
+
+    block_type: type[Block]
+    memory: Memory
+    large_segment: int
+    reserved: int
+
+    def next_rank(self) -> int: ...
+
+    def add_reserved(self, size: int) -> None: ...
+
+    def segment_event(self, action: str, address: int, size: int, block: Block) -> None: ...
 
 
 def best_expandable(pool: BlockPool, keys: list[int], at: int, expandable: bool) -> int:
@@ -48,7 +61,7 @@ def _reach(block: Block) -> int:
     return block.size if following is None or following.mapped else block.size + following.size
 
 
-def grow(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -> Block | None:
+def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block | None:
     """A free block of at least `size` bytes made by mapping memory, out of its pool; None where memory is short."""
     candidate = _find_address_space(allocator, pool, stream, size)
     if not candidate.mapped and not _map(allocator, candidate, min(candidate.size, size)):
@@ -64,7 +77,7 @@ def grow(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -
     return candidate
 
 
-def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -> Block:
+def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block:
     """The lowest run of free or unmapped blocks with room for `size` bytes; a new segment where there is none."""
     block: Block | None
     for address in pool.unmapped.get(stream, ()):
@@ -89,7 +102,7 @@ def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: in
     return candidate
 
 
-def _map(allocator: CachingAllocator, block: Block, size: int) -> bool:
+def _map(allocator: Allocator, block: Block, size: int) -> bool:
     """Map memory at the start of an unmapped block; false where the device has not enough."""
     segment, pool = block.expandable, block.pool
     assert segment is not None
@@ -115,7 +128,7 @@ def _map(allocator: CachingAllocator, block: Block, size: int) -> bool:
     return True
 
 
-def unmap(allocator: CachingAllocator, block: Block) -> None:
+def unmap(allocator: Allocator, block: Block) -> None:
     """Unmap the whole granules inside a free block."""
     segment, pool = block.expandable, block.pool
     assert segment is not None

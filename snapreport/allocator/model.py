@@ -9,7 +9,6 @@ free and the recorder are up to the caller.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Protocol
 
 from snapreport.allocator.blocks import (
     ADDRESS_BITS,
@@ -19,6 +18,7 @@ from snapreport.allocator.blocks import (
     SMALL_SIZE,
     Block,
     BlockPool,
+    Memory,
     PoolId,
     merge,
     segment_size,
@@ -30,24 +30,6 @@ SEGMENT_ALLOC = "segment_alloc"
 SEGMENT_FREE = "segment_free"
 SEGMENT_MAP = "segment_map"
 SEGMENT_UNMAP = "segment_unmap"
-
-
-class Memory(Protocol):
-    """Device memory as the driver gives it: physical bytes, and addresses."""
-
-    total: int
-
-    def take(self, size: int) -> bool:
-        """Takes physical bytes; false where the device has fewer."""
-
-    def give(self, size: int) -> None:
-        """Returns physical bytes."""
-
-    def reserve(self, size: int, mapped: bool) -> int:
-        """An address range for a segment (`mapped`) or for an expandable segment."""
-
-    def release(self, address: int, size: int) -> None:
-        """Returns an address range."""
 
 
 class CachingAllocator:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-import snapreport
 from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.live import by_category, is_live_at, live_at, names_of
 from snapreport.findings.run import findings
@@ -34,6 +33,7 @@ from snapreport.sentence import Part, Sentence, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
+from snapreport.version import __version__
 
 SHARE = 0.99
 """Share of the bytes at the peak that the stacks of a digest cover."""
@@ -85,7 +85,7 @@ def digest_of(
     recording = snapshot.recording
     settings = {key: clean(str(recording.settings[key])[:200]) for key in _SETTINGS if key in recording.settings}
     common = {
-        "snapreport": snapreport.__version__,
+        "snapreport": __version__,
         "source": clean(_source(path))[-1000:],
         "file_bytes": recording.file_bytes,
         "settings": settings,

@@ -170,3 +170,31 @@ def test_a_launcher_does_not_take_the_names_of_rank_0(tmp_path: Path, monkeypatc
     assert worker.path(10, "steps").name == "rank_00000_step_00000010_steps.json.gz"
     assert "_pid_" in FileNames(tmp_path, ".json.gz").path(10, "steps").name
     worker.release()
+
+
+def test_check_and_diff_choose_a_run_too(tmp_path: Path) -> None:
+    write(tmp_path, range(2), "aaaa1111", peak_allocated=1 << 20)
+    write(tmp_path, range(2), "bbbb2222", start=30, peak_allocated=5 << 20)
+    limit = ["check", tmp_path, "--max-peak", "2MiB"]
+    assert "2 runs" in in_process(*limit).err
+    world = ["--baseline", tmp_path, "--max-growth", "1MiB"]
+    assert "runs" not in in_process(*limit, "--run", "aaaa").err
+    broken = in_process(*limit, "--run", "last").out
+    assert "5.00 MiB" in broken
+    grown = in_process("check", tmp_path, *world, "--run", "bbbb", "--baseline-run", "aaaa").out
+    assert "4.00 MiB" in grown
+    text = in_process("diff", tmp_path, tmp_path, "--run", "aaaa", "--run", "bbbb").out
+    assert "1.00" in text and "5.00 MiB" in text
+    assert in_process("diff", tmp_path, tmp_path, "--run", "a", "--run", "b", "--run", "c").code == 2
+    assert "for jobs" in in_process("diff", "a.pickle", "b.pickle", "--run", "a").err
+
+
+def test_digests_of_many_snapshots_are_named_after_them(tmp_path: Path) -> None:
+    for step in ("step_1", "step_2"):
+        samples.write_job(tmp_path / "run" / step, "data", **{**SMALL, "ranks": 2})
+    (tmp_path / "run" / "broken.pickle").write_bytes(b"no pickle")
+    done = in_process("digest", tmp_path / "run", "-o", tmp_path / "digests", "--jobs", "1")
+    assert done.code == 2 and "4 digests" in done.err and "1 of 5 files could not be read" in done.err
+    names = sorted(path.name for path in (tmp_path / "digests").iterdir())
+    assert names == [f"step_{step}-rank_{rank:05}_step_00000002_steps.digest" for step in (1, 2) for rank in (0, 1)]
+    assert in_process("digest", tmp_path / "run" / "step_1", "-o", "-").code == 2

@@ -157,6 +157,10 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=click.Path(),
     help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.",
 )
+@click.option(
+    "--run", metavar="ID", help="Of a job's files of several runs, those of this one, as in snapreport job --run."
+)
+@click.option("--baseline-run", metavar="ID", help="The same for --baseline.")
 @link_options
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
@@ -177,6 +181,8 @@ def check(
     max_imbalance: float | None,
     fail_on: tuple[str, ...] | None,
     summary_md: str | None,
+    run: str | None,
+    baseline_run: str | None,
     link: str,
     strip_prefix: tuple[str, ...],
     junit: str | None,
@@ -195,6 +201,8 @@ def check(
     """
     if (baseline is None) != (max_growth is None and max_reserved_growth is None):
         raise click.UsageError("--baseline and --max-growth or --max-reserved-growth are given together")
+    if baseline_run and baseline is None:
+        raise click.UsageError("--baseline-run goes with --baseline")
     if (at is None) != (to is None) or (at is not None and fits is None):
         raise click.UsageError("--at and --to go together, with --fits")
     from snapreport.contracts import json_text
@@ -228,13 +236,16 @@ def check(
         from snapreport.jobs.gate import check_job
         from snapreport.jobs.redacted import redacted_job
 
-        before = job(baseline, rules=rules, inference=infer, redaction=redaction) if baseline else None
-        reduced = job(snaps, rules=rules, inference=infer, redaction=redaction)
+        options: dict[str, Any] = {"rules": rules, "inference": infer, "redaction": redaction}
+        before = job(baseline, run=baseline_run, **options) if baseline else None
+        reduced = job(snaps, run=run, **options)
         if redaction:
             reduced = redacted_job(reduced, redaction).job
             before = before and redacted_job(before, redaction).job
         checks = check_job(reduced, limits, max_imbalance, before)
     else:
+        if run or baseline_run:
+            raise click.UsageError("--run and --baseline-run are for jobs: folders, lists of paths, or digests")
         if baseline and is_job_path(baseline):
             raise click.UsageError("--baseline is a job; give a folder, a list of paths or digests to compare with it")
         compared = load_all([baseline], rules, inference=infer, redaction=redaction)[0] if baseline else None

@@ -56,6 +56,14 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     type=DevicesType(),
     help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
 )
+@click.option(
+    "--run",
+    "runs",
+    metavar="ID",
+    multiple=True,
+    help="Of two jobs with files of several runs, those of this one, as in snapreport job --run; twice: BEFORE's, then "
+    "AFTER's.",
+)
 @link_options
 @redact_options
 @force_option
@@ -66,6 +74,7 @@ def diff(
     title: str | None,
     as_json: bool,
     devices: tuple[int, ...] | None,
+    runs: tuple[str, ...],
     link: str,
     strip_prefix: tuple[str, ...],
     redact: bool,
@@ -86,8 +95,10 @@ def diff(
     if any(is_job_path(snap) for snap in snaps):
         if devices is not None or link:
             raise click.UsageError("--device and --link are for snapshots; jobs are compared by rank")
-        _diff_jobs(snaps, output, title, as_json, force, redaction_of(redact, redact_pattern, strip_prefix))
+        _diff_jobs(snaps, output, title, as_json, force, redaction_of(redact, redact_pattern, strip_prefix), runs)
         return
+    if runs:
+        raise click.UsageError("--run is for jobs: folders, lists of paths, or digests")
     if output:
         check_inputs(snaps)
         check_output(output, snaps, force=force)
@@ -135,16 +146,20 @@ def _diff_jobs(
     as_json: bool,
     force: bool,
     redaction: Redaction | None,
+    runs: tuple[str, ...],
 ) -> None:
     if len(snaps) != 2:
         raise click.UsageError("two jobs are needed: a folder, or a list of paths, for each")
+    if len(runs) > 2:
+        raise click.UsageError("--run is given once for both jobs, or once for each")
     if output:
         check_output(output, [], "the comparison", force=force)
     with progress.shown():
         from snapreport import job
         from snapreport.jobs.job_diff import diff_jobs, job_diff_document, job_diff_text
 
-        before, after = (job(snap, redaction=redaction) for snap in snaps)
+        wanted = (*runs, *runs)[:2] or (None, None)
+        before, after = (job(snap, run=run, redaction=redaction) for snap, run in zip(snaps, wanted, strict=True))
         result = diff_jobs(before, after)
         if output:
             from snapreport.jobs.job_diff_page import job_diff_page

@@ -1,9 +1,10 @@
-"""The command ``snapreport digest``: what a job's report needs of one snapshot, in at most 64 KB."""
+"""The command ``snapreport digest``: what a job's report needs of each snapshot, in at most 64 KB."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,18 +20,28 @@ from snapreport.commands.shared import (
     redact_prefix_option,
     redaction_only,
 )
+from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
 
+if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
+
 
 @click.command()
-@click.argument("snap", metavar="SNAP", type=click.Path())
+@click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "-o",
     "--output",
-    metavar="FILE",
+    metavar="FILE|DIR",
     type=click.Path(),
-    help="Where to write the digest; - is standard output.",
+    help="Where to write the digest; - is standard output. Of several snapshots, the folder of their digests.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Processes that read several snapshots. Default: as many as cores and memory allow.",
 )
 @category_options
 @redact_options
@@ -39,8 +50,9 @@ from snapreport.terminal import echo, lines
 @force_option
 @max_memory_option
 def digest(
-    snap: str,
+    snaps: tuple[str, ...],
     output: str | None,
+    jobs: int | None,
     rules: str | None,
     no_inference: bool,
     redact: bool,
@@ -49,14 +61,21 @@ def digest(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Write what a job's report needs of one rank's snapshot: at most 64 KB, however large the snapshot is.
+    """Write what a job's report needs of a rank's snapshot: at most 64 KB, however large the snapshot is.
 
-    Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report.
+    Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report. Of several
+    snapshots, and of folders, each digest is named after its snapshot, in the folder given by -o.
     """
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
-    check_inputs([snap])
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.")
+    if len(snaps) > 1 or snaps[0].startswith("@") or Path(snaps[0]).is_dir():
+        if dry_run or not output or output == "-":
+            raise click.UsageError("several digests need a folder: -o DIR")
+        _write_several(snaps, output, jobs, rules, redaction, inference=not no_inference, force=force)
+        return
+    snap = snaps[0]
+    check_inputs([snap])
     if output and not dry_run:
         check_output(output, [snap], "the digest", force=force)
     with progress.shown():
@@ -77,3 +96,41 @@ def digest(
     if output != "-":
         echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)
     sys.stdout.flush()
+
+
+def _write_several(
+    snaps: tuple[str, ...],
+    folder: str,
+    jobs: int | None,
+    rules: str | None,
+    redaction: Redaction | None,
+    *,
+    inference: bool,
+    force: bool,
+) -> None:
+    """Raises :class:`SnapshotError` at the end if one of them could not be read; the others are written."""
+    from snapreport.jobs.execution import make_all
+    from snapreport.jobs.sources import digest_names, expand
+    from snapreport.output_file import write_file
+
+    files = expand(snaps)
+    names = digest_names(files)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SnapshotError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    for name in names:
+        check_output(str(Path(folder) / name), files, "the digest", force=force)
+    with progress.shown():
+        made = make_all(
+            files, jobs=jobs, options={"rules": rules, "inference": inference, "redaction": redaction}, label=str
+        )
+        for name, one in zip(names, made, strict=True):
+            if one.data is not None:
+                write_file(Path(folder) / name, one.data, "the digest")
+    failed = [one.error for one in made if one.data is None]
+    for reason in failed[:5]:
+        echo(lines([f"snapreport: {reason}"]), err=True)
+    echo(lines([f"{folder}: {len(made) - len(failed):,} digests"]), err=True)
+    if failed:
+        raise SnapshotError(f"{len(failed):,} of {len(made):,} files could not be read")

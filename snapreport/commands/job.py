@@ -64,6 +64,12 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 )
 @click.option("--dask", metavar="ADDRESS|FILE", help="Read them on this Dask cluster: its scheduler's address or file.")
 @click.option(
+    "--dask-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long to wait for its first worker. Default: 300.",
+)
+@click.option(
     "--rank-pattern",
     metavar="REGEX",
     help="How names contain the rank: the first group, e.g. 'node\\d+_gpu(\\d+)'. Default: the recording's own word, "
@@ -109,6 +115,7 @@ def job(
     as_json: bool,
     jobs: int | None,
     dask: str | None,
+    dask_timeout: float | None,
     rank_pattern: str | None,
     world_size: int | None,
     run: str | None,
@@ -137,6 +144,8 @@ def job(
         raise click.UsageError("--dry-run lists the strings of the report; it does not go with --json and --each")
     if dask and jobs:
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
+    if dask_timeout is not None and not dask:
+        raise click.UsageError("--dask-timeout goes with --dask")
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     if redaction and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
@@ -154,6 +163,7 @@ def job(
         dry_run=dry_run,
         jobs=jobs,
         dask=dask,
+        **({} if dask_timeout is None else {"dask_timeout": dask_timeout}),
         rank_pattern=rank_pattern,
         world_size=world_size,
         run=run,

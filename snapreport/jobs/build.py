@@ -14,7 +14,7 @@ from snapreport.errors import SnapshotError
 from snapreport.jobs.detail import DEFAULT_DETAIL, RankReader, chosen_rows, read_details
 from snapreport.jobs.digest import digest_bytes
 from snapreport.jobs.document import Detail, job_document
-from snapreport.jobs.execution import Made, make_all, one_process
+from snapreport.jobs.execution import DASK_SECONDS, Made, make_all, one_process
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.rank_reports import link_to_job, report_names
@@ -49,6 +49,7 @@ def job(
     *,
     executor: Executor | None = None,
     dask: str | None = None,
+    dask_timeout: float = DASK_SECONDS,
     jobs: int | None = None,
     rank_pattern: str | None = None,
     world_size: int | None = None,
@@ -63,7 +64,8 @@ def job(
 
     paths: files, folders, globs, fsspec URLs or lists of paths (see ``sources.expand``). executor: any
     ``concurrent.futures.Executor``, for example that of mpi4py, whose workers see the same paths; dask: address or
-    scheduler file of a cluster; jobs: number of local processes otherwise. rank_pattern: a regular expression whose
+    scheduler file of a cluster, whose first worker is waited for dask_timeout seconds; jobs: number of local processes
+    otherwise. rank_pattern: a regular expression whose
     group is the rank. run: the beginning of a run's id, where the files are of several; "last" is the one that started
     last, and ":0" after it the attempt before the first restart. each: a folder for a report of each rank, on the
     machine that processes the rank; report: where the job's report will be, to which those of the ranks link. Ranks
@@ -86,7 +88,15 @@ def job(
         path: f"rank {fact.rank}" if fact.rank is not None else Path(path).name
         for path, fact in zip(files, facts, strict=True)
     }
-    made = make_all(files, jobs=jobs, executor=executor, dask=dask, options=options, label=lambda path: labels[path])
+    made = make_all(
+        files,
+        jobs=jobs,
+        executor=executor,
+        dask=dask,
+        dask_timeout=dask_timeout,
+        options=options,
+        label=lambda path: labels[path],
+    )
     reduced = reduce_job(files, made, rank_pattern=rank_pattern, world_size=world_size, run=run)
     return replace(reduced, report_names=names)
 

@@ -27,6 +27,7 @@ from snapreport.jobs.stack_identity import EMPTY
 EQUAL = 0.02
 """Two ratios are equal if they differ by less; sizes of one stack vary less between ranks of equal work."""
 EXACT = 0.0005
+"""Of ratios that are equal, the factor is one that many sizes have to within this."""
 EXPLAINED = 0.95
 """Minimum share of the excess in stacks that follow the rule."""
 OWN_ACTIVATIONS = 0.8
@@ -159,7 +160,16 @@ def _larger(compared: Comparison) -> Cause | None:
     is_activation = compared.is_named & np.isin(compared.category, ("activation", "input"))
     if not is_larger.any():
         return None
-    best = _most_frequent(compared.times[is_larger], compared.expected[is_larger])
+    ratios = sorted(set(compared.times[is_larger].tolist()))
+    exactly = [np.abs(compared.times / ratio - 1) < EXACT for ratio in ratios]
+    explained = [
+        (
+            float(compared.more[is_larger & _has_factor(compared, ratio)].sum()),
+            float(compared.more[is_larger & exact].sum()),
+        )
+        for ratio, exact in zip(ratios, exactly, strict=True)
+    ]
+    best = ratios[explained.index(max(explained))]
     scores = _scores_ratio(compared)
     for factor in dict.fromkeys((best, scores**0.5)):
         if factor < 1 + 2 * EQUAL:
@@ -186,7 +196,7 @@ def _larger(compared: Comparison) -> Cause | None:
 
 def _has_factor(compared: Comparison, factor: float) -> np.ndarray:
     """Boolean: stacks that are ``factor`` times as large, but for a workspace."""
-    constant = (factor * compared.expected - compared.most) / (factor - 1)
+    constant = (factor * compared.expected - compared.most) / max(factor - 1, EQUAL)
     return np.asarray((np.abs(compared.times / factor - 1) < EQUAL) | (np.abs(constant / CONSTANT - 1) < EQUAL))
 
 
@@ -256,11 +266,6 @@ def _parts(kind: CauseKind, compared: Comparison, stacks: np.ndarray, added: np.
 
 def _common(compared: Comparison, stacks: np.ndarray) -> float:
     """The ratio of counts that most bytes of ``stacks`` have."""
-    return _most_frequent(compared.times_as_many[stacks], compared.most[stacks])
-
-
-def _most_frequent(ratios: np.ndarray, weights: np.ndarray) -> float:
-    """The ratio that most ``weights`` have, to within ``EQUAL``; of those near it, the one that most have exactly."""
+    ratios, weights = compared.times_as_many[stacks], compared.most[stacks]
     near = np.abs(ratios[:, None] / ratios - 1)
-    sums = ((near < EQUAL) @ weights) + ((near < EXACT) @ weights) / 2
-    return float(ratios[int(np.argmax(sums))])
+    return float(ratios[int(np.argmax((near < EQUAL) @ weights))])

@@ -22,6 +22,7 @@ from snapreport.jobs.sources import size_of
 from snapreport.process_memory import release_freed
 from snapreport.reading.open import MAX_RATIO
 from snapreport.reading.paths import open_binary, shown_path
+from snapreport.terminal import echo
 
 NEED_FIXED, NEED_FACTOR = 180 << 20, 6
 """Upper bound of the bytes of memory for reading a snapshot: the interpreter with its libraries, plus this multiple of
@@ -33,6 +34,10 @@ MOST_DIGESTS_HERE = 256
 """Digests that are read in this process: each takes 2 ms, and a process takes 0.7 s to start."""
 CONNECT_SECONDS = 30
 """Timeout for connecting to a Dask scheduler."""
+WORKERS_SECONDS = 10
+"""After so long without a worker, a line says so."""
+DASK_SECONDS = 300.0
+"""Default of how long to wait for the first worker of a Dask cluster."""
 _KILLED = "the process that read it was killed, for lack of memory or because it did not end"
 
 
@@ -98,6 +103,7 @@ def make_all(
     jobs: int | None = None,
     executor: Executor | None = None,
     dask: str | None = None,
+    dask_timeout: float = DASK_SECONDS,
     options: dict[str, Any] | None = None,
     label: Callable[[str], str] = str,
 ) -> list[Made]:
@@ -105,7 +111,8 @@ def make_all(
 
     ``jobs``: number of local processes, by default limited by cores and memory; 1 is this process, so that a file that
     hangs or kills its reader affects all ranks. ``executor``: runs them instead; ``dask``: a scheduler's address or
-    file. ``options``: of :func:`make_digest`. ``label``: the progress bar's text for a path.
+    file, whose first worker is waited for ``dask_timeout`` seconds. ``options``: of :func:`make_digest`. ``label``: the
+    progress bar's text for a path.
     """
     made: dict[int, Made] = {}
     with progress.stage("ranks", len(paths), "ranks") as bar:
@@ -116,7 +123,7 @@ def make_all(
             bar.advance(1)
 
         if dask is not None:
-            _on_dask(dask, paths, options, done)
+            _on_dask(dask, dask_timeout, paths, options, done)
         elif executor is not None:
             _on_executor(executor, list(range(len(paths))), paths, options, done)
         else:
@@ -240,7 +247,11 @@ def _on_executor(
 
 
 def _on_dask(
-    address: str, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
+    address: str,
+    seconds: float,
+    paths: Sequence[str],
+    options: dict[str, Any] | None,
+    done: Callable[[int, Made], None],
 ) -> None:
     """On an existing cluster. Dask itself reruns the tasks of a lost worker; if it gives up, the rank has failed."""
     try:
@@ -255,6 +266,7 @@ def _on_dask(
     except Exception as error:  # noqa: BLE001  # any connection failure
         raise SnapshotError(f"{address}: cannot reach the Dask scheduler: {one_line(str(error))[:200]}") from None
     with client:
+        _await_workers(client, address, seconds)
         futures = client.map(make_digest, list(paths), options=options, pure=False, retries=2)
         number = {future.key: index for index, future in enumerate(futures)}
         for future in completed(futures, loop=client.loop):
@@ -264,3 +276,19 @@ def _on_dask(
             else:
                 done(index, Made(None, one_line(f"{paths[index]}: {future.exception()}")))
             future.release()
+
+
+def _await_workers(client: Any, address: str, seconds: float) -> None:
+    """Waits for a worker. Says so after ``WORKERS_SECONDS``; raises :class:`SnapshotError` after ``seconds``."""
+    for wait_for, is_last in ((min(WORKERS_SECONDS, seconds), seconds <= WORKERS_SECONDS), (seconds, True)):
+        try:
+            client.wait_for_workers(1, timeout=wait_for)
+        except TimeoutError:
+            if is_last:
+                raise SnapshotError(
+                    f"{address}: no worker joined the Dask cluster within {seconds:g} s; --dask-timeout waits longer"
+                ) from None
+            seconds -= wait_for
+            echo(f"snapreport: {address}: waiting for a worker of the Dask cluster", err=True)
+        else:
+            return

@@ -6,13 +6,14 @@ import contextlib
 import glob
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
 from snapreport.reading.paths import expand as expand_wildcards
-from snapreport.reading.paths import is_remote, open_binary
+from snapreport.reading.paths import file_name, is_remote, open_binary
 
 LISTS = (".txt", ".list")
 _SNAPSHOTS = (".pickle", ".pkl", ".pt", ".pth", ".digest")
@@ -76,6 +77,29 @@ def is_snapshot_name(name: str) -> bool:
     for ending in _COMPRESSED:
         lower = lower.removesuffix(ending)
     return (lower.endswith(_SNAPSHOTS) or _PROFILE.fullmatch(lower) is not None) and not name.startswith(".")
+
+
+def digest_names(paths: Sequence[str]) -> list[str]:
+    """A file name for the digest of each path, no two alike: that of the snapshot, or the path below the folder that
+    all share (``step_3-rank0.digest``).
+    """
+    whole = without_common_folder(paths)
+    stems = [_stem(file_name(path)) for path in paths]
+    counts = Counter(stems)
+    names = [
+        stem if counts[stem] == 1 else _stem(whole[path]).replace("/", "-")
+        for path, stem in zip(paths, stems, strict=True)
+    ]
+    return [
+        f"{name}.digest" if names.count(name) == 1 else f"{name}_{number}.digest" for number, name in enumerate(names)
+    ]
+
+
+def _stem(name: str) -> str:
+    for ending in (*_COMPRESSED, *_SNAPSHOTS, ".json"):
+        if name.lower().endswith(ending):
+            name = name[: -len(ending)]
+    return name
 
 
 def _from_list(name: str) -> list[str]:

@@ -111,7 +111,7 @@ class Options:
         self.width = dice.choice((128, 192, 256))
         self.layers = dice.randint(2, 5)
         self.vocabulary = dice.choice((2000, 4000))
-        self.experts = dice.randint(3, 6) if model == "experts" else 0
+        self.experts = dice.randint(2, 4) if model == "experts" else 0
         self.batch, self.length = dice.choice((4, 8)), dice.choice((128, 192))
         self.side = dice.choice((32, 48))
         self.optimizer = dice.choice((torch.optim.AdamW, torch.optim.SGD))

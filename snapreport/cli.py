@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from snapreport import progress
+from snapreport.commands.project_settings import project_options
 from snapreport.commands.shared import (
     BROKEN_PIPE,
     category_options,
     check_inputs,
+    device_option,
     expanded_paths,
     force_option,
     link_options,
@@ -69,15 +75,36 @@ _LAZY_COMMANDS = {
 }
 
 
+def _misspelt(word: str, commands: Sequence[str]) -> str:
+    """The command that a word means which names no file; "" if it looks like a file's name."""
+    if re.search(r"[/\\.*?:@]", word) or os.path.lexists(word):
+        return ""
+    return next(iter(difflib.get_close_matches(word, commands, 1, 0.7)), "")
+
+
 class _Commands(click.Group):
     """A group whose first argument need not be a command: ``snapreport SNAP...`` makes a report."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks what may come next
+            return super().parse_args(ctx, args)
         if not args:
             raise click.UsageError("no snapshot given", ctx)
-        if args[0] not in {*self.list_commands(ctx), "--help", "-h", "--version"}:
+        commands = self.list_commands(ctx)
+        if args[0] == "help":
+            args = [*(["report"] if args[1:2] and args[1] not in commands else args[1:2]), "--help"]
+        elif args[0] not in {*commands, "--help", "-h", "--version", "-v", "-V"}:
+            if near := _misspelt(args[0], [*commands, "help"]):
+                raise click.UsageError(f"no file and no command is called {args[0]!r}; did you mean {near!r}?", ctx)
             args = ["report", *args]
+        command = None if args[0].startswith("-") else self.get_command(ctx, args[0])
+        if command is not None and "--help" not in args:
+            ctx.default_map = {args[0]: project_options(command, args[0], ["report", *commands])}
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, and files: a report is written without a command."""
+        return [*super().shell_complete(ctx, incomplete), CompletionItem(incomplete, type="file")]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*(name for name, command in self.commands.items() if not command.hidden), *_LAZY_COMMANDS]
@@ -146,7 +173,7 @@ def _fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="snapreport")
+@click.version_option(__version__, "-V", "-v", "--version", prog_name="snapreport")
 def main() -> None:
     """Turn PyTorch memory snapshots into one self-contained HTML report.
 
@@ -164,6 +191,7 @@ def main() -> None:
     "-o", "--output", metavar="FILE", type=click.Path(), help="Where to write the report; - is standard output."
 )
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
+@device_option
 @page_options
 @link_options
 @category_options
@@ -180,6 +208,7 @@ def report(
     snaps: tuple[str, ...],
     output: str | None,
     title: str | None,
+    devices: tuple[int, ...],
     max_size: int | None,
     source: tuple[str, ...],
     link: str,
@@ -196,7 +225,7 @@ def report(
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     if redaction and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
-    may_be_job = len(snaps) > 1 and "-" not in snaps and not separate
+    may_be_job = len(snaps) > 1 and "-" not in snaps and not separate and not devices
     if may_be_job and _are_ranks(snaps):
         from snapreport.commands.job import JobPage, run_job
 
@@ -218,7 +247,7 @@ def report(
     # A bad template is reported before the files are read. Redaction has made the names relative already.
     links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 

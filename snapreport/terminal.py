@@ -8,12 +8,18 @@ which every command prints, escapes again whatever a text holds besides line bre
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 # Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
+# Words that begin a line, and their colours on a terminal (ECMA-48): bold red, bold yellow, green.
+_MARKED = {"ERROR": "1;31", "FAIL": "1;31", "WARNING": "1;33", "UNKNOWN": "1;33", "ok": "32"}
+_MARK = re.compile(rf"^({'|'.join(_MARKED)})(?=  )", re.MULTILINE)
+colour = "auto"
+"""``always``, ``never``, or ``auto``: on a terminal, unless NO_COLOR is set (no-color.org)."""
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
 
 
@@ -49,8 +55,19 @@ def echo(text: str, *, err: bool = False) -> None:
         if stream is None:
             raise OSError(9, "Bad file descriptor")
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        shown = shown.encode(encoding, "backslashreplace").decode(encoding)
+        stream.write(_MARK.sub(_coloured, shown) if _is_coloured(stream) else shown)
         stream.flush()
     except (OSError, ValueError):
         if not err:
             raise
+
+
+def _is_coloured(stream: TextIO) -> bool:
+    if colour != "auto":
+        return colour == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _coloured(mark: re.Match[str]) -> str:
+    return f"\x1b[{_MARKED[mark[1]]}m{mark[1]}\x1b[0m"

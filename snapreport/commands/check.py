@@ -16,6 +16,7 @@ from snapreport.commands.shared import (
     ValuesType,
     category_options,
     check_inputs,
+    colour_option,
     expanded_paths,
     force_option,
     is_job_path,
@@ -161,6 +162,7 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "--run", metavar="ID", help="Of a job's files of several runs, those of this one, as in snapreport job --run."
 )
 @click.option("--baseline-run", metavar="ID", help="The same for --baseline.")
+@colour_option
 @link_options
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from snapreport import terminal
 from snapreport.errors import SnapshotError
 from snapreport.reading.paths import expand, is_remote, shown_path
 from snapreport.sizes import parse_size
@@ -88,6 +89,28 @@ def read_only_options(command: Command) -> Command:
         "snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths
     )
     return snaps(redact_options(redact_prefix_option(max_memory_option(command))))
+
+
+def _set_colour(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    terminal.colour = value
+
+
+colour_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    callback=_set_colour,
+    expose_value=False,
+    help="Colour the words that matter. Default: on a terminal, unless NO_COLOR is set.",
+)
+device_option = click.option(
+    "--device",
+    "devices",
+    metavar="N",
+    type=int,
+    multiple=True,
+    help="Only this device; -1 is pinned host memory (may be given several times).",
+)
 
 
 def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -205,9 +228,10 @@ def load_all(
     *,
     inference: bool = True,
     redaction: Redaction | None = None,
+    devices: Sequence[int] = (),
 ) -> list[Snapshot]:
     """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`; ``redaction``:
-    what to redact.
+    what to redact; ``devices``: the only ones, all if none are given.
     """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
@@ -225,9 +249,21 @@ def load_all(
     if redaction:
         for snapshot, recording in zip(loaded, redaction.of([s.recording for s in loaded]), strict=True):
             snapshot.recording = recording
+    if devices:
+        for snapshot in loaded:
+            _keep_devices(snapshot, devices)
     names = ", ".join(shown_path(snap) if snap != "-" else "standard input" for snap in snaps[:3])
     name_file(names if len(snaps) <= 3 else f"{names}, … ({len(snaps)} snapshots)")
     return loaded
+
+
+def _keep_devices(snapshot: Snapshot, devices: Sequence[int]) -> None:
+    recording = snapshot.recording
+    for device in devices:
+        if device not in recording.devices:
+            known = ", ".join(map(str, recording.devices))
+            raise SnapshotError(f"{recording.path}: no device {device}; there are {known or 'none'}")
+    recording.devices = {number: record for number, record in recording.devices.items() if number in devices}
 
 
 def is_job_path(path: str) -> bool:

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from snapreport.commands.shared import (
     category_options,
+    colour_option,
+    device_option,
     expanded_paths,
     link_options,
     load_all,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 @click.option(
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
+@device_option
+@colour_option
 @link_options
 @category_options
 @redact_options
@@ -48,6 +52,7 @@ def stats(
     brief: bool,
     markdown: bool,
     query: str | None,
+    devices: tuple[int, ...],
     link: str,
     strip_prefix: tuple[str, ...],
     rules: str | None,
@@ -70,7 +75,7 @@ def stats(
 
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
-    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
+    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
     text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.graphs import dropped_graphs, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
@@ -133,7 +134,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
 def _accumulation(context: AdviceContext) -> Advice | None:
     mask = batch_sized(context)
     size = context.bytes_at_peak(mask)
-    if not context.trains or not context.is_much(size // 2):
+    if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context):
         return None
     gradients, share = context.remember("half of the batch", lambda: _beside_gradients(context, mask, 0.5))
     if not share:

@@ -1,0 +1,72 @@
+"""Where a batch cannot be halved, where that changes the loss, and where it was done already."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
+from snapreport.findings.graphs import backward_passes, waiting_graphs
+from snapreport.timeline.phases import OPTIMIZER_STEP
+
+_GRAPH_NETWORK = (
+    r"(?i)torch_geometric|(^|/)dgl/|torch_scatter|torch_sparse|"
+    r" (message|message_and_aggregate|propagate|aggregate|edge_update|scatter_(add|mean|max|sum)|spmm)$"
+)
+_LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
+_PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
+_LINEAR = r"torch/nn/modules/linear\.py forward$"
+_LARGE = 1 << 16
+
+
+def is_batch_fixed(context: AdviceContext) -> bool:
+    """Whether advice to halve the batch would be of no use, as far as the trace shows."""
+    return context.remember(
+        "a fixed batch",
+        lambda: (
+            _is_one_graph(context) or _has_batch_negatives(context) or _accumulates(context) or _waits(context)
+        ),
+    )  # fmt: skip
+
+
+def _is_one_graph(context: AdviceContext) -> bool:
+    """A graph network whose steps all read the same data: it has no batch."""
+    if not context.occurs(context.frames(_GRAPH_NETWORK)):
+        return False
+    every = births(context)
+    forward = context.born[every.rows[every.forward]]
+    inputs = context.category("input") & (context.size >= _LARGE)
+    if not len(forward) or (inputs & (context.born > forward[0])).any():
+        return False
+    return bool((inputs & (context.born < forward[0]) & (context.freed > forward[-1])).any())
+
+
+def _has_batch_negatives(context: AdviceContext) -> bool:
+    """A loss over similarities of all samples of the batch to all others: half a batch has half of the negatives."""
+    if context.occurs(context.functions(_PAIRS)):
+        return True
+    loss = context.frames(_LOSS)[context.stack] & (context.born >= 0)
+    largest = int(context.size[loss].max(initial=0))
+    for bytes_of in (4, 2):
+        samples = round((largest / bytes_of) ** 0.5)
+        if largest >= MIN_BYTES and samples * samples * bytes_of == largest:
+            # A line of the program multiplies the vectors of all samples, and each one's number is its label, in 64
+            # bits. As many logits as tokens would be a square, too, but of a layer.
+            alike = context.size == largest
+            by_program = context.own_frames[context.innermost()][context.stack] & alike
+            by_layer = context.frames(_LINEAR)[context.stack] & alike
+            return bool((context.size == 8 * samples).any() and by_program.any() and not by_layer.any())
+    return False
+
+
+def _accumulates(context: AdviceContext) -> bool:
+    """Most optimizer steps follow several backward passes."""
+    stacks = context.timeline.events["stack"].to_numpy()
+    steps = np.flatnonzero((context.phases.innermost == OPTIMIZER_STEP)[stacks])
+    begun = np.unique(backward_passes(context)[steps])
+    return len(begun) > 1 and float(np.median(np.diff(begun))) >= 2
+
+
+def _waits(context: AdviceContext) -> bool:
+    """Several forward passes wait for one backward pass: they are parts of a batch already."""
+    return waiting_graphs(context).passes > 1

@@ -73,13 +73,15 @@ class Layout:
     the last key.
 
     names: the keys. first: the bytes of the first one. values: key → where its value begins, and the value of the entry
-    that the layout was made of. memo: memo places filled before the frames. length: bytes before the value of
+    that the layout was made of. places: key → memo places that the entry fills before its value. memo: those before the
+    frames. length: bytes before the value of
     ``frames``, or before the entry's end if it has none. fixed, mask: UInt64, these bytes; the masked ones are free.
     """
 
     names: list[str]
     first: bytes
     values: dict[str, tuple[int, bytes]]
+    places: dict[str, int]
     memo: int
     length: int
     fixed: np.ndarray
@@ -116,8 +118,10 @@ class Layout:
         return numbers
 
     def tokens(self, key: str, rows: np.ndarray) -> np.ndarray:
-        """UInt64: the bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``."""
+        """The bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``: UInt64, or Void where they are longer."""
         at, value = self.values[key]
+        if len(value) > _WORD:
+            return _column(rows, f"V{len(value)}", at)
         found: np.ndarray = _column(rows, "<u8", at) & _MASKS[len(value)]
         return found
 
@@ -144,7 +148,7 @@ def layout_of(entry: Entry, data: bytes) -> Layout | None:
         return None
     words = -(-length // _WORD)
     mask = bytearray(b"\xff" * length)
-    values = {}
+    values, places = {}, {}
     for name, item in zip(names, items[:-1] if has_frames else items, strict=False):
         value = data[item.start : item.end]
         free = _arguments(value)
@@ -154,16 +158,18 @@ def layout_of(entry: Entry, data: bytes) -> Layout | None:
             at = item.start - entry.start
             mask[at + begin : at + stop] = bytes(stop - begin)
         values[name] = item.start - entry.start, value
+        places[name] = item.memo
     masks = np.frombuffer(bytes(mask).ljust(_WORD * words, b"\0"), "<u8")
     fixed = np.frombuffer(data[entry.start : end].ljust(_WORD * words, b"\0"), "<u8") & masks
     memo = items[-1].memo if has_frames else entry.memo
-    return Layout(names, data[keys[0].start : keys[0].end], values, memo, length, fixed, masks)
+    return Layout(names, data[keys[0].start : keys[0].end], values, places, memo, length, fixed, masks)
 
 
 def _is_read(key: str, value: bytes) -> bool:
     if key in INT_KEYS:
         return value[0] in INTEGERS or (value[0] == LONG1 and 1 <= value[1] <= _WORD)
-    return not (key in TEXT_KEYS or key in POOL_KEYS) or len(value) <= _WORD
+    is_text = key in TEXT_KEYS and value[0] == SHORT_TEXT and value[-1] == MEMOIZE
+    return is_text or not (key in TEXT_KEYS or key in POOL_KEYS) or len(value) <= _WORD
 
 
 def _arguments(value: bytes) -> list[tuple[int, int]] | None:

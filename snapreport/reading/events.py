@@ -8,7 +8,7 @@ chunks with different keys (an ``oom`` has others) take a slower path.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -26,6 +26,7 @@ from snapreport.reading.fields import (
     UINT64,
     Where,
     all_same,
+    are_pools,
     clean,
     int_column,
     is_pool,
@@ -38,7 +39,7 @@ from snapreport.reading.parsed_entries import GrowingTable, ParsedEntries
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
 
-CHUNK = 16_384
+CHUNK = 2_048
 KEYS = {
     "action", "addr", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "category",
     "device_free",
@@ -47,6 +48,7 @@ KEYS = {
 # Without address and size these mean nothing.
 _PLACED = np.array([a in ACTIONS[:7] for a in ACTIONS])
 _INTEGERS = (("addr", UINT64), ("size", SIZE), ("stream", INT64), ("time_us", INT64), ("device_free", INT64))
+_ABSENT = object()
 _TEXTS = ("compile_context", "user_metadata", "category")
 
 
@@ -88,8 +90,8 @@ class EventReader:
     def read_chunk(self, entries: list[Any], place: str, start: int, *, release: bool = False) -> None:
         """Append ``entries``, at least one, which begin at index ``start`` of the trace.
 
-        ``release``: also empty their lists of frames, except for a mark
-        (:class:`~snapreport.reading.stacks.StackMark`).
+        ``release``: also empty their long lists of frames, except for a mark
+        (:class:`~snapreport.reading.frame_table.StackMark`).
         """
         where = _where(place, start)
         chunk = self._chunk(self._by_key(entries, where), where, len(entries), release=release)
@@ -174,24 +176,31 @@ class EventReader:
 
     def _by_key(self, entries: list[Any], where: Any) -> dict[str, list[Any]]:
         """Known key → values (None where absent). Keys that no entry has are absent."""
-        n = len(entries)
-        if type(entries[0]) is dict and len(entries[0]) > 1:
-            keys = list(entries[0])
-            try:
-                # The same number of keys, and each one present: the same keys.
-                same = set(map(len, entries)) == {len(keys)}
-                values = list(chain.from_iterable(map(itemgetter(*keys), entries))) if same else []
-            except (TypeError, KeyError):
-                same = False
-            if same:
-                self._count_unknown({key: n for key in keys if type(key) is not str or key not in KEYS})
-                return {key: values[i :: len(keys)] for i, key in enumerate(keys) if type(key) is str and key in KEYS}
         if set(map(type, entries)) != {dict}:
             row = next(i for i, entry in enumerate(entries) if type(entry) is not dict)
             raise SnapshotError(f"{where(row)}: {shown(entries[row])}, not a trace entry (a dict)")
-        counts = Counter(map(_key_name, chain.from_iterable(entries)))
-        self._count_unknown({key: count for key, count in counts.items() if key not in KEYS})
-        return {key: [entry.get(key) for entry in entries] for key in KEYS if key in counts}
+        n, lengths = len(entries), list(map(len, entries))
+        keys = list(entries[0])
+        if lengths.count(len(keys)) == n and set(map(type, keys)) == {str}:
+            try:
+                # The same number of keys, and each one present: the same keys.
+                columns = {key: list(map(itemgetter(key), entries)) for key in keys}
+            except KeyError:
+                pass
+            else:
+                self._count_unknown({key: n for key in keys if key not in KEYS})
+                return columns
+        # Entries without a stack trace have no key for it, and an ``oom`` has a key of its own.
+        columns, known = {}, 0
+        for key in KEYS:
+            values = list(map(dict.get, entries, repeat(key), repeat(_ABSENT)))
+            absent = values.count(_ABSENT)
+            if absent < n:
+                columns[key] = [None if value is _ABSENT else value for value in values] if absent else values
+            known += n - absent
+        if known < sum(lengths):
+            self._count_unknown(_unknown_keys(entries))
+        return columns
 
     def _count_unknown(self, counts: dict[Any, int]) -> None:
         for key, count in counts.items():
@@ -218,7 +227,7 @@ class EventReader:
         n = len(values)
         if is_pool(values[0]) and all_same(values):  # there is usually only one pool
             values = values[:1]
-        elif not all(map(is_pool, values)):
+        elif not are_pools(values):
             values = [tuple(value) if type(value) is list else value for value in values]
             for row, value in enumerate(values):
                 pool_name(value, where(row), key)
@@ -227,6 +236,13 @@ class EventReader:
         coded = {value: -1 if name is None else codes.setdefault(name, len(codes)) for value, name in names.items()}
         column = np.fromiter(map(coded.__getitem__, values), np.int32, len(values))
         return column if len(column) == n else np.full(n, column[0], np.int32)
+
+
+def _unknown_keys(entries: list[dict[Any, Any]]) -> Counter[str]:
+    names = list(chain.from_iterable(entries))
+    if set(map(type, names)) != {str}:
+        names = list(map(_key_name, names))
+    return Counter({key: count for key, count in Counter(names).items() if key not in KEYS})
 
 
 def _merged(

@@ -6,10 +6,10 @@ values nested 100,000 deep would crash the process.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from array import array
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -131,20 +131,32 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
             return np.full(len(values), -1 if first is None else codes.setdefault(first, len(codes)), np.int32)
         # Types first: hashing a tuple that holds itself twice, forty times over, would never end.
         if set(map(type, values)) == {str}:
-            with contextlib.suppress(KeyError):  # texts not seen before
+            try:
+                return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+            except KeyError:  # texts not seen before
+                for value in dict.fromkeys(values):
+                    codes.setdefault(value, len(codes))
                 return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
     for i, value in enumerate(values):
         if type(value) is str:
             codes.setdefault(value, len(codes))
         elif value is not None:
             raise bad(where(i), key, value, "a text")
-    with_null: dict[Any, int] = {None: -1, **codes}
-    return np.fromiter(map(with_null.__getitem__, values), np.int32, len(values))
+    return np.fromiter((-1 if value is None else codes[value] for value in values), np.int32, len(values))
 
 
 def is_pool(value: Any) -> bool:
     """Whether ``value`` is a pair of ints, which is always cheap to hash and compare."""
     return type(value) is tuple and len(value) == 2 and type(value[0]) is int and type(value[1]) is int
+
+
+def are_pools(values: list[Any]) -> bool:
+    """Whether :func:`is_pool` holds for all."""
+    return (
+        set(map(type, values)) == {tuple}
+        and set(map(len, values)) == {2}
+        and set(map(type, chain.from_iterable(values))) == {int}
+    )
 
 
 def pool_name(value: Any, where: str, key: str) -> str | None:

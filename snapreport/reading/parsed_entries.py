@@ -79,11 +79,17 @@ class TokenCodes:
         self._inline = inline
         self._known: dict[int, int] = {}
 
-    def of(self, tokens: np.ndarray) -> np.ndarray:
-        """Int32 codes of uint64 tokens; -1 for None, ``UNKNOWN`` for what no entry has had."""
-        if (tokens == tokens[0]).all():
-            return np.full(len(tokens), self._code(int(tokens[0])), np.int32)
+    def of(self, tokens: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
+        """Int32 codes of tokens (:meth:`Layout.tokens`): -1 for None, ``UNKNOWN`` for what no entry has had. Also the
+        rows of the first of each new text.
+        """
+        if tokens.dtype.kind == "V":
+            return self._of_long(tokens.tolist())
         made = np.full(len(tokens), UNKNOWN, np.int32)
+        if (tokens == tokens[0]).all():
+            code, text = self._code_or_text(int(tokens[0]).to_bytes(8, "little"), int(tokens[0]))
+            made[:] = code
+            return made, {} if text is None else {0: text}
         left = len(tokens)
         if len(self._known) <= _FEW:
             for token, code in self._known.items():
@@ -91,11 +97,33 @@ class TokenCodes:
                 made[chosen] = code
                 left -= int(np.count_nonzero(chosen))
                 if not left:
-                    return made
+                    return made, {}
         rows = np.flatnonzero(made == UNKNOWN)
-        distinct, of_row = np.unique(tokens[rows], return_inverse=True)
-        made[rows] = np.array([self._code(token) for token in distinct.tolist()], np.int32)[of_row]
-        return made
+        distinct, first, of_row = np.unique(tokens[rows], return_index=True, return_inverse=True)
+        found = [self._code_or_text(token.to_bytes(8, "little"), token) for token in distinct.tolist()]
+        made[rows] = np.array([code for code, _ in found], np.int32)[of_row]
+        new = {int(rows[i]): text for i, (_, text) in zip(first, found, strict=True) if text is not None}
+        return made, new
+
+    def _of_long(self, tokens: list[bytes]) -> tuple[np.ndarray, dict[int, str]]:
+        made: dict[bytes, int] = {}
+        new = {}
+        for token in dict.fromkeys(tokens):
+            made[token], text = self._code_or_text(token, None)
+            if text is not None:
+                new[tokens.index(token)] = text
+        return np.fromiter(map(made.__getitem__, tokens), np.int32, len(tokens)), new
+
+    def _code_or_text(self, raw: bytes, token: int | None) -> tuple[int, str | None]:
+        """The code of a token, and its text if that is new."""
+        code = self._code(token) if token is not None else UNKNOWN
+        if code != UNKNOWN or self._key not in TEXT_KEYS or self._key == "action" or raw[0] != SHORT_TEXT:
+            return code, None
+        text = _text(raw)
+        if text is None:
+            return UNKNOWN, None
+        is_new = text not in self._inline
+        return self._codes.setdefault(text, len(self._codes)), text if is_new else None
 
     def _code(self, token: int) -> int:
         code = self._known.get(token)

@@ -18,7 +18,7 @@ from snapreport.reading.profiler_stacks import CallTree, call_tree, chains, forw
 from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.reading.recording import ACTIONS, PROFILER, DeviceRecord, Recording
 from snapreport.reading.segments import empty_tables
-from snapreport.reading.stacks import StackTable, stack_table
+from snapreport.reading.stack_table import StackTable, stack_table
 
 # c10::DeviceType (c10/core/DeviceType.h) by number; other types are named by their number.
 _KINDS = {0: "cpu", 1: "cuda", 6: "hip", 9: "xla", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}

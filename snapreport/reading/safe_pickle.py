@@ -89,7 +89,7 @@ def load_diverted(file: BinaryIO, size: int, *, parse: bool = True) -> tuple[Any
     collectors = TraceCollectors()
     try:
         with _address_space(MIN_MEMORY + size * MEMORY_PER_BYTE), _no_stray_lines():
-            parser = TraceParser(collectors.codes)
+            parser = TraceParser(collectors.codes, size)
             source = DivertedPickle(file, parser if parse else None)
             unpickler = _DivertingUnpickler(source, parser, collectors)
             with supervision.unpickling():

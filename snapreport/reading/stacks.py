@@ -1,47 +1,34 @@
 """Interning of stacks: lists of frame dicts in, numbers of distinct stacks out.
 
 PyTorch's pickles share the frame dicts by memo, and a free's two events share their list, but every allocation has a
-separate list: about a million lists of a few dozen frames, with a few thousand distinct stacks. So lists are matched in
-steps, each more expensive per list than the one before and applied only to the remaining lists: by identity with the
-previous list, by comparison with the likeliest stacks, by the frames' identities, and finally by the frames' numbers.
+separate list: about a million lists of a few dozen frames, with a few thousand distinct stacks. Two ways:
+
+- In order. One of the last two stacks that followed a stack follows it again in 80 to 95 of 100 cases, and comparing
+  two lists of the same dicts takes a nanosecond per frame. The others are found by their frames' identities (30), or
+  numbered (100).
+- At once, where stacks follow each other in no order or are new: the addresses of all frames of a chunk are looked up
+  in one array (18 nanoseconds per frame, for every list).
 """
 
 from __future__ import annotations
 
 import itertools
-from array import array
-from dataclasses import dataclass
+import os
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, UINT64, NoneType, Where, integer, shown, text
+from snapreport.reading.fields import NoneType, Where, shown
+from snapreport.reading.frame_table import MARKED, NOT_FOUND, NUMBER, FrameTable, NumberTable, StackMark
+from snapreport.reading.stack_table import StackTable, sorted_stacks
 
-
-@dataclass
-class StackTable:
-    """The distinct stacks; see ``Recording``. ``renumber[provisional id]`` is the final id."""
-
-    frames: pl.DataFrame
-    offsets: np.ndarray
-    stack_frames: np.ndarray
-    renumber: np.ndarray
-
-
-class StackMark:
-    """The only item of a list of frames that was emptied after its stack was interned; the list may recur."""
-
-    __slots__ = ("stack",)
-
-    def __init__(self, stack: int) -> None:
-        self.stack = stack
-
-
-_NUMBER = np.dtype(np.uint32)  # of a frame
-_MOST_FX_KEYS = 64  # each is a column; torch.fx writes four
 _RECALLED = 8192  # stacks also indexed by the identities of their frames
+_LONG = 24  # frames of a list that is worth emptying: 100 ns for 8 bytes a frame
+# Nanoseconds, to choose a way: (per list, per frame).
+_RECALL_COST, _NEW_COST, _AT_ONCE_COST = (800, 30), (1500, 100), (150, 25)
+_FIRST_PATIENCE, _MOST_PATIENCE = 8, 64  # chunks at once before the other way is tried again
+_MOST_AT_ONCE = 1 << 16  # frames: what fits into the processor's cache
 
 
 class StackInterner:
@@ -50,78 +37,192 @@ class StackInterner:
     def __init__(self) -> None:
         # Stacks by their frames' numbers, as bytes; the order is that of the ids.
         self._codes: dict[bytes, int] = {b"": 0}
-        # One list per stack, to compare others with.
-        self._lists: list[list[Any]] = [[]]
-        self._marks: list[StackMark] = [StackMark(0)]
+        # A list of each stack to compare others with, alone in a tuple: ``in`` knows an object from itself without
+        # comparing its items, which ``==`` does not.
+        self._known: list[tuple[Any, ...]] = [([],)]
         # For each id, the last two ids that followed it, the likelier one first.
         self._follows: list[tuple[int, int]] = [(0, 0)]
         self._before = 0
         # Stacks by the identities of their frames: takes a third of the time of numbering them, but many times the
         # memory.
         self._recalled: dict[tuple[int, ...], int] = {}
-        self._frames = _FrameTable()
+        self._frames = FrameTable()
+        # Stacks by hashes of their frames' numbers.
+        self._by_hash = NumberTable()
+        self._random = np.frombuffer(os.urandom(8 << 12), np.uint64) | np.uint64(1)
+        self._marks: dict[int, StackMark] = {}
+        self._deepest = 0  # bytes of the longest key
+        self._patience, self._at_once = _FIRST_PATIENCE, 1  # in the first chunk, stacks are new
+        self._cost = 0  # of the lists of a chunk that did not follow as before
 
     def add(self, lists: list[Any], where: Where, *, release: bool = False) -> np.ndarray:
         """Int32 provisional ids of a column of ``frames`` values; None and absent ones (None) are the empty stack.
 
-        A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty each list once it is
-        interned, except for a mark that names its stack.
+        A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty long lists once they are
+        interned, except for a mark that names the stack.
         """
-        # A Python loop, but the fastest of the alternatives tried: comparing two lists of the same dicts takes a
-        # nanosecond per frame, while turning a list into a key (frames' identities as a tuple, or as bytes through
-        # numpy) takes 15 or more. One of the last two stacks that followed a stack follows it again in 80 to 95 of 100
-        # cases.
-        known, follows, before, marks = self._lists, self._follows, self._before, self._marks
-        made = array("i")
+        if self._at_once:
+            self._at_once -= 1
+            codes = self._codes_at_once(lists, where)
+        else:
+            codes = self._codes_in_order(lists, where)
+            self._choose(codes)
+        if release and self._deepest >= _LONG * NUMBER.itemsize:
+            self._release(lists, codes)
+        return codes
+
+    def _codes_in_order(self, lists: list[Any], where: Where) -> np.ndarray:
+        known, follows, before = self._known, self._follows, self._before
+        made: list[int] = []
         append = made.append
-        previous = known[before]
+        previous = None
+        self._cost = 0
         for row, frames in enumerate(lists):
-            if frames is not previous:  # a free's request and its completion
+            if frames is not previous or frames is None:  # a free's request and its completion
                 first, second = follows[before]
-                if frames == known[first]:
+                if frames in known[first]:
                     code = first
-                elif frames == known[second]:
+                elif frames in known[second]:
                     code = second
                     follows[before] = second, first
                 else:
                     code = self._code(frames, where, row)
                     follows[before] = code, first
                 before, previous = code, frames
-                if release and frames and frames is not known[code] and type(frames) is list:
-                    # clear(), not a slice assignment, which leaves the list's array in a fragmented heap: 2.2 GB
-                    # instead of 0.4 on a pickle of 784 MB.
-                    frames.clear()
-                    frames.append(marks[code])
             append(before)
         self._before = before
-        return np.frombuffer(made, np.int32) if len(made) else np.zeros(0, np.int32)
+        return np.array(made, np.int32)
 
-    def _code(self, value: Any, where: Where, row: int) -> int:
+    def _code(self, frames: Any, where: Where, row: int) -> int:
         """The id of a stack that does not usually follow the previous one, or is new."""
-        frames = value if type(value) is list else self._checked(value, where, row)
+        if type(frames) is not list and type(frames) is not tuple:
+            if frames is None:
+                return 0
+            raise SnapshotError(f"{where(row)}.frames: {shown(frames)}, not a list of frames")
         if len(frames) == 1 and type(frames[0]) is StackMark:
             return int(frames[0].stack)
         identities = tuple(map(id, frames))
         code = self._recalled.get(identities, -1)
+        self._cost += _RECALL_COST[0] + _RECALL_COST[1] * len(frames)
         if code < 0:
-            key = self._frames.numbers(frames, where, row).tobytes()
-            code = self._codes.setdefault(key, len(self._lists))
-            if code == len(self._lists):
-                # Comparing with a list of plain frames is always quick. Additional keys of frames may take forever to
-                # compare.
-                self._lists.append(frames if all(map(_is_plain, frames)) else [_INCOMPARABLE])
-                self._follows.append((0, 0))
-                self._marks.append(StackMark(code))
-            if len(self._recalled) < _RECALLED:
+            self._cost += _NEW_COST[0] + _NEW_COST[1] * len(frames)
+            (code,) = self._register([self._frames.numbers(frames, where, row).tobytes()])
+            if len(self._recalled) < _RECALLED and not self._frames.is_full:
                 self._recalled[identities] = code
+        # Comparing with a list of plain frames is always quick. Additional keys of frames may take forever to compare.
+        if not self._known[code] and all(map(_is_plain, frames)):
+            self._known[code] = (frames,)
         return code
 
-    def _checked(self, value: Any, where: Where, row: int) -> list[Any]:
-        if value is None:
-            return self._lists[0]
-        if type(value) is tuple:
-            return list(value)
-        raise SnapshotError(f"{where(row)}.frames: {shown(value)}, not a list of frames")
+    def _register(self, keys: list[bytes]) -> list[int]:
+        known = self._codes
+        codes = [known.setdefault(key, len(known)) for key in keys]
+        grown = len(known) - len(self._known)
+        self._known += [()] * grown
+        self._follows += [(0, 0)] * grown
+        self._deepest = max(self._deepest, *map(len, keys))
+        return codes
+
+    def _choose(self, codes: np.ndarray) -> None:
+        """Decide by the time that a chunk took, in nanoseconds, which way the next ones go."""
+        if self._cost <= _AT_ONCE_COST[0] * len(codes):
+            self._patience = _FIRST_PATIENCE
+            return
+        keys = list(self._codes)
+        distinct, counts = np.unique(codes, return_counts=True)
+        frames = sum(len(keys[code]) * count for code, count in zip(distinct, counts, strict=True)) // NUMBER.itemsize
+        if self._cost > _AT_ONCE_COST[0] * len(codes) + _AT_ONCE_COST[1] * frames:
+            self._at_once = self._patience
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+
+    def _codes_at_once(self, lists: list[Any], where: Where) -> np.ndarray:
+        kinds = set(map(type, lists))
+        if NoneType in kinds:
+            kinds.discard(NoneType)
+            lists = [() if frames is None else frames for frames in lists]
+        if not kinds <= {list, tuple}:
+            return self._codes_in_order(lists, where)  # which names the place
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        if lengths.sum() <= _MOST_AT_ONCE:
+            codes = self._looked_up(lists, lengths, where)
+        else:
+            codes = self._looked_up_in_parts(lists, where)
+        self._before = int(codes[-1])
+        return codes.astype(np.int32)
+
+    def _looked_up_in_parts(self, lists: list[Any], where: Where) -> np.ndarray:
+        # A list of a million frames may occur in every entry.
+        distinct = list({id(frames): frames for frames in lists}.values())
+        lengths = np.fromiter(map(len, distinct), np.int64, len(distinct))
+        parts = np.cumsum(lengths) // _MOST_AT_ONCE
+        bounds = np.flatnonzero(np.diff(parts, prepend=-1, append=parts[-1] + 1)).tolist()
+        codes = [self._looked_up(distinct[a:b], lengths[a:b], where) for a, b in itertools.pairwise(bounds)]
+        found = dict(zip(map(id, distinct), np.concatenate(codes).tolist(), strict=True))
+        return np.fromiter(map(found.__getitem__, map(id, lists)), np.int64, len(lists))
+
+    def _looked_up(self, lists: list[Any], lengths: np.ndarray, where: Where) -> np.ndarray:
+        flat = np.fromiter(itertools.chain.from_iterable(lists), object, int(lengths.sum()))
+        try:
+            numbers = self._frames.numbers_at_once(flat)
+        except SnapshotError:
+            for row, frames in enumerate(lists):
+                self._code(frames, where, row)  # which names the place
+            raise
+        is_mark = numbers >= MARKED
+        if not is_mark.any():
+            return self._coded(numbers, lengths)
+        rows = np.repeat(np.arange(len(lists)), lengths)[is_mark]
+        if (lengths[rows] > 1).any():
+            raise SnapshotError("a list of frames that grew after it was read")
+        codes = np.zeros(len(lists), np.int64)
+        codes[rows] = numbers[is_mark] - MARKED
+        others = np.ones(len(lists), bool)
+        others[rows] = False
+        codes[others] = self._coded(numbers[~is_mark], lengths[others])
+        return codes
+
+    def _coded(self, numbers: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Int64 ids of stacks given by their frames' numbers."""
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        hashes = self._hashes(numbers, starts, lengths)
+        codes = self._by_hash.find(hashes)
+        new = np.flatnonzero(codes == NOT_FOUND)
+        if len(new):
+            raw, size = numbers.tobytes(), NUMBER.itemsize
+            bounds = zip((starts[new] * size).tolist(), (ends[new] * size).tolist(), strict=True)
+            codes[new] = self._register([raw[begin:end] for begin, end in bounds])
+            distinct, first = np.unique(hashes[new], return_index=True)
+            self._by_hash.insert(distinct, codes[new[first]])
+        return codes
+
+    def _hashes(self, numbers: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """UInt64 hashes of stacks: the sum of a random number of each frame times one of its place. That any two of a
+        million stacks have the same one has a probability of 1 in 30 million.
+        """
+        most = max(len(self._frames), int(lengths.max(initial=0)))
+        while len(self._random) < most:
+            more = np.frombuffer(os.urandom(8 * len(self._random)), np.uint64) | np.uint64(1)
+            self._random = np.concatenate([self._random, more])
+        places = np.arange(len(numbers))
+        places -= np.repeat(starts, lengths)
+        products = self._random[numbers]
+        products *= self._random[places]
+        hashes = np.ones(len(starts), np.uint64)  # of the empty stack; 0 is no key of a table
+        filled = lengths > 0
+        if filled.any():
+            hashes[filled] = np.add.reduceat(products, starts[filled])
+        return hashes
+
+    def _release(self, lists: list[Any], codes: np.ndarray) -> None:
+        for frames, code in zip(lists, codes.tolist(), strict=True):
+            if type(frames) is list and len(frames) >= _LONG:
+                known = self._known[code]
+                if not known or frames is not known[0]:
+                    # clear(), not a slice assignment, which leaves the list's array in a fragmented heap: 2.2 GB
+                    # instead of 0.4 on a pickle of 784 MB.
+                    frames.clear()
+                    frames.append(self._marks.setdefault(code, StackMark(code)))
 
     def finish(self, most_characters: int) -> StackTable:
         """The table of all stacks added.
@@ -133,137 +234,12 @@ class StackInterner:
             raise SnapshotError(
                 f"frames with {self._frames.characters:,} characters of text: not recorded by any program"
             )
-        keys = list(self._codes)
-        lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // _NUMBER.itemsize
-        flat = np.frombuffer(b"".join(keys), _NUMBER)
-        offsets, flat, renumber = _sorted_stacks(flat, lengths)
-        flat, frame_order = _by_appearance(flat, offsets)
+        offsets, flat, renumber, frame_order = sorted_stacks(list(self._codes), len(self._frames))
         return StackTable(self._frames.table(frame_order), offsets, flat, renumber)
 
 
-def stack_table(frames: pl.DataFrame, flat: np.ndarray, lengths: np.ndarray) -> StackTable:
-    """The table of stacks given as concatenated rows of ``frames``, innermost first. Equal stacks become one; the empty
-    one is always present.
-    """
-    flat, lengths = flat.astype(_NUMBER), np.append(lengths, 0)
-    raw = flat.tobytes()
-    offsets = np.concatenate(([0], np.cumsum(lengths))) * _NUMBER.itemsize
-    keys: dict[bytes, int] = {}
-    code = np.fromiter(
-        (keys.setdefault(raw[a:b], len(keys)) for a, b in itertools.pairwise(offsets.tolist())), np.int64
-    )
-    distinct = np.frombuffer(b"".join(keys), _NUMBER)
-    distinct_lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // _NUMBER.itemsize
-    new_offsets, new_flat, renumber = _sorted_stacks(distinct, distinct_lengths)
-    new_flat, frame_order = _by_appearance(new_flat, new_offsets)
-    return StackTable(frames[frame_order], new_offsets, new_flat, renumber[code])
-
-
-def _reverse_each(flat: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """``flat`` with each stack's frames reversed. offsets: S + 1."""
-    lengths = np.diff(offsets)
-    mirror = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths) - np.arange(len(flat))
-    return flat[mirror]
-
-
-def _sorted_stacks(flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(offsets, frames, old id → new id) of the stacks, sorted as tuples of frames, outermost first."""
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    # Big-endian bytes sort as the numbers do.
-    raw = _reverse_each(flat, offsets).astype(">u4").tobytes()
-    keys = [raw[a:b] for a, b in itertools.pairwise((offsets * 4).tolist())]
-    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-    renumber = np.empty(len(keys), np.int32)
-    renumber[order] = np.arange(len(keys), dtype=np.int32)
-    new_offsets = np.concatenate(([0], np.cumsum(lengths[order])))
-    new_flat = np.frombuffer(b"".join([keys[i] for i in order.tolist()]), ">u4").astype(np.int64)
-    return new_offsets, _reverse_each(new_flat, new_offsets), renumber
-
-
-def _by_appearance(flat: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(Int32 frames numbered by first appearance, stack by stack from the outermost; old numbers in the new order)."""
-    old, first = np.unique(_reverse_each(flat, offsets), return_index=True)
-    order = old[np.argsort(first)]
-    numbers = np.zeros(int(order.max()) + 1 if len(order) else 0, np.int32)
-    numbers[order] = np.arange(len(order), dtype=np.int32)
-    return numbers[flat], order
-
-
-_INCOMPARABLE = object()
 _PLAIN = {str, int, NoneType, bool, float}
 
 
 def _is_plain(frame: Any) -> bool:
-    return len(frame) == 3 or set(map(type, frame.values())) <= _PLAIN
-
-
-class _FrameTable:
-    """Distinct frames by value: (filename, line, name) and the ``fx_*`` keys that some frames have."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self._by_identity: dict[int, int] = {}
-        self._fx_keys: set[str] = set()
-        self.characters = 0
-        self._alive: list[Any] = []  # the dicts whose identities are keys, so that no other object gets the same id
-
-    def numbers(self, frames: list[Any], where: Where, row: int) -> array[int]:
-        """The numbers of the frames of one list, new ones included."""
-        try:
-            return array(_NUMBER.char, map(self._by_identity.__getitem__, map(id, frames)))
-        except KeyError:
-            pass
-        for i, frame in enumerate(frames):
-            if id(frame) not in self._by_identity:
-                try:
-                    self._by_identity[id(frame)] = self._number(frame)
-                except SnapshotError as error:
-                    raise SnapshotError(f"{where(row)}.frames[{i}]: {error}") from None
-                self._alive.append(frame)
-        return array(_NUMBER.char, map(self._by_identity.__getitem__, map(id, frames)))
-
-    def _number(self, frame: Any) -> int:
-        if type(frame) is not dict:
-            raise SnapshotError(f"{shown(frame)}, not a frame")
-        try:
-            filename, line, name = frame["filename"], frame["line"], frame["name"]
-        except KeyError as error:
-            raise SnapshotError(f"frame without {error}") from None
-        line = integer(line, "frame", "line", (INT64[0], UINT64[1]))
-        if line > INT64[1]:  # no line, -1, written as an unsigned number
-            line -= 1 << 64
-        extra = self._fx(frame) if len(frame) > 3 else ()
-        key = (text(filename, "frame", "filename"), line, text(name, "frame", "name"), extra)
-        if key not in self._numbers:
-            self.characters += len(key[0]) + len(key[2]) + sum(len(value) for _, value in extra)
-        return self._numbers.setdefault(key, len(self._numbers))
-
-    def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
-        """The ``fx_*`` items of a frame, sorted; values other than texts as :func:`shown` describes them."""
-        items = [
-            (text(key, "frame", "key"), text(value if type(value) is str else shown(value), "frame", key))
-            for key, value in frame.items()
-            if type(key) is str and key.startswith("fx_") and type(value) is not NoneType
-        ]
-        self._fx_keys.update(key for key, _ in items)
-        if len(self._fx_keys) > _MOST_FX_KEYS:
-            raise SnapshotError(
-                f"more than {_MOST_FX_KEYS} different keys that begin with fx_ in the frames of one file"
-            )
-        return tuple(sorted(items))
-
-    def table(self, order: np.ndarray) -> pl.DataFrame:
-        """A row per frame, in ``order``."""
-        numbered = list(self._numbers)
-        rows = [numbered[i] for i in order.tolist()]
-        columns = {
-            "filename": pl.Series([row[0] for row in rows], dtype=pl.String),
-            "line": pl.Series([row[1] for row in rows], dtype=pl.Int64),
-            "name": pl.Series([row[2] for row in rows], dtype=pl.String),
-        }
-        extras: dict[str, list[str | None]] = {key: [None] * len(rows) for key in sorted(self._fx_keys)}
-        for i, row in enumerate(rows):
-            for key, value in row[3]:
-                extras[key][i] = value
-        columns |= {key: pl.Series(values, dtype=pl.String) for key, values in extras.items()}
-        return pl.DataFrame(columns)
+    return type(frame) is dict and (len(frame) == 3 or set(map(type, frame.values())) <= _PLAIN)

@@ -40,6 +40,7 @@ class Candidates:
     Int64, memo places filled in all. frames: Int64, where the value of its frames begins, -1 without. references:
     Int64, the memo index that its frames refer to if a trace has filled that, else -1. stacks: Int32, valid where there
     is no reference. columns: as in ``ParsedEntries``. unknown_keys: key → Boolean C.
+    texts: rows that are the first with a text, the memo places that each fills before it, and the text.
     following: where the first candidate that was not read begins; -1 if there is none.
     """
 
@@ -53,6 +54,7 @@ class Candidates:
     stacks: np.ndarray
     columns: Columns
     unknown_keys: dict[str, np.ndarray]
+    texts: list[tuple[int, int, str]]
     following: int
 
 
@@ -144,7 +146,15 @@ class CandidateReader:
         if len(found.starts):
             self._read_layouts(found, source)
         self._read_stacks(found, source, base)
+        for row, _, _ in found.texts:
+            if found.kinds[row] == PARSED:
+                found.kinds[row] = UNPICKLED
         return found
+
+    def has_text(self, place: int, text: str) -> None:
+        """An unpickled entry has put a text into this place of the memo."""
+        self.objects[place] = text
+        self._inline.add(text)
 
     @staticmethod
     def _empty(source: Bytes, starts: np.ndarray, following: int) -> Candidates:
@@ -157,7 +167,7 @@ class CandidateReader:
         zeros = np.zeros(n, np.int64)
         return Candidates(
             starts, stops, kinds, zeros.copy(), zeros.copy(), np.full(n, -1), np.full(n, -1), np.zeros(n, np.int32),
-            {}, {}, following,
+            {}, {}, [], following,
         )  # fmt: skip
 
     def _read_layouts(self, found: Candidates, source: Bytes) -> None:
@@ -208,8 +218,9 @@ class CandidateReader:
                 if key == "size":
                     fit &= columns[key] <= MAX_SIZE
             elif key in self._codes:
-                columns[key] = self._codes[key].of(layout.tokens(key, bytes_of))
+                columns[key], new = self._codes[key].of(layout.tokens(key, bytes_of))
                 fit &= columns[key] != UNKNOWN
+                found.texts += [(int(rows[row]), layout.places[key], text) for row, text in new.items()]
         is_whole = bool(fit.all())
         chosen = rows if is_whole else rows[fit]
         for key, values in columns.items():

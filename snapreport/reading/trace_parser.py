@@ -13,6 +13,10 @@ resolved by its place in the memo.
 
 from __future__ import annotations
 
+import functools
+import pickle
+import statistics
+import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -26,11 +30,12 @@ from snapreport.reading.trace_candidates import ALONE, PARSED, UNPICKLED, Candid
 FILLER_ID, PARSED_ID = 0, 1
 """Persistent ids in the unpickler's stream: the filler, and the next of :attr:`TraceParser.parsed`."""
 _PUSH_FILLER, _PUSH_PARSED = (bytes([0x4B, number]) + b"Q" for number in (FILLER_ID, PARSED_ID))
-# Candidates looked at first, second, ...: in the first entries most things are new.
-_FIRST_PIECES, _LATER_PIECES = (16, 128, 1024), 1 << 20
-_MOST_RESTARTS = 64
-# Reading an entry alone takes ten times as long as unpickling it.
-ALLOWED_ALONE, ALLOWED_SHARE = 10_000, 0.2
+# Candidates looked at: few where most things are new, since those after an entry with a new layout or text are looked
+# at again, and eight times as many after each piece without one.
+_FEWEST, _MOST, _GROWTH = 16, 1 << 20, 8
+# Parsing is given up once it has taken longer than unpickling what was read so far, this share of unpickling the file,
+# and some seconds. Unpickling takes twice as long with columns to collect; parsing what a recorder writes, half.
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.2, 0.01
 _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
 _NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
@@ -61,9 +66,9 @@ class _Run:
 
 
 class TraceParser:
-    """Parses the traces of one pickle."""
+    """Parses the traces of one pickle of ``size`` bytes."""
 
-    def __init__(self, codes: Codes) -> None:
+    def __init__(self, codes: Codes, size: int) -> None:
         self.parsed: deque[ParsedEntries] = deque()
         """For the unpickler, in the order of its stream."""
         self.memo = 0
@@ -78,12 +83,18 @@ class TraceParser:
         """Number of :class:`ParsedEntries` so far."""
         self.needs_more = False
         """Whether the data ended within an entry."""
-        self.rows = self.alone = self._pieces = self._restarts = 0
+        self.rows = self.alone = self._restarts = 0
+        self._most = _FEWEST
+        self._size = size
+        self._bytes, self._seconds = 0, 0.0
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether few enough entries had to be read alone."""
-        return self.alone < ALLOWED_ALONE or self.alone < ALLOWED_SHARE * self.rows
+        """Whether parsing has been faster than unpickling, as far as it is known."""
+        return self._seconds <= self._allowed(self._bytes)
+
+    def _allowed(self, count: int) -> float:
+        return ALLOWED_SECONDS + (count + ALLOWED_SHARE * self._size) * _unpickling_seconds()
 
     def begin(self) -> None:
         """A trace begins: the list of its entries has been stored in the memo, and is on top of the stack."""
@@ -97,33 +108,45 @@ class TraceParser:
 
         Raises :class:`Unusual`.
         """
-        most = _FIRST_PIECES[self._pieces] if self._pieces < len(_FIRST_PIECES) else _LATER_PIECES
+        began = time.thread_time()
+        most, restarts = self._most, self._restarts
         found = self._reader.read(data, at, most, self._base)
-        runs, unpickled, end, has_ended = self._sequence(data, at, found)
+        runs, unpickled, end, has_ended = self._sequence(data, at, found, began)
+        self._bytes += end - at
         self.needs_more = end == found.following and len(found.starts) < most
         rows = np.concatenate([np.arange(run.first, run.last) for run in runs]) if runs else np.zeros(0, np.int64)
         if not len(rows) and not unpickled:
             return b"", end, has_ended
-        self._pieces += 1
+        has_restarted = self._restarts > restarts
+        self._most = max(_FEWEST, most // _GROWTH) if has_restarted else min(_MOST, most * _GROWTH)
         self._resolve(found, runs, rows, unpickled)
         for i in rows[found.kinds[rows] == UNPICKLED].tolist():
-            introduced = -1 if found.references[i] >= 0 else int(found.stacks[i])
-            unpickled.append(_Unpickled(int(found.starts[i]), int(found.stops[i]), introduced))
+            entry = _Unpickled(int(found.starts[i]), int(found.stops[i]))
+            if found.references[i] < 0:
+                entry.introduced = int(found.stacks[i])
+            elif found.stacks[i] >= 0:
+                entry.replaced, entry.frames = int(found.stacks[i]), (int(found.frames[i]), entry.end - 1)
+            unpickled.append(entry)
         unpickled.sort(key=lambda entry: entry.start)
         self._stacks.introduce([entry.introduced for entry in unpickled if entry.introduced >= 0])
         rows = rows[found.kinds[rows] == PARSED]
         before = np.searchsorted(found.starts[rows], [entry.start for entry in unpickled])
         self._append(found, rows, unpickled, before)
-        return _stream(data, found.fills[rows], unpickled, before), end, has_ended
+        stream = _stream(data, found.fills[rows], unpickled, before)
+        self._seconds += time.thread_time() - began
+        return stream, end, has_ended
 
-    def _sequence(self, data: bytes, at: int, found: Candidates) -> tuple[list[_Run], list[_Unpickled], int, bool]:
+    def _sequence(
+        self, data: bytes, at: int, found: Candidates, began: float
+    ) -> tuple[list[_Run], list[_Unpickled], int, bool]:
         """Follows the entries from ``at`` on: runs of candidates, entries read alone, the end, and whether the trace
-        has ended there. Updates ``memo``.
+        has ended there. Updates ``memo``. ``began``: the thread's time when the candidates were looked for.
         """
         runs: list[_Run] = []
         unpickled: list[_Unpickled] = []
         alone = np.append(np.flatnonzero(found.kinds == ALONE), len(found.starts))
         filled = np.concatenate(([0], np.cumsum(found.fills)))
+        begin = at
         while True:
             at, is_entry = self._between(data, at)
             if is_entry is None:
@@ -139,6 +162,10 @@ class TraceParser:
                 continue
             if at == found.following and len(found.starts):
                 return runs, unpickled, at, False
+            if found.texts and found.starts[found.texts[0][0]] < at != begin:
+                # It may refer to a text that a candidate before it is the first to have.
+                self._restarts += 1
+                return runs, unpickled, at, False
             try:
                 entry = read_entry(data, at, self.objects)
             except Incomplete:
@@ -146,8 +173,10 @@ class TraceParser:
             unpickled.append(self._read_alone(entry, data))
             at = entry.end
             is_new = self._reader.learn(entry, data)
-            if is_new and self._restarts < _MOST_RESTARTS:
+            if is_new:
                 self._restarts += 1
+                return runs, unpickled, at, False
+            if self._seconds + time.thread_time() - began > self._allowed(self._bytes + at - begin):
                 return runs, unpickled, at, False
 
     def _between(self, data: bytes, at: int) -> tuple[int, bool | None]:
@@ -206,6 +235,10 @@ class TraceParser:
             begins = np.cumsum(fills) - fills
             first = np.cumsum(lengths) - lengths
             places = begins + np.repeat(np.array([run.memo for run in runs]) - begins[first], lengths)
+            place_of = dict(zip(rows.tolist(), places.tolist(), strict=True)) if found.texts else {}
+            for row, before, text in found.texts:
+                if row in place_of and found.kinds[row] == UNPICKLED:
+                    self._reader.has_text(place_of[row] + before, text)
             has_list = fills > found.memo[rows]
             listed = rows[has_list]
             self._lists[places[has_list] + found.memo[listed] - self._base] = found.stacks[listed]
@@ -236,6 +269,21 @@ class TraceParser:
                 {key: int(np.count_nonzero(has[rows])) for key, has in found.unknown_keys.items()},
             )
         )
+
+
+@functools.cache
+def _unpickling_seconds() -> float:
+    """Of the C unpickler, for a byte of a typical trace, on this machine now."""
+    frames = [{"filename": f"{i}.py", "line": i, "name": "forward"} for i in range(50)]
+    entry = {"action": "alloc", "size": 4096, "stream": 0, "compile_context": "N/A", "user_metadata": ""}
+    trace = [entry | {"addr": 1 << 46 | i, "time_us": 1 << 50 | i, "frames": frames[i % 40 :][:10]} for i in range(300)]
+    pickled = pickle.dumps(trace, 4)
+    taken = []
+    for _ in range(3):
+        began = time.thread_time()
+        pickle.loads(pickled)
+        taken.append(time.thread_time() - began)
+    return statistics.median(taken) / len(pickled)
 
 
 def _stream(data: bytes, fills: np.ndarray, unpickled: list[_Unpickled], before: np.ndarray) -> bytes:

@@ -44,6 +44,7 @@ _LAZY = {
     "job": "snapreport.jobs.build",
     "write_job_report": "snapreport.jobs.build",
     "load": "snapreport.snapshot",
+    "load_ipython_extension": "snapreport.notebook",
     "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",
 }

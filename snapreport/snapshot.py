@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,12 @@ class Snapshot:
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.recording.name!r} devices={self.devices}>"
+
+    def _repr_html_(self) -> str:
+        """The report, where a notebook shows this snapshot."""
+        # By name: reports are above snapshots, and only notebooks ask for this.
+        html: str = import_module("snapreport.notebook").frame([self])
+        return html
 
     @cached_property
     def _categories(self) -> StackCategories:

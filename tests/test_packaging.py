@@ -45,7 +45,7 @@ FLOORS = [
     {"forecast", "exporting"},
     {"report"},
     {"jobs", "agents"},
-    {"commands", "pytest_plugin"},
+    {"commands", "notebook", "pytest_plugin"},
     {"samples"},
     {"cli", "schemas"},
     {"__main__"},

@@ -1,7 +1,7 @@
 """Reports in notebooks: a snapshot shows itself as the last value of a cell, and ``%%snapreport`` records a cell.
 
-Jupyter, VS Code and Colab show HTML that a value offers (``_repr_html_``). The report is in a frame's ``srcdoc``: nothing
-is served, nothing is fetched, and its styles and the notebook's do not meet.
+Jupyter, VS Code and Colab show HTML that a value offers (``_repr_html_``). The report is in a frame's ``srcdoc``:
+nothing is served, nothing is fetched, and its styles and the notebook's do not meet.
 """
 
 from __future__ import annotations

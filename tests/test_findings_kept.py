@@ -21,6 +21,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 
 WEIGHTS = (("/env/site-packages/torch/nn/modules/module.py", "_apply"), ("/app/train.py", "main"))
+STEP = (("/env/site-packages/torch/optim/adam.py", "step"), ("/app/train.py", "main"))
 LOG = (("/app/metrics.py", "log"), ("/app/train.py", "main"))
 
 
@@ -56,13 +57,25 @@ def test_what_stays_is_told_with_who_made_it(tmp_path: Path) -> None:
         {"place": "main train.py:7", "bytes": 30 * MIB, "count": 1},
         {"place": "log metrics.py:7", "bytes": 15 * MIB, "count": 3},
     ]
-    assert finding.evidence["first_half_bytes"] == 30 * MIB and finding.detail[2] == (
+    assert finding.evidence["first_half_bytes"] == 30 * MIB and finding.detail[-1] == (
         "30.0 MiB were allocated in the first half of the trace."
     )
-    assert finding.detail[1] == (
+    assert finding.detail[-2] == (
         "Largest: main train.py:7 (30.0 MiB in 1 allocation) and log metrics.py:7 (15.0 MiB in 3 allocations)."
     )
-    assert finding.detail[0] == "Too few steps to detect a leak: record at least four."
+    assert len(finding.detail) == 2  # nothing computes: more steps of it would not help
+
+
+def test_too_few_steps_are_said_once(tmp_path: Path) -> None:
+    """Of a program that computes, and once for all of its devices."""
+    made = script()
+    made.free(made.alloc("step", 8 * MIB, *STEP), *STEP)
+    raw = made.raw()
+    raw["device_traces"].append(raw["device_traces"][0])
+    raw["segments"] += [{**segment, "device": 1} for segment in raw["segments"]]
+    one, two = told(raw, tmp_path)
+    assert one.detail[0] == "Too few steps to detect a leak: record at least four."
+    assert two.detail == one.detail[1:]
 
 
 def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
@@ -71,7 +84,7 @@ def test_what_was_live_before_is_not_new(tmp_path: Path) -> None:
     raw["device_traces"][0] = raw["device_traces"][0][1:]
     (finding,) = told(raw, tmp_path)
     assert finding.bytes == 15 * MIB and finding.evidence["older_bytes"] == 30 * MIB
-    assert "Another 30.0 MiB were allocated before recording started." in finding.detail[2]
+    assert "Another 30.0 MiB were allocated before recording started." in finding.detail[-1]
     raw["device_traces"][0] = raw["device_traces"][0][:-3]
     assert told(raw, tmp_path) == [], "nothing that was allocated within the trace is left"
 

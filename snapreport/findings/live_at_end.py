@@ -14,7 +14,7 @@ import polars as pl
 from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import min_growth_bytes
 from snapreport.findings.basis import basis_of
-from snapreport.findings.leaks import LeakVerdict, leak_findings, leak_verdict
+from snapreport.findings.leaks import TOO_FEW_STEPS, LeakVerdict, leak_findings, leak_verdict
 from snapreport.findings.live import (
     CategoryRow,
     PlaceRow,
@@ -32,10 +32,13 @@ from snapreport.number_format import plural, share_text
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, ZERO_GRAD
 
 _LISTED = 3
 _ALMOST_ALL = 0.95
 """Of the bytes: a category with so many of them stands for all."""
+_COMPUTING = (FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD)
+"""Phases of programs that have steps."""
 
 
 class LiveAtEndEvidence(Evidence):
@@ -109,7 +112,7 @@ def _new_at_end(
             device=timeline.device,
             severity="info",
             title=_title(evidence, len(timeline.steps)),
-            detail=[_growth(evidence, repetitions, verdict), _largest(evidence), _when(evidence)],
+            detail=[*_growth(timeline, evidence, repetitions, verdict), _largest(evidence), _when(evidence)],
             bytes=size,
             event=last,
             stack=stacks[0]["stack"],
@@ -142,12 +145,21 @@ def _title(evidence: LiveAtEndEvidence, steps: int) -> str:
     )
 
 
-def _growth(evidence: LiveAtEndEvidence, repetitions: Repetitions | None, verdict: LeakVerdict) -> str:
+def _growth(
+    timeline: DeviceTimeline, evidence: LiveAtEndEvidence, repetitions: Repetitions | None, verdict: LeakVerdict
+) -> list[str]:
+    """What is known of growth; nothing where the program has only built or loaded something."""
     if evidence["leak_bytes"] and repetitions:
-        return sentence(
-            "{} of it grow {} by {}: a leak.", bytes_part(evidence["leak_bytes"]), repetitions.unit, repetitions.unit
-        )
-    return verdict.reason
+        return [
+            sentence(
+                "{} of it grow {} by {}: a leak.",
+                bytes_part(evidence["leak_bytes"]),
+                repetitions.unit,
+                repetitions.unit,
+            )
+        ]
+    computes = {*timeline.activity.events, *timeline.activity.outer} & {PHASES[phase] for phase in _COMPUTING}
+    return [verdict.reason] if computes or verdict.reason != TOO_FEW_STEPS else []
 
 
 def _largest(evidence: LiveAtEndEvidence) -> str:

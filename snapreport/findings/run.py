@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from snapreport.findings.advice import ADVICE, advice_findings
 from snapreport.findings.churn import CHURN
 from snapreport.findings.fragmentation import FRAGMENTATION
-from snapreport.findings.leaks import LEAK
+from snapreport.findings.leaks import LEAK, TOO_FEW_STEPS
 from snapreport.findings.live_at_end import LIVE_AT_END
 from snapreport.findings.model import Finding, order
 from snapreport.findings.oom import OOM
@@ -38,7 +38,16 @@ def findings(snapshot: Snapshot, devices: Sequence[int] | None = None) -> list[F
     for device in wanted:
         if device not in found:
             found[device] = _find(snapshot, snapshot.timeline(device))
-    return sorted((finding for device in wanted for finding in found[device]), key=order)
+    return _said_once(sorted((finding for device in wanted for finding in found[device]), key=order))
+
+
+def _said_once(found: list[Finding]) -> list[Finding]:
+    """The same findings, the hint to record more steps in the first that has it."""
+    having = [number for number, finding in enumerate(found) if TOO_FEW_STEPS in finding.detail]
+    for number in having[1:]:
+        detail = [line for line in found[number].detail if line != TOO_FEW_STEPS]
+        found[number] = replace(found[number], detail=detail)
+    return found
 
 
 def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:

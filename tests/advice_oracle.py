@@ -20,7 +20,7 @@ def evidence(
     snapshot: Snapshot, number: int, devices: Mapping[int, oracle.Device], finding: Finding, found: Sequence[Finding]
 ) -> Row:
     """``finding.evidence`` of one piece of advice, with ``bytes``."""
-    device, told = devices[number], finding.to_json()["evidence"]
+    device, told = saving_oracle.with_failures(devices[number]), finding.to_json()["evidence"]
     changes = {
         f.evidence["rule"]: saving_oracle.bytes_out(snapshot, number, device, f.evidence["saving"])
         for f in found
@@ -39,6 +39,8 @@ def evidence(
                 "saves_bytes": device.peak_bytes - peak,
                 # The range of an estimate is compared with programs that ran: tests/test_remedies.py.
                 **{key: told["saving"][key] for key in ("low_bytes", "high_bytes") if key in told["saving"]},
+                "failed_events": [i for i in saving_oracle.failures(device) if i in told["saving"]["failed_events"]],
+                "is_lower_bound": any(saving_oracle.failures(one) for one in devices.values()),
             },
             "at_peak_bytes": saving_oracle.at_peak(device, change),
             "taken_at_peak_bytes": sum(

@@ -13,6 +13,7 @@ import corpus
 import findings_oracle
 import oracle
 import room_oracle
+import saving_oracle
 from held_oracle import Row
 from test_annotations import spans_of
 
@@ -111,7 +112,7 @@ class Case:
             return row
         else:
             evidence = advice_oracle.evidence(self.snapshot, number, self.devices, finding, self.found)
-            at = device.peak_event
+            at = saving_oracle.with_failures(device).peak_event
         if evidence is None:
             return None
         evidence = dict(evidence)

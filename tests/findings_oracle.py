@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 import oracle
+import saving_oracle
 from held_oracle import Row, by_category, by_stack, function, live_at, module_path, place, rows
 from room_oracle import TAKES
 
@@ -108,7 +109,8 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
     live = oracle.curve(own, len(device.events))  # entry i + 1 is after event i
     told = births[1:-1] if count - 1 > 4 else births[1:]
     removed = oracle.curve(left, len(device.events))
-    without = [a - b for a, b in zip(device.allocated, removed, strict=True)]
+    counted = saving_oracle.with_failures(device)
+    without = [a - b for a, b in zip(counted.allocated, removed, strict=True)]
     failed = [i for i, e in enumerate(device.events) if e["action"] == "oom" and e.get("device_free") is not None]
     return {
         "bytes": sum(a.size for a in left),
@@ -126,9 +128,9 @@ def leak(device: oracle.Device, stack: oracle.Frames, bounds: list[int]) -> Row:
             "fraction": 1.0,
             "peak_bytes": max(without),
             "peak_event": without.index(max(without)) - 1,
-            "saves_bytes": device.peak_bytes - max(without),
+            "saves_bytes": counted.peak_bytes - max(without),
         },
-        "needed_peak_bytes": peak_with_one_each(device, left, bounds),
+        "needed_peak_bytes": peak_with_one_each(counted, left, bounds),
         "live_bytes": sum(births),
         "live_count": len(left),
         "freed_bytes": sum(a.size for a in own if a.alloc_event >= 0 and a.free_event >= bounds[-1]),

@@ -5,6 +5,7 @@ removes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -14,9 +15,34 @@ import oracle
 from snapreport.snapshot import Snapshot
 
 
+def failures(device: oracle.Device) -> list[int]:
+    """``oom`` events, but those after which the next allocation has the same stack: the line went on."""
+    frames = [[tuple(f.values()) for f in e.get("frames") or ()] for e in device.events]
+    births = [i for i, e in enumerate(device.events) if e["action"] == "alloc"]
+    ooms = [i for i, e in enumerate(device.events) if e["action"] == "oom"]
+    following = {i: next((b for b in births if b > i), None) for i in ooms}
+    return [i for i, b in following.items() if b is None or frames[b] != frames[i]]
+
+
+def with_failures(device: oracle.Device) -> oracle.Device:
+    """The device with every request that failed as an allocation, alive at its event alone; ``device`` without any."""
+    failed = failures(device)
+    if not failed:
+        return device
+    last, allocated = len(device.events) - 1, list(device.allocated)
+    more = [oracle.Allocation(0, device.events[i]["size"], "traced", i, -1, i + 1 if i < last else -1) for i in failed]
+    for i in failed:
+        allocated[i + 1] += device.events[i]["size"]
+    return replace(device, allocations=[*device.allocations, *more], allocated=allocated)
+
+
 def bytes_out(snapshot: Snapshot, device: int, replayed: oracle.Device, saving: Mapping[str, Any]) -> dict[int, int]:
-    """By allocation: the bytes saved, of those that the saving's query selects. Whole bytes, rounded down for each."""
+    """By allocation: the bytes saved, of those that the saving's query selects, and of its requests that failed. Whole
+    bytes, rounded down for each.
+    """
     ids = snapshot.query(saving["query"], device)["id"].to_list()  # type: ignore[attr-defined]
+    known = len(snapshot.allocations(device))
+    ids += [n for n, a in enumerate(replayed.allocations) if n >= known and a.alloc_event in saving["failed_events"]]
     fraction = Fraction(saving["fraction"])
     return {number: int(replayed.allocations[number].size * fraction) for number in ids}
 

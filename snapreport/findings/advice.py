@@ -58,7 +58,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
     given.sort(
         key=lambda pair: (
             not pair[0].avoids_failure,
-            _priority(timeline, *pair),
+            _priority(context.timeline, *pair),
             -(pair[1].saves_bytes if pair[1] else 0),
             pair[0].rule,
         )
@@ -77,7 +77,7 @@ def advice_with_savings(context: AdviceContext) -> list[tuple[Advice, Saving | N
     """What the rules give at the context's position, less what saves little."""
     given: list[tuple[Advice, Saving | None]] = []
     for advice in _advised(context, _rules_of(context.timeline)):
-        saving = _replayed(context.timeline, advice)
+        saving = _replayed(context, advice)
         if saving is None or context.is_much(saving.saves_bytes):
             given.append((advice, saving))
     return given
@@ -100,8 +100,11 @@ def _advised(context: AdviceContext, rules: Sequence[Rule]) -> Iterator[Advice]:
     return (advice for rule in rules if (advice := rule(context)) is not None)
 
 
-def _replayed(timeline: DeviceTimeline, advice: Advice) -> Saving | None:
-    return None if advice.mask is None else replay(timeline, advice.mask, advice.fraction, advice.functions)
+def _replayed(context: AdviceContext, advice: Advice) -> Saving | None:
+    if advice.mask is None:
+        return None
+    how = advice.fraction, advice.functions
+    return replay(context.timeline, context.recorded, advice.mask, *how, is_lower_bound=context.is_cut_off)
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def _finding(
         kind="advice",
         device=timeline.device,
         severity="info",
-        title=_title(timeline, advice, saving),
+        title=_title(context, advice, saving),
         detail=detail,
         bytes=saving.saves_bytes if saving else 0,
         event=timeline.peak_event,
@@ -162,7 +165,7 @@ def _finding(
 
 def _saving_row(advice: Advice, saving: Saving | None) -> SavingRow | None:
     row = saving.to_json() if saving else None
-    if row and advice.peak_range:
+    if row and advice.peak_range and not row.is_lower_bound:
         low, high = advice.peak_range
         row.low_bytes, row.high_bytes = min(low, row.peak_bytes), max(high, row.peak_bytes)
     return row
@@ -178,16 +181,30 @@ def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
     return int(timeline.allocations["size"].to_numpy()[saving.mask & live_mask(timeline, timeline.peak_event)].sum())
 
 
-def _title(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> str:
+def _title(context: AdviceContext, advice: Advice, saving: Saving | None) -> str:
     if saving is None or advice.spares_peak:
         return advice.do
-    change = bytes_change(timeline.peak_bytes, saving.peak_bytes)
     # The finding's confidence says that a range is an estimate.
-    return sentence("{}: peak {}" if advice.peak_range else "{}: peak {} (replayed)", advice.do, change)
+    is_exact = context.is_cut_off or not advice.peak_range
+    change = _change(context, saving.peak_bytes)
+    return sentence("{}: {change} (replayed)" if is_exact else "{}: {change}", advice.do, change=change)
+
+
+def _change(context: AdviceContext, after: int) -> str:
+    """``peak 8.00 → 4.00 GiB``; of a program that ran out of memory it is known how much it needs at least."""
+    change = bytes_change(context.timeline.peak_bytes, after)
+    if not context.is_cut_off:
+        return sentence("peak {}", change)
+    failed = context.timeline.oom_events
+    if context.fails_at_peak:
+        return sentence("{} or more at the failure", change)
+    is_before = bool(failed) and context.timeline.peak_event < failed[-1]
+    return sentence("{} or more, at the failure or before" if is_before else "{} or more", change)
 
 
 def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
-    here = sentence("It frees {} at the peak, but", bytes_part(saving.at_peak_bytes))
+    where = "failure" if timeline.peak_event in timeline.oom_events else "peak"
+    here = sentence("It frees {} at the {where}, but", bytes_part(saving.at_peak_bytes), where=where)
     if saving.peak_event < 0:
         return sentence("{here} what was allocated before recording started is then the highest.", here=here)
     high = "almost as high" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then the highest"
@@ -200,7 +217,7 @@ def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | Non
     if len(best) < 2 or given[0][0] is not best[0][0]:
         return None
     (first, one), (second, two) = best
-    found = _combined(context.timeline, (first, one), (second, two), sentence("Together with “{}”", second.do))
+    found = _combined(context, (first, one), (second, two), sentence("Together with “{}”", second.do))
     return found if found and context.is_much(found.row["saves_bytes"] - one.saves_bytes) else None
 
 
@@ -221,24 +238,27 @@ def _second_remedy(
         most = timeline.peak_bytes - together(timeline, [one.change, (mask, whole_parts(advice.fraction))])[0]
         if not context.is_much(most - one.saves_bytes):
             continue
-        saving = replay(timeline, mask, advice.fraction, advice.functions)
+        saving = _replayed(context, advice)
+        if saving is None:
+            continue
         how = sentence("The remedy at that event is “{}”; with both", advice.do)
-        if found := _combined(timeline, (first, one), (advice, saving), how):
+        if found := _combined(context, (first, one), (advice, saving), how):
             pairs.append(found)
     best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
     return best if best and context.is_much(best.row["saves_bytes"] - one.saves_bytes) else None
 
 
 def _combined(
-    timeline: DeviceTimeline, one: tuple[Advice, Saving], two: tuple[Advice, Saving], how: str
+    context: AdviceContext, one: tuple[Advice, Saving], two: tuple[Advice, Saving], how: str
 ) -> Combined | None:
     """Two changes at once; None where the second adds nothing to the first."""
+    timeline = context.timeline
     peak, event = together(timeline, [one[1].change, two[1].change])
     saves = timeline.peak_bytes - peak
     if saves <= one[1].saves_bytes:
         return None
     row = CombinedRow([one[0].rule, two[0].rule], peak, event, saves)
-    return Combined(row, sentence("{how}: peak {} (replayed).", bytes_change(timeline.peak_bytes, peak), how=how))
+    return Combined(row, sentence("{how}: {} (replayed).", _change(context, peak), how=how))
 
 
 ADVICE = FindingKind("advice", "Advice", (AdviceEvidence, *AdviceEvidence.__subclasses__()), rank=1)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.timeline.phases import FORWARD
 
-AT_ONCE = 4
+AT_ONCE = 2
 """Events after which a matrix product's workspace is gone: PyTorch 2.15 allocates one for each product."""
 WORKSPACE = 8_519_680
+"""Bytes of cuBLAS's, wherever it is kept for all products."""
+_PRODUCTS = 2
+"""Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,23 @@ def births(context: AdviceContext) -> Births:
 
 def _births(context: AdviceContext) -> Births:
     rows = np.argsort(context.born, kind="stable")
+    rows = rows[context.born[rows] >= 0]
     is_workspace = (context.size == WORKSPACE) | context.category("workspace")
-    rows = rows[(context.born[rows] >= 0) & ~is_workspace[rows]]
+    rows = rows[~is_workspace[rows] & ~_beside_products(context, rows)]
     stack = context.stack[rows]
     elsewhere = (stack > 0) & ~context.phases.runs(FORWARD)[stack]
     forward = (context.phases.innermost == FORWARD)[stack]
     return Births(rows, stack, context.size[rows], forward, np.cumsum(elsewhere))
+
+
+def _beside_products(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
+    """Bool per row, by birth: allocated by a line directly after a result, freed before anything else is allocated,
+    and as large beside results of other sizes. cuBLAS's size depends on the GPU and on ``CUBLAS_WORKSPACE_CONFIG``.
+    """
+    born, stack, size = context.born[rows], context.stack[rows], context.size[rows]
+    beside = np.zeros(len(rows), bool)
+    at_once = (context.freed[rows] - born)[1:] <= AT_ONCE
+    beside[1:] = at_once & (born[1:] == born[:-1] + 1) & (stack[1:] == stack[:-1]) & (size[1:] != size[:-1])
+    pairs = pl.DataFrame({"size": size[1:], "result": size[:-1]}).filter(pl.Series(beside[1:]))
+    sizes = pairs.group_by("size").agg(results=pl.col("result").n_unique()).filter(pl.col("results") >= _PRODUCTS)
+    return beside & np.isin(size, sizes["size"].to_numpy())

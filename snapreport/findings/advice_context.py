@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
+from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
 from snapreport.findings.saving import SavingRow
 from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
@@ -111,11 +112,15 @@ class Advice:
 
 
 class AdviceContext:
-    """One device at its peak, or at another position: its columns, its stacks, the earlier findings."""
+    """One device at its peak, or at another position: its columns, its stacks, the earlier findings.
+
+    recorded: its timeline. timeline: the same with the requests that failed, whose rows come last.
+    """
 
     def __init__(self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> None:
         self.snapshot = snapshot
-        self.timeline = timeline
+        self.recorded = timeline
+        self.timeline = timeline = with_failed_requests(timeline)
         self.event = timeline.peak_event
         self._remembered: dict[Hashable, Any] = {}
         self.findings = [finding for finding in findings if finding.device == timeline.device]
@@ -161,7 +166,17 @@ class AdviceContext:
 
     @cached_property
     def settings(self) -> SettingReplays:
-        return SettingReplays(self.timeline)
+        return SettingReplays(self.recorded)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a request of the program failed: what it needed after that is not recorded."""
+        return ends_in_failure(self.snapshot.recording)
+
+    @property
+    def fails_at_peak(self) -> bool:
+        """Whether the peak is a request that failed, with what was allocated beside it."""
+        return self.timeline.peak_event in self.timeline.oom_events
 
     @cached_property
     def phases(self) -> StackPhases:
@@ -180,7 +195,9 @@ class AdviceContext:
 
     def share(self, size: int) -> str:
         """``6.02 GiB (31% of the peak)``."""
-        return sentence("{} ({} of the peak)", bytes_part(size), share_text(size, self.timeline.peak_bytes))
+        whole = "what was needed at the failure" if self.fails_at_peak else "the peak"
+        share = share_text(size, self.timeline.peak_bytes)
+        return sentence("{} ({share} of {whole})", bytes_part(size), share=share, whole=whole)
 
     def is_much(self, size: int) -> bool:
         """Whether so many bytes of the peak are worth an advice."""

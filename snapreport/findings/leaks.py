@@ -13,6 +13,7 @@ from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
+from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
 from snapreport.findings.live import Names, by_category, live_at
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
@@ -282,9 +283,9 @@ def _detail(
         or_needed = (
             sentence(", and {needed} if each {unit} needs its part", needed=needed, unit=unit) if needed != peak else ""
         )
-        lines.append(
-            sentence("Without the leak the peak would be {peak}{or_needed} (replayed).", peak=peak, or_needed=or_needed)
-        )
+        would = "at least {peak} would be needed" if saving["is_lower_bound"] else "the peak would be {peak}"
+        would = sentence(would, peak=peak)
+        lines.append(sentence("Without the leak {would}{or_needed} (replayed).", would=would, or_needed=or_needed))
     if not is_cache:
         lines.append(_remedy(evidence))
     return lines
@@ -343,9 +344,16 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
 
 def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> SavingRow:
     """The peak without ``leaked``, rows of the timeline's allocations, which ``query`` selects."""
+    timeline = with_failed_requests(timeline)
     peak, event, _ = peak_without(timeline, leaked["id"].to_numpy(), leaked["size"].to_numpy())
     return SavingRow(
-        query=query, fraction=1.0, peak_bytes=peak, peak_event=event, saves_bytes=timeline.peak_bytes - peak
+        query=query,
+        fraction=1.0,
+        peak_bytes=peak,
+        peak_event=event,
+        saves_bytes=timeline.peak_bytes - peak,
+        is_lower_bound=ends_in_failure(timeline.recording),
+        failed_events=[],
     )
 
 
@@ -363,7 +371,9 @@ def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetiti
     ends = np.maximum(ends, again.fill_null(len(timeline.events)).to_numpy() + 1)
     never = np.full(len(leaked), -1)
     alive = ends < len(timeline.events)
-    return peak_without_spans(timeline, ends[alive], never[alive], leaked["size"].to_numpy()[alive])[0]
+    return peak_without_spans(
+        with_failed_requests(timeline), ends[alive], never[alive], leaked["size"].to_numpy()[alive]
+    )[0]
 
 
 def device_limit(timeline: DeviceTimeline) -> int:

@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from snapreport.contracts.finding import Confidence, Evidence, Link
+from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of, block_doubts
+from snapreport.findings.cut_off_pass import cut_off
 from snapreport.findings.fragmentation import PinningRow, expandable_setting, pinning_stacks
 from snapreport.findings.free_memory_reachability import (
     DEFAULT_POOL,
@@ -41,7 +43,7 @@ from snapreport.reading.recording import Recording
 from snapreport.sentence import bytes_part, bytes_with_article, device_part, event_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, stack_phases
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, stack_phases
 from snapreport.timeline.rounding import SMALL_SIZE
 
 MIN_SHARE = 0.01
@@ -65,7 +67,10 @@ class OomEvidence(Evidence):
 
     ``requested``: of each failure; ``requested_bytes``: of the first. ``new_segment_bytes``: what the allocator would
     have had to take from the device. ``usable_free_bytes``: free memory that the request could use, the largest block
-    of it ``largest_usable_free_bytes``; ``free_segment_bytes``: of segments that are free as a whole.
+    of it ``largest_usable_free_bytes``; ``free_segment_bytes``: of segments that are free as a whole. ``phase``: of
+    ``PHASES``, that of the request. ``layer``: of ``layers``, the one that made it, from 1; both 0 where they are
+    unknown. ``missing_bytes``: how much more than the program could have it needs at least to get to the end of the
+    pass that failed.
     """
 
     verdict: str
@@ -96,6 +101,10 @@ class OomEvidence(Evidence):
     categories: list[CategoryRow]
     stacks: list[StackRow]
     pinning_stacks: list[PinningRow]
+    phase: str
+    layer: int
+    layers: int
+    missing_bytes: int
 
 
 def oom_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
@@ -138,6 +147,8 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     live = live_at(timeline.allocations, event)
     pins = pinning_stacks(timeline, state, names) if why in ("fragmentation", "mixed") else []
     stack = int(timeline.events["stack"][event])
+    cut = cut_off(AdviceContext(snapshot, timeline, []), event)
+    available = s.allocated + (s.device_free or 0) + s.free_memory.usable + s.free_memory.locked
     evidence = OomEvidence(
         verdict=why,
         events=group,
@@ -167,6 +178,10 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         categories=by_category(live),
         stacks=by_stack(live, names),
         pinning_stacks=pins,
+        phase=PHASES[int(stack_phases(snapshot.recording).innermost[stack])],
+        layer=cut.layer,
+        layers=cut.layers,
+        missing_bytes=max(0, cut.needed - available),
     )
     needed = memory_needed(timeline) if event == timeline.oom_events[0] else None
     return Finding(
@@ -228,7 +243,7 @@ _SCATTERED = {
 
 
 def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, first_step: int) -> list[str]:
-    lines = [_available(s, why)]
+    lines = [*_missing(s, why, evidence), _available(s, why)]
     if s.unused:
         lines += _cached(s)
     if why == "limit":
@@ -287,6 +302,22 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, firs
             sentence("It failed {} times at nearly the same moment, for {sizes}.", len(evidence["events"]), sizes=sizes)
         )
     return lines
+
+
+def _missing(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
+    """How far a pass got, and how much more it needs at least; nothing where the title has said it."""
+    missing = evidence.missing_bytes
+    if why in ("limit", "unclear") or s.device_free is None:
+        return []
+    layer = sentence(" in layer {} of {}", evidence.layer, evidence.layers) if evidence.layers else ""
+    more = sentence("at least {} more is needed", bytes_part(missing)) if missing >= MIN_SHARE * s.requested else ""
+    if layer:
+        more = sentence(": {more}", more=more) if more else ""
+        what = "The device is full" if why == "demand" or evidence.device_full else "It failed"
+        return [sentence("{what}{layer}{more}.", what=what, layer=layer, more=more)]
+    short = s.requested - s.device_free - s.free_memory.usable - s.free_memory.locked
+    end = "step" if evidence.phase == PHASES[OPTIMIZER_STEP] else "pass"
+    return [sentence("To the end of this {end}, {more}.", more=more, end=end)] if missing > short and more else []
 
 
 def _available(s: Shortage, why: Verdict) -> str:

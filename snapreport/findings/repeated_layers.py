@@ -94,8 +94,11 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     is_output = (pl.col("size") * SMALL >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
     output = pl.when(is_output).then(pl.col("born")).max().over("layer")
     table = table.with_columns(backward=following, stays=(pl.col("born") == output).fill_null(False))
-    used = pl.when((pl.col("freed") >= pl.col("backward")) & ~pl.col("stays")).then(pl.col("freed"))
-    table = table.with_columns(again=used.min().over("layer").fill_null(len(context.timeline.events)))
+    # A layer that is alive at the end of the trace is not computed again in it.
+    never = len(context.timeline.events)
+    is_used = (pl.col("freed") >= pl.col("backward")) & ~pl.col("stays") & (pl.col("freed") < never)
+    used = pl.when(is_used).then(pl.col("freed"))
+    table = table.with_columns(again=used.min().over("layer").fill_null(never + 1))
     stays = table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)

@@ -22,8 +22,10 @@ CLOSE = 0.9
 
 
 class SavingRow(Row):
-    """The replayed peak without ``fraction`` of what ``query`` selects. ``low_bytes``, ``high_bytes``: the range of the
-    peak, where the remedy cannot be replayed exactly.
+    """The replayed peak without ``fraction`` of what ``query`` selects. ``is_lower_bound``: the program ran out of
+    memory, and needs so much at least. ``failed_events``: ``oom`` events whose requests change, too; every request that
+    failed counts as allocated at its event. ``low_bytes``, ``high_bytes``: the range of the peak, where the remedy
+    cannot be replayed exactly.
     """
 
     query: str
@@ -31,6 +33,8 @@ class SavingRow(Row):
     peak_bytes: int
     peak_event: int
     saves_bytes: int
+    is_lower_bound: bool
+    failed_events: list[int]
     low_bytes: int | UnsetType = UNSET
     high_bytes: int | UnsetType = UNSET
 
@@ -42,6 +46,8 @@ class Saving:
     mask: Bool per allocation, those that change. query: selects exactly these. fraction: of each one's bytes that goes,
     whole bytes, rounded down per allocation. peak_bytes, peak_event: the highest allocated after the change, and its
     first position. saves_bytes: the old peak less the new one. at_peak_bytes: bytes taken out at the old peak.
+    is_lower_bound: the program ran out of memory, and what it needed after that is not recorded. failed_events: of the
+    requests that failed, those that change; all count as allocated when they failed.
     """
 
     mask: np.ndarray
@@ -51,6 +57,8 @@ class Saving:
     peak_event: int
     saves_bytes: int
     at_peak_bytes: int
+    is_lower_bound: bool = False
+    failed_events: tuple[int, ...] = ()
 
     @property
     def change(self) -> tuple[np.ndarray, float]:
@@ -68,6 +76,8 @@ class Saving:
             peak_bytes=self.peak_bytes,
             peak_event=self.peak_event,
             saves_bytes=self.saves_bytes,
+            is_lower_bound=self.is_lower_bound,
+            failed_events=list(self.failed_events),
         )
 
 
@@ -83,16 +93,27 @@ def whole_parts(fraction: float) -> float:
     return int(fraction * PARTS) / PARTS
 
 
-def replay(timeline: DeviceTimeline, mask: np.ndarray, fraction: float = 1.0, functions: Sequence[str] = ()) -> Saving:
+def replay(
+    timeline: DeviceTimeline,
+    recorded: DeviceTimeline,
+    mask: np.ndarray,
+    fraction: float = 1.0,
+    functions: Sequence[str] = (),
+    *,
+    is_lower_bound: bool = False,
+) -> Saving:
     """The peak with ``fraction`` of the bytes of each allocation in ``mask`` taken out. ``functions``: see
-    ``selection.query_of``.
+    ``selection.query_of``. timeline: ``recorded`` with the requests that failed; the query is about ``recorded``.
     """
-    fraction = whole_parts(fraction)
-    query, mask = select(timeline, mask, functions)
+    fraction, count = whole_parts(fraction), len(recorded.allocations)
+    query, chosen = select(recorded, mask[:count], functions)
+    mask = np.append(chosen, mask[count:])
     rows = np.flatnonzero(mask)
     bytes_out = np.floor(timeline.allocations["size"].to_numpy()[rows] * fraction).astype(np.int64)
     peak, event, at_peak = peak_without(timeline, rows, bytes_out)
-    return Saving(mask, query, fraction, peak, event, timeline.peak_bytes - peak, at_peak)
+    failed = timeline.allocations["alloc_event"].to_numpy()[rows[rows >= count]]
+    saves = timeline.peak_bytes - peak
+    return Saving(mask, query, fraction, peak, event, saves, at_peak, is_lower_bound, tuple(failed.tolist()))
 
 
 def together(timeline: DeviceTimeline, changes: Sequence[tuple[np.ndarray, float]]) -> tuple[int, int]:

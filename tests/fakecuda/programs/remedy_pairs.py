@@ -1,10 +1,12 @@
-"""``remedy_pairs.py OUT PROGRAM [REMEDY]`` runs a program of the folder ``pairs`` and dumps a snapshot to OUT;
-``remedy_pairs.py --list`` prints them all with their remedies, as JSON: {program: {remedy: rule}}.
+"""``remedy_pairs.py OUT PROGRAM [REMEDY]`` runs a program of the folder ``pairs`` and dumps a snapshot to OUT, also
+when it runs out of memory, and then exits with 3; ``remedy_pairs.py --list`` prints them all with their remedies, as
+JSON: {program: {remedy: rule}}.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 
 import pairs.language
 import pairs.mistakes
@@ -18,5 +20,9 @@ if OUT == "--list":
 else:
     torch.backends.cudnn.enabled = False
     torch.cuda.memory._record_memory_history(stacks="python", max_entries=1_000_000)
-    PROGRAMS[PROGRAM][0]()
+    try:
+        PROGRAMS[PROGRAM][0]()
+    except torch.OutOfMemoryError:
+        torch.cuda.memory._dump_snapshot(OUT)
+        sys.exit(3)
     torch.cuda.memory._dump_snapshot(OUT)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import findings_oracle
 import held_oracle
-import oracle
 import pytest
 import saving_oracle
 import table_oracle
@@ -103,8 +102,6 @@ def churned(found: Case, finding: Finding, e: Row) -> list[float]:
 def advised(found: Case, finding: Finding) -> list[float]:
     device = saving_oracle.with_failures(found.devices[finding.device])
     numbers: list[float] = [device.peak_bytes, sum(len(d.events) > 1 for d in found.devices.values()), 8]
-    if finding.evidence["rule"] == "pinned-rounding":
-        numbers.append(pinned(device))
     # What a setting would have reserved is compared with replays in test_whatif.
     numbers += [finding.evidence[key] for key in ("reserved_bytes", "replayed_bytes") if key in finding.evidence]
     for other in found.found:
@@ -114,19 +111,12 @@ def advised(found: Case, finding: Finding) -> list[float]:
     return numbers
 
 
-def pinned(device: oracle.Device) -> int:
-    """The size of the buffers at the peak: a power of two each."""
-    return sum(1 << (a.size - 1).bit_length() for a in held_oracle.live_at(device, device.peak_event))
-
-
 def wholes(found: Case, finding: Finding, e: Row) -> list[float]:
     """The wholes that shares refer to."""
     device = found.devices[finding.device]
     times = [event.get("time_us") for event in device.events]
     span = [max(times) - min(times)] if times and None not in times else []
     told = [e[name] for name in ("allocated_bytes", "new_bytes") if name in e]
-    if finding.evidence.get("rule") == "pinned-rounding":
-        told.append(pinned(device))
     needed = saving_oracle.with_failures(device).peak_bytes
     return [device.peak_bytes, needed, device.allocated[-1], 1e9, *told, *span]
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from snapreport.contracts.finding import Finding, Link
 from snapreport.findings.advice_activations import ACTIVATION_RULES
-from snapreport.findings.advice_allocator import ALLOCATOR_RULES, HOST_RULES
+from snapreport.findings.advice_allocator import ALLOCATOR_RULES
 from snapreport.findings.advice_attention import ATTENTION_RULES
 from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence, CombinedRow
 from snapreport.findings.advice_devices import DEVICE_RULES
@@ -90,7 +90,7 @@ def advice_at(context: AdviceContext, position: int) -> list[Advice]:
 
 def _rules_of(timeline: DeviceTimeline) -> Sequence[Rule]:
     if timeline.kind == "host":
-        return HOST_RULES
+        return ()  # none of the rules is about pinned memory
     if timeline.kind == "cpu":
         return CPU_RULES
     return [rule for rule in RULES if rule not in ALLOCATOR_RULES] if timeline.recording.is_profiled else RULES

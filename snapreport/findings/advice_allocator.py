@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from msgspec import UNSET, UnsetType
 
-from snapreport.contracts.finding import Finding, Link
+from snapreport.contracts.finding import Finding
 from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, SETTING, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.setting_replay import SettingReplay
-from snapreport.number_format import plural, share_text
+from snapreport.number_format import plural
 from snapreport.sentence import bytes_change, bytes_part, sentence
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
@@ -18,8 +18,6 @@ SPLIT_SIZES = (128, 256, 512, 1024)
 """Limits to try, in MiB."""
 OVERSIZED_SHARE = 0.1
 """Of what is reserved: a setting that saves less is not worth it where memory is only cached and nothing failed."""
-PINNED_SHARE = 0.2
-"""Share of pinned blocks: less rounding is not worth advice."""
 
 
 class SettingEvidence(AdviceEvidence, kw_only=True):
@@ -230,33 +228,6 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
     )
 
 
-def _pinned(context: AdviceContext) -> Advice | None:
-    """Pinned buffers take a power of two each, whatever their size: ATen/core/CachingHostAllocator.h of PyTorch
-    2.13.
-    """
-    timeline = context.timeline
-    blocks = int(timeline.blocks_at(timeline.peak_event).size.sum())
-    size = blocks - timeline.peak_bytes
-    if size < PINNED_SHARE * blocks:
-        return None
-    return Advice(
-        "pinned-rounding",
-        "Pin large buffers at their own size",
-        [
-            sentence(
-                "Pinned buffers of {} take {}, {} of it rounding: each is rounded up to a power of two.",
-                bytes_part(timeline.peak_bytes),
-                bytes_part(blocks),
-                share_text(size, blocks),
-            )
-        ],
-        sentence("`PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64,` in PyTorch 2.13"),
-        _CONF,
-        link=Link(view="reserved", at=timeline.peak_event),
-        effort=SETTING,
-    )
-
-
 ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _expandable,
     _split_size,
@@ -264,5 +235,3 @@ ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _collect,
     _empty_cache,
 )
-HOST_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (_pinned,)
-"""Of pinned host memory, which has an allocator of its own."""

@@ -1,0 +1,86 @@
+"""Every rule and kind of finding fires on a small recording in tests/recordings/witnesses: one that never did would be
+untested where nobody has larger ones.
+
+Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from pathlib import Path
+
+import pytest
+
+import snapreport
+from snapreport.findings.model import Finding
+from snapreport.findings.run import KINDS, findings
+
+RECORDINGS = Path(__file__).parent / "recordings" / "witnesses"
+FINDINGS = Path(snapreport.__file__).parent / "findings"
+# Recording: what it is there for, rules of advice and types of evidence.
+CAUSES = {
+    "adam": "offload optimizer-state foreach-optimizer",
+    "adapters": "frozen-base",
+    "chat": "kv-cache",
+    "codebook": "distance-matrix accumulation",
+    "copies": "autocast-copies",
+    "crowded": "ChurnEvidence garbage-collection-threshold",
+    "cycles": "CycleEvidence",
+    "emptied": "ChurnEvidence empty-cache",
+    "evaluated_words": "no-grad sdpa-math-kernel",
+    "grown_lengths": "OversizedEvidence expandable-segments",
+    "host": "LiveAtEndEvidence",
+    "labels": "one-hot",
+    "loaded": "loaded-checkpoint",
+    "masked_model": "full-logits fused-attention checkpointing",
+    "masks": "expanded-mask",
+    "outputs": "previous-outputs mixed-precision",
+    "predictions": "collected-outputs LeakEvidence",
+    "queue": "retained-graphs",
+    "regression": "broadcast",
+    "replaced": "second-model",
+    "retried": "OomEvidence exception-holds",
+    "split": "FragmentationEvidence max-split-size",
+    "tables": "data-on-device",
+    "uneven": "device-imbalance",
+    "unsplit": "unset-max-split-size",
+    "vocabulary": "chunked-loss",
+    "waiting": "backward-each",
+    "zeroed": "keep-gradients",
+}
+ELSEWHERE = {"MoreOomsEvidence": "test_findings_oom has many failures", "PeakEvidence": "every recording has a peak"}
+
+
+@functools.cache
+def found(name: str) -> tuple[Finding, ...]:
+    return tuple(findings(snapreport.load(RECORDINGS / f"{name}.pickle.xz")))
+
+
+def labels(finding: Finding) -> str:
+    return str(finding.evidence.get("rule") or type(finding.evidence).__name__)
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_rule_fires_where_its_cause_is(name: str) -> None:
+    assert set(CAUSES[name].split()) <= {labels(finding) for finding in found(name)}
+
+
+def test_every_recording_is_a_witness() -> None:
+    assert {path.name.removesuffix(".pickle.xz") for path in RECORDINGS.iterdir()} == CAUSES.keys()
+
+
+def test_every_rule_has_a_witness() -> None:
+    rules = {rule for path in FINDINGS.glob("*.py") for rule in rules_in(path.read_text(encoding="utf-8"))}
+    evidence = {one.__name__ for kind in KINDS if kind.name != "advice" for one in kind.evidence}
+    assert len(rules) > 30 and len(evidence) > 8
+    witnessed = {cause for causes in CAUSES.values() for cause in causes.split()}
+    assert rules | evidence == witnessed | ELSEWHERE.keys()
+
+
+def rules_in(source: str) -> list[str]:
+    """The names of rules in a file: the first argument of ``Advice(...)``, the second of ``_setting_advice(...)``."""
+    place = {"Advice": 0, "_setting_advice": 1}
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    given = (n.args[place[n.func.id]] for n in calls if isinstance(n.func, ast.Name) and n.func.id in place)
+    return [str(name.value) for name in given if isinstance(name, ast.Constant)]

@@ -95,7 +95,7 @@ def test_evaluation_with_gradients_after_training(tmp_path: Path) -> None:
     evaluate(script, 3, keeps=True)
     advice = advised(script.raw(), tmp_path)
     found = advice["no-grad"]
-    assert found.title.startswith("Disable gradients: wrap evaluation in torch.no_grad(): peak")
+    assert found.title.startswith("Wrap evaluation in torch.no_grad(): peak")
     assert found.evidence["at_peak_bytes"] == PASS - 10 * MIB, "all but the output"
     assert "checkpointing" not in advice, "what no backward pass uses needs no checkpoint"
 
@@ -106,7 +106,7 @@ def test_what_a_pass_without_gradients_needs_stays(tmp_path: Path) -> None:
     evaluate(script, 3, keeps=True)
     found = advised(script.raw(), tmp_path)["no-grad"]
     needed = (12 * 5 + 1 + 4 * 10 + 10) * MIB
-    assert found.title.startswith("Disable gradients: wrap inference in torch.no_grad(): peak")
+    assert found.title.startswith("Wrap inference in torch.no_grad(): peak")
     assert 0 <= found.evidence["saving"]["peak_bytes"] - needed <= PASS / 4096
 
 

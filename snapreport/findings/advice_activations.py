@@ -186,8 +186,8 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
         "Compute the last layer and the loss in chunks, or fuse them",
         [
             sentence(
-                "The logits, their softmax and the gradients of both hold {}. Of {CHUNKS} chunks, those of one are "
-                "there at a time.",
+                "The logits, their softmax and the gradients of both hold {}. With {CHUNKS} chunks, those of "
+                "one are allocated at a time.",
                 context.share(size),
                 CHUNKS=CHUNKS,
             ),

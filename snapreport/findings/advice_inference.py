@@ -44,7 +44,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     what = "evaluation" if context.trains else "inference"
     return Advice(
         "no-grad",
-        sentence("Disable gradients: wrap {what} in `torch.no_grad()`", what=what),
+        sentence("Wrap {what} in `torch.no_grad()`", what=what),
         [
             sentence(
                 "{} are activations saved for a backward pass that never runs: they are freed together, after the "
@@ -102,6 +102,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         mask,
         share,
         effort=ONE_LINE,
+        line="model.to(torch.bfloat16)",
     )
 
 

@@ -140,8 +140,7 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
                 bytes_part(size),
             )
         ]
-        + ["The peak is in the optimizer's step, which needs them, and stays; the forward pass gains that much room."]
-        * needed,
+        + ["The peak stays, because the optimizer's step needs them; the forward pass gains that much room."] * needed,
         "Optimizer.zero_grad(set_to_none=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
         old,
@@ -231,7 +230,7 @@ def _offload(context: AdviceContext) -> Advice | None:
         "Offload optimizer state to the CPU",
         [
             sentence(
-                "Optimizer state holds {} and is used only in the optimizer's step, which becomes slower.",
+                "Optimizer state holds {} and is used only in the optimizer's step, which offloading slows down.",
                 context.share(size),
             )
         ],

@@ -47,7 +47,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     count = int((context.stack[rows] == largest).sum())
     return Advice(
         "collected-outputs",
-        "Move each result to the CPU in the loop: results.append(output.cpu())",
+        "Move each result to the CPU in the loop",
         [
             sentence(
                 "{} are results of {} iterations that stay on the device, from {}{}.",
@@ -58,13 +58,14 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 if len(joined)
                 else "",
             ),
-            "Of a number, .item() is enough.",
+            sentence("Of a number, `.item()` is enough."),
         ],
         "Tensor.cpu(), Tensor.item()",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
         effort=ONE_LINE,
+        line="results.append(output.cpu())",
     )
 
 

@@ -167,7 +167,7 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
         where = sentence(", {} of it from {}", share_text(stack["bytes"], size), stack["line"])
     text = sentence(
         "{what} {hold} {share} of {name}{doubt}{where}.",
-        what=upper_first(" and ".join(texts)),
+        what=upper_first(" and ".join("the KV cache" if text == "KV cache" else text for text in texts)),
         hold="holds" if is_one else "hold",
         share=share_text(size, whole),
         name=name,

@@ -182,7 +182,7 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         top = pins[0]
         detail.append(
             sentence(
-                "Only {} has memory in {}: {} of it allocated, {} free.",
+                "{} alone occupies {}: {} allocated, {} free.",
                 names.place(top["stack"]),
                 plural(top["segments"], "segment"),
                 bytes_part(top["allocated_bytes"]),

@@ -44,4 +44,5 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         0.5,
         confidence="estimate",
         effort=ONE_LINE,
+        line="base.to(torch.bfloat16)",
     )

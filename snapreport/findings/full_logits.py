@@ -59,6 +59,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         mask,
         share,
         effort=ONE_LINE,
+        line="logits = head(hidden[positions])",
     )
 
 

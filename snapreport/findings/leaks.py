@@ -242,11 +242,11 @@ def _detail(
     unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
     lines: list[str] = []
     if not evidence["replaced"]:
-        fate = "none of them freed"
+        fate = "none of them was freed"
         if evidence["freed_bytes"]:
             share = "all" if evidence["freed_bytes"] == evidence["live_bytes"] else "some"
-            fate = sentence("{share} of them freed only after the last {unit}", share=share, unit=unit)
-        lines.append(sentence("{} made in the trace, {fate}.", plural(evidence["live_count"], "allocation"), fate=fate))
+            fate = sentence("{share} of them were freed only after the last {unit}", share=share, unit=unit)
+        lines.append(sentence("It made {}; {fate}.", plural(evidence["live_count"], "allocation"), fate=fate))
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]

@@ -152,9 +152,8 @@ def _growth(
     if evidence["leak_bytes"] and repetitions:
         return [
             sentence(
-                "{} of it grow {} by {}: a leak.",
+                "{} of it grow with every {}: a leak.",
                 bytes_part(evidence["leak_bytes"]),
-                repetitions.unit,
                 repetitions.unit,
             )
         ]

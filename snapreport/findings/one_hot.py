@@ -64,4 +64,5 @@ def one_hot(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html",
         mask,
         effort=ONE_LINE,
+        line="loss = torch.nn.functional.cross_entropy(logits, index)",
     )

@@ -272,8 +272,7 @@ def _detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, firs
     if why == "demand" and s.device_free is not None:
         lines.append(
             sentence(
-                "{} were reserved: with what was free, all that this process could have. CUDA contexts and other "
-                "processes had the rest of the device.",
+                "{} were reserved; CUDA contexts and other processes used the rest of the device.",
                 bytes_part(s.reserved),
             )
         )

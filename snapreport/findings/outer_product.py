@@ -45,7 +45,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
     first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
     return Advice(
         "broadcast",
-        "Give prediction and target the same shape: prediction.squeeze(-1)",
+        "Give prediction and target the same shape",
         [
             sentence(
                 "{} are squares of the number of predictions, from {}: a tensor of [N] and one of [N, 1] are "
@@ -59,6 +59,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/broadcasting.html",
         mask,
         effort=ONE_LINE,
+        line="prediction = prediction.squeeze(-1)",
     )
 
 

@@ -265,6 +265,8 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
         most = stretch["stacks"][0]
         lines.append(
             sentence("One allocation set the peak: {} in {}.", bytes_part(stretch["added_bytes"]), most["line"])
+            if most["stack"]
+            else sentence("One allocation without a stack trace set the peak: {}.", bytes_part(stretch["added_bytes"]))
         )
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
     if top:

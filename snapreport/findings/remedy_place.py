@@ -13,7 +13,7 @@ def remedy_place(where: str) -> Sentence:
 
 
 def remedy_sentence(finding: Finding) -> str:
-    """``Effort: one line. Where: eval.py:33. To read: with torch.no_grad():``; "" where it is no advice."""
+    """``Effort: one line. Where: eval.py:33. The line should read: with torch.no_grad():``; "" for other findings."""
     if finding.kind != "advice":
         return ""
     evidence = finding.evidence
@@ -21,5 +21,5 @@ def remedy_sentence(finding: Finding) -> str:
     if evidence["where"]:
         parts.append(sentence("Where: {}.", remedy_place(evidence["where"])))
     if evidence["line"]:
-        parts.append(sentence("To read: {}", code_part(evidence["line"])))
+        parts.append(sentence("The line should read: {}", code_part(evidence["line"])))
     return joined(parts)

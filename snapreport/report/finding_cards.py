@@ -95,6 +95,8 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     is split there.
     """
     label, name = _KINDS[finding.kind].label, names.get(finding.device, "")
+    if finding.kind == "leak" and finding.severity == "info":
+        label = "Growth"  # of a cache, or until the garbage collector runs
     if finding.title.startswith((f"{label} ", f"{label}:")):
         return label, f" in {file}" * bool(file) + finding.title[len(label) :]
     title = sentence("{file}: {}", finding.title, file=file) if file else finding.title

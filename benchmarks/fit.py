@@ -1,5 +1,5 @@
-"""Peaks foretold from two or three recordings against the runs: thirty programs at five values, on every PyTorch that
-``SNAPREPORT_FAKE_TORCH`` names.
+"""Peaks foretold from one, two or three recordings against the runs, and the largest value on three cards: thirty
+programs at five values, on every PyTorch that ``SNAPREPORT_FAKE_TORCH`` names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import snapreport
 from snapreport.allocator.whatif import WhatIf
-from snapreport.forecast.largest_value import largest_value
+from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
+from snapreport.report.fit_text import FAR
 
 PROGRAMS = Path(__file__).parents[1] / "tests/fakecuda/programs"
 VALUES = {
@@ -25,8 +26,15 @@ VALUES = {
     "boxes": (8, 16, 32, 64, 128),
 }
 GIVEN = ((0, 1), (1, 2), (0, 1, 2))
-"""The recordings that are given, by index; the others are foretold."""
+"""The recordings that are given, by index; the others are foretold. For the first and the last of them the largest
+value on three cards is run as well."""
+GIVEN_ALONE = ((0,), (1,), (2,))
+"""Of programs whose number is a batch, one recording. From the middle one the largest value is foretold."""
+ANY_WHOLE = ("batch", "length", "boxes")
+"""Numbers that may be any whole one: a width is a multiple of the heads, a side of what a network halves."""
 GIB = 24
+CONTEXT = 500 << 20
+"""Bytes of the device that the CUDA context takes, by default of tests/fakecuda."""
 
 
 def measure(folder: Path) -> list[dict[str, Any]]:
@@ -38,10 +46,15 @@ def measure(folder: Path) -> list[dict[str, Any]]:
         recordings.mkdir(exist_ok=True)
         ran = _record(home / "bin/python", recordings)
         programs = dict.fromkeys(name for name, _ in ran)
-        for program in programs:
-            rows += _foretold(
+        found = [
+            row
+            for program in programs
+            for row in _foretold(
                 home.name, program, {v: ran[program, v] for v in VALUES[program.split("_")[-1]]}, recordings
             )
+        ]
+        _run_largest(home / "bin/python", [card for row in found for card in row.get("largest", ())])
+        rows += found
     return rows
 
 
@@ -55,45 +68,124 @@ def _record(python: Path, folder: Path) -> dict[tuple[str, int], dict[str, Any]]
     return {(program, int(value)): json.loads(text) for program, value, text in lines}
 
 
+def _run_largest(python: Path, cards: list[dict[str, Any]]) -> None:
+    """Runs the programs at the largest value foretold for each card, and one above: whether both do as foretold."""
+    wanted = dict.fromkeys(
+        (card["program"], value, card["memory"]) for card in cards for value in (card["value"], card["value"] + 1)
+    )
+    lines = [f"{program} {value} {(memory + CONTEXT) / (1 << 30)!r}" for program, value, memory in wanted if value]
+    variables = {**os.environ}
+    variables.pop("PYTHONPATH", None)
+    command = [str(python), str(PROGRAMS / "sized_all.py"), "-"]
+    done = subprocess.run(
+        command, input="\n".join(lines), env=variables, capture_output=True, text=True, check=True
+    ).stdout
+    runs = [not json.loads(line.split(" ", 2)[2])["failed"] for line in done.splitlines()]
+    ran = dict(zip([key for key in wanted if key[1]], runs, strict=True))
+    for card in cards:
+        program, value, memory = (card[key] for key in ("program", "value", "memory"))
+        card["runs"], card["next runs"] = not value or ran[program, value, memory], ran[program, value + 1, memory]
+
+
 def _foretold(version: str, program: str, ran: dict[int, dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     values = list(ran)
+    # Between the peaks of the recordings, and above the last: the largest values lie between theirs.
+    peaks = [ran[value]["reserved"] for value in values]
+    cards = [(peaks[2] + peaks[3]) // 2, (peaks[3] + peaks[4]) // 2, peaks[4] * 6 // 5]
     whatifs = [WhatIf(snapreport.load(folder / f"{program}.{value}.pickle").timeline(0)) for value in values]
     rows = []
-    for given in GIVEN:
+    for given in (*GIVEN, *(GIVEN_ALONE if program.endswith("_batch") else ())):
         began = time.process_time()
         fit = DeviceFit([values[at] for at in given], [whatifs[at] for at in given])
         reason = fit.reason()
         row = {"torch": version, "program": program, "given": [values[at] for at in given], "reason": reason}
         if not reason:
-            peaks = {}
+            errors = {}
             for value in (value for value in values if value not in row["given"]):
                 found = fit.predict(value)
                 assert found.peak_reserved is not None
-                peaks[value] = {
+                assert found.low is not None
+                assert found.high is not None
+                errors[value] = {
                     "allocated": found.peak_allocated / ran[value]["allocated"] - 1,
                     "reserved": found.peak_reserved / ran[value]["reserved"] - 1,
+                    "inside": bool(found.low <= ran[value]["reserved"] <= found.high),
                 }
-            row |= {"errors": peaks, "is_exact": fit.is_exact, "seconds": time.process_time() - began}
-            row["largest"] = largest_value(fit, ran[values[-2]]["reserved"]).value
+            row |= {"errors": errors, "is_exact": fit.is_exact, "seconds": time.process_time() - began}
+            if given in (GIVEN[0], GIVEN[-1], GIVEN_ALONE[1]) and program.split("_")[-1] in ANY_WHOLE:
+                row["largest"] = [_largest(fit, program, memory) for memory in cards]
         rows.append(row)
     return rows
 
 
+def _largest(fit: DeviceFit, program: str, memory: int) -> dict[str, Any]:
+    found = largest_value(fit, memory).value
+    least, most = largest_range(fit, memory) if fit.is_estimate else (found, found)
+    is_sure = fit.is_exact and found <= FAR * float(fit.values[-1])
+    return {"program": program, "memory": memory, "value": found, "least": least, "most": most, "is_sure": is_sure}
+
+
 def table(rows: list[dict[str, Any]]) -> str:
-    """Errors of allocated and of reserved, "=" where the byte is right."""
-    lines = [f"{'':<14}{'program':<24}{'given':<16}allocated/reserved at other values"]
-    errors = [error for row in rows for error in row.get("errors", {}).values()]
+    """Errors of allocated and of reserved, "=" where the byte is right; then the largest value on three cards: "="
+    where it runs and the next one does not, "<" where the next one runs, too, ">" where it does not run.
+    """
+    lines = [f"{'':<14}{'program':<24}{'given':<16}allocated/reserved at other values; largest on three cards"]
     for row in rows:
         cells = row["reason"] or "  ".join(
-            f"{value}: {_error(error['allocated'])}/{_error(error['reserved'])}"
-            for value, error in row["errors"].items()
+            [
+                *(
+                    f"{value}: {_error(error['allocated'])}/{_error(error['reserved'])}"
+                    for value, error in row["errors"].items()
+                ),
+                *(f"{_verdict(card)}{card['value']}" for card in row.get("largest", ())),
+            ]
         )
         lines.append(f"{row['torch']:<14}{row['program']:<24}{','.join(map(str, row['given'])):<16}{cells}")
+    fitted = [row for row in rows if len(row["given"]) > 1 and not row["reason"]]
+    single = [row for row in rows if len(row["given"]) == 1 and not row["reason"]]
+    return "\n".join([*lines, *_summary(fitted), *_summary_of_one(single, fitted)])
+
+
+def _verdict(card: dict[str, Any]) -> str:
+    return ">" if not card["runs"] else "<" if card["next runs"] else "="
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[str]:
+    errors = [error for row in rows for error in row["errors"].values()]
+    lines = []
     for key in ("allocated", "reserved"):
         exact = sum(error[key] == 0 for error in errors)
         near = sum(abs(error[key]) <= 0.02 for error in errors)
         lines.append(f"{key}: {exact} of {len(errors)} to the byte, {near} within 2%")
-    return "\n".join(lines)
+    cards = [card for row in rows for card in row.get("largest", ())]
+    above = [card for card in cards if not card["runs"]]
+    silent = sum(card["is_sure"] for card in above)
+    return [
+        *lines,
+        f"largest value: {sum(_verdict(card) == '=' for card in cards)} of {len(cards)} exact, "
+        f"{len(above)} above the truth, {silent} of them without saying so",
+    ]
+
+
+def _summary_of_one(rows: list[dict[str, Any]], fitted: list[dict[str, Any]]) -> list[str]:
+    """The truth about the largest value is what several recordings foretold, where that was run and is exact."""
+    errors = [error for row in rows for error in row["errors"].values()]
+    inside = sum(error["inside"] for error in errors)
+    truth = {
+        (row["torch"], card["program"], card["memory"]): card["value"]
+        for row in fitted
+        for card in row.get("largest", ())
+        if _verdict(card) == "="
+    }
+    known = [
+        (card, truth[key])
+        for row in rows
+        for card in row.get("largest", ())
+        if (key := (row["torch"], card["program"], card["memory"])) in truth
+    ]
+    largest = sum(card["least"] <= value <= card["most"] for card, value in known)
+    within = f"{inside} of {len(errors)} peaks reserved, and {largest} of {len(known)} largest values"
+    return [f"one recording: {within}, within their range"]
 
 
 def _error(error: float) -> str:

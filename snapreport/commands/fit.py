@@ -8,6 +8,8 @@ from snapreport import progress
 from snapreport.commands.shared import (
     SizeType,
     ValuesType,
+    check_inputs,
+    force_option,
     is_job_path,
     load_all,
     pipe_safe,
@@ -15,6 +17,7 @@ from snapreport.commands.shared import (
     redaction_only,
     settings_option,
 )
+from snapreport.output_file import check_output
 from snapreport.terminal import echo
 
 
@@ -24,7 +27,9 @@ from snapreport.terminal import echo
 @click.option("--name", default="batch", help="What the number is, for the text.  [default: batch]")
 @click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB; default: cards.")
 @settings_option
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the answer as a page with a chart.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-fit/1).")
+@force_option
 @read_only_options
 def fit(
     snaps: tuple[str, ...],
@@ -33,10 +38,12 @@ def fit(
     name: str,
     memory: int | None,
     settings: tuple[str, ...],
+    output: str | None,
     as_json: bool,
     redact: bool,
     redact_pattern: tuple[str, ...],
     strip_prefix: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Foretell the memory of a program at another batch size, length or width.
 
@@ -48,6 +55,10 @@ def fit(
 
     Folders of a job's ranks, one for each value, give the rank that fails first.
     """
+    if output:
+        check_inputs([snap for snap in snaps if not is_job_path(snap)])
+        check_output(output, snaps, force=force)
+        to = to or tuple(times * max(at, default=1.0) for times in (2, 3, 4) if at)  # a chart needs more than a point
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         from snapreport.allocator.settings import AllocatorSettings, parse_settings
@@ -66,4 +77,10 @@ def fit(
             document = fit_job(jobs, question, lambda path: load_all([path], redaction=redaction)[0])
         else:
             document = fit_document(load_all(snaps, redaction=redaction), question)
-    pipe_safe(lambda: echo(json_text(document) if as_json else fit_text(document)))
+        if output:
+            from snapreport.report.build import write_document
+            from snapreport.report.fit_page import fit_page
+
+            pipe_safe(lambda: write_document(output, fit_page(document)))
+    if as_json or output != "-":
+        pipe_safe(lambda: echo(json_text(document) if as_json else fit_text(document)))

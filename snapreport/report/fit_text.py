@@ -22,12 +22,11 @@ def fit_text(document: FitDocument) -> str:
         f"{'Recordings' if len(document.recordings) > 1 else 'Recording'}: {at}.",
         f"Allocator settings: {document.settings or 'defaults'}.",
     ]
-    several = len(document.devices) > 1
-    parts = [_device(document, device, several) for device in document.devices]
-    return "\n\n".join([*_ranks(document), terminal.lines(head), *parts])
+    parts = [device_text(document, device) for device in document.devices]
+    return "\n\n".join([*ranks_text(document), terminal.lines(head), *parts])
 
 
-def _ranks(document: FitDocument) -> list[str]:
+def ranks_text(document: FitDocument) -> list[str]:
     """Of a job: the rank that fails first, and the ranks that reserve most at the last value."""
     if not document.ranks:
         return []
@@ -57,7 +56,9 @@ def _ranks(document: FitDocument) -> list[str]:
     return [terminal.lines(lines), *([] if shown is None else [f"Rank {shown}:"])]
 
 
-def _device(document: FitDocument, device: FitDevice, several: bool) -> str:
+def device_text(document: FitDocument, device: FitDevice) -> str:
+    """The answer for one device, which is named where there are several."""
+    several = len(document.devices) > 1
     title = f"Device {device.device}: " if several else ""
     blocks = [*_cheapest(device.cheapest)] if device.cheapest else []
     if document.recordings[0].value is not None:

@@ -4,7 +4,7 @@ A pickle of 236 bytes can make the C unpickler hash for ever, with every thread 
 few kilobytes can ask for all memory of the machine. So the command line forks before it reads anything. The child does
 everything; the parent looks at it 20 times a second and ends it
 
-* on SIGINT, SIGTERM and SIGHUP, at once, whatever it is doing,
+* on SIGINT, SIGTERM and SIGHUP, at once, whatever it is doing (but where it wants to end by itself, on the second),
 * when it holds more memory than ``--max-memory`` allows,
 * when the unpickler has computed for ``HANG_SECONDS`` without reading on (honest files need 0.1 s for a buffer),
 * when one match of a regular expression of the user's takes as long.
@@ -42,8 +42,9 @@ MIN_LIMIT = 512 << 20
 BAD_INPUT = 2
 _F_SETSIG = 10  # of <fcntl.h>; Python has no name for it
 _TEXT = 4096
-# Reads and matches so far, which work is to go on (an index into _HANGS), memory limit in bytes (0: the default).
-_NUMBERS = struct.Struct("<QQQ")
+# Reads and matches so far, which work is to go on (an index into _HANGS), memory limit in bytes (0: the default),
+# whether the child is to be asked to end.
+_NUMBERS = struct.Struct("<QQQQ")
 _NAME, _TEMPORARY, _SIZE = _NUMBERS.size, _NUMBERS.size + _TEXT, _NUMBERS.size + 2 * _TEXT
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -70,7 +71,7 @@ class _Board:
         self._page[place : place + _TEXT] = fitting.ljust(_TEXT, b"\0")
 
 
-_READS, _WORK, _LIMIT = range(3)
+_READS, _WORK, _LIMIT, _ASK = range(4)
 _UNPICKLING, _MATCHING = 1, 2
 _HANGS = (
     "",
@@ -160,6 +161,36 @@ def match(work: Callable[[], _T]) -> _T:
         _board.set_number(_WORK, 0)
 
 
+class Ending:
+    """Whether this process is asked to end. No lock: a signal can interrupt the handler of another one."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        self.is_asked = True
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self.is_asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+
+@contextlib.contextmanager
+def ending_by_itself() -> Iterator[Ending]:
+    """While inside, the first SIGINT, SIGTERM or SIGHUP asks this process to end, and the second ends it."""
+    ending = Ending()
+    before = signal.signal(signal.SIGINT, ending.ask)
+    if _board:
+        _board.set_number(_ASK, 1)
+    try:
+        yield ending
+    finally:
+        if _board:
+            _board.set_number(_ASK, 0)
+        signal.signal(signal.SIGINT, before)
+
+
 def read_on() -> None:
     if _is_armed:
         if time.monotonic() > _armed_at + _hang_seconds / 20:  # setting it starts a thread
@@ -230,14 +261,20 @@ def supervised(work: Callable[[], NoReturn]) -> NoReturn:
     for number in waiting:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
-    try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        reason = _watch(child, ended, _board)
-    except _Signalled as end:
-        for number in waiting:
-            signal.signal(number, signal.SIG_IGN)
-        _kill(child, _board)
-        os._exit(128 + end.number)
+    while True:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            reason = _watch(child, ended, _board)
+            break
+        except _Signalled as end:
+            if _board.number(_ASK):
+                _board.set_number(_ASK, 0)
+                os.kill(child, signal.SIGINT)
+                continue
+            for number in waiting:
+                signal.signal(number, signal.SIG_IGN)
+            _kill(child, _board)
+            os._exit(128 + end.number)
     _, status = os.waitpid(child, 0)
     _leave(status, reason, _board)
 

@@ -119,6 +119,7 @@ def _document(  # each part of it is a separate table
         "imbalance": None,
         "hosts": [f"node{i:03d}" for i in range(-(-ranks // hosts_of))],
         "sources": [f"rank{r}.pickle" for r in range(ranks)],
+        "states": [""] * ranks,
         "links": [f"each/rank_{r:05d}.html" if r % 2 else "" for r in range(ranks)],
         "kinds": ["cuda"],
         "rank_sources": ["recording", "file name", "order"],

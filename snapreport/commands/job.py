@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from snapreport import progress
 from snapreport.commands.shared import (
@@ -96,6 +97,13 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     help="Ranks to show in full: worst, median, none, and numbers, with commas.",
 )
 @click.option(
+    "--watch",
+    metavar="SECONDS",
+    type=click.IntRange(1),
+    help="While the job runs, write the report anew whenever a digest has changed, looking every so many seconds; the "
+    "open page follows. Ctrl-C writes it a last time.",
+)
+@click.option(
     "--each",
     metavar="DIR",
     type=click.Path(),
@@ -120,6 +128,7 @@ def job(
     world_size: int | None,
     run: str | None,
     detail: tuple[str, ...],
+    watch: int | None,
     each: str | None,
     max_size: int | None,
     source: tuple[str, ...],
@@ -155,6 +164,20 @@ def job(
     if output and not dry_run:
         check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
     page = JobPage(title, detail, each, max_size, source, link, strip_prefix)
+    if watch:
+        if as_json or dry_run or redaction or each is not None or output == "-":
+            raise click.UsageError(
+                "--watch writes a report; it does not go with --json, --dry-run, --redact and --each"
+            )
+        from snapreport.commands.watch import watch_job
+
+        assert output is not None
+        is_given = click.get_current_context().get_parameter_source("detail") is not ParameterSource.DEFAULT
+        watched = replace(page, detail=detail if is_given else ("none",))
+        make = {"jobs": jobs, "dask": dask, "options": {"rules": rules, "inference": not no_inference}}
+        made = {**make, **({} if dask_timeout is None else {"dask_timeout": dask_timeout})}
+        watch_job(snaps, output, watched, watch, made, rank_pattern=rank_pattern, world_size=world_size, run=run)
+        return
     run_job(
         snaps,
         output,

@@ -69,6 +69,14 @@ def _signal(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )  # fmt: skip
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Dump after every N steps.")
 @click.option(
+    "--digest-every", metavar="N", type=click.IntRange(1),
+    help="Write a digest of each process after every N steps and at its end, for snapreport job --watch.",
+)  # fmt: skip
+@click.option(
+    "--digests", metavar="DIR|URL",
+    help="Folder or address (s3://…, with fsspec) that digests are written to. Default: that of -o.",
+)  # fmt: skip
+@click.option(
     "--on-oom/--no-on-oom", default=True, show_default=True, help="Dump before an out-of-memory error is raised."
 )
 @click.option("--on-signal", metavar="NAME", callback=_signal, help="Dump when a process gets this signal, e.g. USR1.")
@@ -95,8 +103,11 @@ def record(command: tuple[str, ...], output: str, report: bool, **options: Any) 
     tensors on the CPU, for the first ten steps or those of --steps. Child processes are recorded too, so torchrun and
     other launchers work. Output and exit code of the command pass through.
     """
+    digests = options.pop("digests")
+    if digests is not None and "://" not in digests:
+        digests = str(Path(digests).resolve())
     try:
-        chosen = Options(str(Path(output).resolve()), **options)
+        chosen = Options(str(Path(output).resolve()), digests=digests, **options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if chosen.compression == "zstd" and not zstd_available():
@@ -109,7 +120,11 @@ def record(command: tuple[str, ...], output: str, report: bool, **options: Any) 
     before = set(_snapshots(folder))
     code = _run(command, replace(chosen, git=git_facts(Path.cwd())))
     _remove_unfinished(folder)
-    _conclude([path for path in _snapshots(folder) if path not in before], output, report)
+    written = [path for path in _snapshots(folder) if path not in before]
+    if chosen.digest_every:
+        _say(f"digests in {digests or output}: snapreport job {digests or output}")
+    if written or not chosen.digest_every:
+        _conclude(written, output, report)
     sys.exit(code)
 
 
@@ -160,7 +175,7 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def _remove_unfinished(folder: Path) -> None:
     """Removes what killed processes left behind: unfinished dumps, and locks."""
-    for path in (*folder.glob(".rank_*.part"), *folder.glob(".rank_*.lock")):
+    for path in (*folder.glob(".rank_*.part"), *folder.glob("rank_*_digest_*.part"), *folder.glob(".rank_*.lock")):
         process = path.name.split(".")[-2]
         if not (process.isdigit() and _is_alive(int(process))):
             with contextlib.suppress(OSError):

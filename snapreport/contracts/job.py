@@ -63,7 +63,8 @@ class RankTrust(Struct):
 
 class JobRank(Struct):
     """One rank. ``rank_source``: how its number is known; ``device``: the one it works on, null without data;
-    ``reason``, ``step``: why its snapshot was written, and after how many steps; ``torch``, ``device_name``,
+    ``reason``, ``step``: why its snapshot was written, and after how many steps; ``state``: what the rank of
+    a running job was doing then, empty otherwise; ``torch``, ``device_name``,
     ``commit``: empty if not recorded; ``categories``: bytes at the peak; ``group``: index into ``groups``.
     """
 
@@ -74,6 +75,7 @@ class JobRank(Struct):
     device: int | None
     kind: str
     reason: str
+    state: str
     step: int | None
     torch: str
     device_name: str

@@ -150,8 +150,9 @@ class JobStackName(Struct):
 
 class JobManifest(Struct, forbid_unknown_fields=True):
     """All ranks of a job. ``ranks``: number of rows; ``missing``: rank numbers that no file has; ``ooms``: the job's
-    first first; ``sources``: file of each row; ``links``: relative address of each row's own report, or "";
-    ``heat_scale``: bytes of one level of the maps; ``origin_us``: µs since the epoch of the time axis' 0.
+    first first; ``sources``: file of each row; ``states``: what each row's rank was doing, "" where no digest is of a
+    running program; ``links``: relative address of each row's own report, or ""; ``heat_scale``: bytes of one level of
+    the maps; ``origin_us``: µs since the epoch of the time axis' 0.
     """
 
     schema: str
@@ -170,6 +171,7 @@ class JobManifest(Struct, forbid_unknown_fields=True):
     hosts: list[str]
     kinds: list[str]
     sources: list[str]
+    states: list[str]
     links: list[str]
     rank_sources: list[str]
     categories: list[str]

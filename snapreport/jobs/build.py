@@ -125,6 +125,7 @@ class PageOptions:
     reports by path of the snapshot, relative to this report. snapshots: those already loaded, by path; read: reads the
     others. max_size, source, links: as in ``report.build.build_report``, for the ranks shown in full. is_apart: whether
     large ranks are read and laid out in a separate process, so that they add nothing to the memory of this one.
+    refresh_seconds: after which the page loads itself again, 0 for never.
     """
 
     title: str | None = None
@@ -136,6 +137,7 @@ class PageOptions:
     links: SourceLinks = REPOSITORY_LINKS
     read: Callable[[str], Snapshot] = _READ
     is_apart: bool = False
+    refresh_seconds: int = 0
 
 
 def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:
@@ -198,7 +200,8 @@ def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str)
         sections.extra["job"] = content.manifest
 
     def summary(of_details: Summary) -> Summary:
-        return job_summary(job, of_details, details, heat_picture(content.heat, len(job.rows)), note)
+        whole = job_summary(job, of_details, details, heat_picture(content.heat, len(job.rows)), note)
+        return replace(whole, refresh_seconds=options.refresh_seconds)
 
     return Whole(summary, add)
 

@@ -27,6 +27,7 @@ from snapreport.jobs.sentences import (
     outlier_sentence,
 )
 from snapreport.jobs.sources import without_common_folder
+from snapreport.jobs.states import states_of
 from snapreport.packing.columns import Column
 from snapreport.sentence import parts_json
 
@@ -70,6 +71,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
         "hosts": hosts,
         "kinds": kinds,
         "sources": [shown_as[row.path] for row in job.rows],
+        "states": states_of(job),
         "links": list(links) or [""] * len(job.rows),
         "rank_sources": list(RANK_SOURCES),
         "categories": categories,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from snapreport import progress, supervision
@@ -23,6 +24,9 @@ from snapreport.process_memory import release_freed
 from snapreport.reading.open import MAX_RATIO
 from snapreport.reading.paths import open_binary, shown_path
 from snapreport.terminal import echo
+
+if TYPE_CHECKING:
+    from snapreport.jobs.rows import Packed
 
 NEED_FIXED, NEED_FACTOR = 180 << 20, 6
 """Upper bound of the bytes of memory for reading a snapshot: the interpreter with its libraries, plus this multiple of
@@ -47,6 +51,13 @@ class Made:
 
     data: bytes | None
     error: str = ""
+
+    @cached_property
+    def packed(self) -> Packed | None:
+        """The digest's columns, decoded once; None without a digest. Raises :class:`SnapshotError` if damaged."""
+        from snapreport.jobs.rows import packed
+
+        return packed(self.data) if self.data else None
 
 
 def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:

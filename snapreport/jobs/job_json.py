@@ -23,6 +23,7 @@ from snapreport.jobs.cause_text import cause_json
 from snapreport.jobs.differences import differences
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import headline, holds, imbalance_of, merged_findings, outlier_sentence
+from snapreport.jobs.states import states_of
 
 
 def job_json(job: Job) -> JobDocument:
@@ -44,7 +45,7 @@ def job_json(job: Job) -> JobDocument:
             share=round(cost.share, 6),
             unused_bytes=cost.unused,
         ),
-        ranks=[_rank(job, row) for row in range(len(job.rows))],
+        ranks=[_rank(job, row, state) for row, state in enumerate(states_of(job))],
         groups=[_group(job, number) for number in range(len(job.groups))],
         outliers=[
             JobOutlier(
@@ -85,7 +86,7 @@ def _stack(job: Job, number: int) -> tuple[str, str, str, int, str]:
     return stack.identity, stack.function, stack.file, stack.line, stack.name
 
 
-def _rank(job: Job, row: int) -> JobRank:
+def _rank(job: Job, row: int, state: str) -> JobRank:
     entry, digest = job.rows[row], job.rows[row].digest
     oom = digest.ooms[0] if digest.ooms else None
     return JobRank(
@@ -96,6 +97,7 @@ def _rank(job: Job, row: int) -> JobRank:
         device=digest.device,
         kind=digest.kind,
         reason=digest.reason,
+        state=state,
         step=digest.step,
         torch=digest.software.torch,
         device_name=digest.software.device,

@@ -20,7 +20,7 @@ from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers
 from snapreport.jobs.rank_names import facts_of_names, missing_ranks, newest_of_each
-from snapreport.jobs.rows import Packed, RankSource, Row, packed
+from snapreport.jobs.rows import Packed, RankSource, Row
 from snapreport.jobs.runs import Run, choose_run
 from snapreport.jobs.stack_identity import EMPTY
 
@@ -201,7 +201,7 @@ def reduce_job(
     The order of the files does not matter. Raises :class:`SnapshotError` if none of them could be read, or if they are
     of several runs and none is chosen.
     """
-    read = [packed(result.data) if result.data else None for result in made]
+    read = [result.packed for result in made]
     names = [
         one.digest.source if one and one.digest.source and path.lower().endswith(".digest") else path
         for path, one in zip(paths, read, strict=True)

@@ -17,6 +17,7 @@ from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
+from snapreport.jobs.states import state_sentences
 from snapreport.number_format import count_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, code_part, joined, listed, place_part, rank_part, sentence
 
@@ -133,7 +134,7 @@ def outlier_sentence(job: Job, outlier: Outlier, *, names_world: bool = True) ->
 
 def headline(job: Job) -> list[JobSentence]:
     """The answer first: ranks that ran out of memory, ranks that differ and where, the cost, and what is missing."""
-    found: list[JobSentence] = differences(job)
+    found: list[JobSentence] = state_sentences(job) + differences(job)
     before = len(found)
     first = job.ooms[0] if job.ooms else None
     described: set[int] = set()

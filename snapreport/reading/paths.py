@@ -71,6 +71,35 @@ def open_binary(path: str) -> BinaryIO:
     return Path(path).open("rb")
 
 
+def write_binary(path: str, data: bytes) -> None:
+    """Writes a file, local or remote, in place of one that is there. Raises :class:`SnapshotError` or OSError."""
+    if is_remote(path):
+        with remote_errors(path, "written"):
+            system, inner = _file_system(path)
+            system.makedirs(inner.rpartition("/")[0], exist_ok=True)
+            system.pipe_file(inner, data)
+        return
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    part.write_bytes(data)
+    part.replace(file)
+
+
+def file_stamp(path: str) -> object:
+    """A value that changes when the file at ``path`` does; None where it cannot be asked for."""
+    try:
+        if not is_remote(path):
+            status = Path(path).stat()
+            return status.st_mtime_ns, status.st_size, status.st_ino
+        with remote_errors(path):
+            system, inner = _file_system(path)
+            system.invalidate_cache()
+            return system.ukey(inner)
+    except (OSError, SnapshotError):
+        return None
+
+
 def shown_path(path: str) -> str:
     """``path`` safe for logs and reports: a URL without its password and its query, which can be a signature."""
     if not is_remote(path):
@@ -80,7 +109,7 @@ def shown_path(path: str) -> str:
 
 
 @contextlib.contextmanager
-def remote_errors(path: str) -> Iterator[None]:
+def remote_errors(path: str, verb: str = "read") -> Iterator[None]:
     """Converts whatever a remote file system raises to a one-line :class:`SnapshotError`, since each has different
     exceptions. Does nothing for local paths.
     """
@@ -92,11 +121,12 @@ def remote_errors(path: str) -> Iterator[None]:
         if not is_remote(path):
             raise
         if isinstance(error, ImportError):
-            reason = f"reading {path[: path.index(':')]}:// needs a package: pip install 'snapreport[remote]'"
+            action = "reading" if verb == "read" else "writing"
+            reason = f"{action} {path[: path.index(':')]}:// needs a package: pip install 'snapreport[remote]'"
         elif isinstance(error, FileNotFoundError):
             reason = "no such file"
         else:
-            reason = f"cannot be read: {one_line(str(error) or type(error).__name__, 200)}"
+            reason = f"cannot be {verb}: {one_line(str(error) or type(error).__name__, 200)}"
         raise SnapshotError(reason) from None
 
 

@@ -17,7 +17,7 @@ from snapreport.reading.fields import INT64, SIZE, UINT64, clean, plain
 
 KEY = "snapreport"
 SCHEMA_PREFIX = "snapreport-recording/"
-REASONS = ("oom", "every", "steps", "signal", "terminated", "exit", "call", "test")
+REASONS = ("oom", "every", "steps", "signal", "terminated", "exit", "call", "test", "running")
 TENSOR_CATEGORIES = ("parameter", "gradient", "optimizer state", "buffer")
 STEPS_SCHEMA: dict[str, Any] = {"step": pl.Int64, "time_us": pl.Int64}
 TENSORS_SCHEMA: dict[str, Any] = {

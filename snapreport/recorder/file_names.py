@@ -59,6 +59,14 @@ class FileNames:
             number += 1
         return path
 
+    def unlisted(self, reason: str) -> Path:
+        """The path of a snapshot that does not stay, and that no job takes for one. What a killed process leaves there
+        is removed as unfinished.
+        """
+        if not self._is_claimed:
+            self._claim(self._rank)
+        return self.folder / f"{self.prefix}_digest_{reason}.{os.getpid()}.part"
+
     def release(self) -> None:
         """Releases the prefix for another process."""
         if self._lock is not None:

@@ -25,7 +25,9 @@ class Options:
 
     directory: where snapshots are written. stacks, context, max_entries: as for PyTorch's recorder.
     steps: (first, end) of the steps whose events are recorded, counted from 0, end excluded; other steps keep stack
-      traces of live blocks but no events. every: dump after this many steps. on_signal: a signal's name without SIG.
+      traces of live blocks but no events. every: dump after this many steps. digest_every: write a digest
+      after this many steps, and at the end; digests: the folder or address that they are written to, by default
+      directory. on_signal: a signal's name without SIG.
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
     git: facts about the working tree, collected once per command instead of once per process.
@@ -39,6 +41,8 @@ class Options:
     max_entries: int = MAX_ENTRIES
     steps: tuple[int, int] | None = None
     every: int | None = None
+    digest_every: int | None = None
+    digests: str | None = None
     on_oom: bool = True
     on_signal: str | None = None
     at_exit: bool | None = None
@@ -56,7 +60,7 @@ class Options:
         _one_of("stacks", self.stacks, STACKS)
         _one_of("context", self.context, CONTEXTS)
         _one_of("compression", self.compression, COMPRESSIONS)
-        for name in ("max_entries", "every", "keep"):
+        for name in ("max_entries", "every", "digest_every", "keep"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"{name} is {value!r}, not a positive whole number")
@@ -64,6 +68,8 @@ class Options:
             raise ValueError(f"steps are {self.steps[0]}:{self.steps[1]}, which is no step")
         if self.on_signal is not None:
             signal_number(self.on_signal)
+        if self.digests is not None and self.digest_every is None:
+            raise ValueError("digests are written after so many steps: give digest_every")
         for pattern in self.redact:
             try:
                 re.compile(pattern)

@@ -20,6 +20,7 @@ from typing import Any
 
 from snapreport.recorder import metadata, step_hooks, tensor_names
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
+from snapreport.recorder.digests import NEXT_SECONDS, DigestProcess
 from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.hard_exit import on_hard_exit
@@ -34,6 +35,8 @@ from snapreport.terminal import visible
 MOST_STEPS = 100_000
 # torchrun, Slurm and Kubernetes send SIGKILL 30 s after SIGTERM.
 SIGNAL_SECONDS = 25.0
+# Reasons of a program's last snapshot, which its last digest is of.
+_ENDS = ("exit", "oom", "terminated")
 # Moments at which the addresses of parameters, gradients and optimizer state are noted, in addition to the dump itself.
 MOST_MARKS = 4
 
@@ -66,6 +69,7 @@ class Recorder(ContextDecorator):
         self._entered = 0
         self._names: FileNames | None = None
         self._retention = Retention(options.keep)
+        self._digests = DigestProcess(options.python, options.digests or options.directory)
         self._dumping = threading.Lock()
         self._models: list[Any] = []
         self._undo: list[Any] = []
@@ -126,8 +130,12 @@ class Recorder(ContextDecorator):
         _active = None
         if self._owns_process():
             self._await_dump()
-            if self.options.dumps_at_exit and not self._is_end_dumped():
-                self._dump("exit")
+            if not self._is_end_dumped():
+                if self.options.dumps_at_exit:
+                    self._dump("exit")
+                elif self.options.digest_every:
+                    self._digest("exit")
+            self._digests.finish()
             self._memory.stop()
             if self._names is not None:
                 self._names.release()
@@ -259,7 +267,14 @@ class Recorder(ContextDecorator):
                 say(f"recorded the first {number} steps; --steps A:B chooses others")
         elif self.options.every and number % self.options.every == 0:
             self._dump("every")
+        if self.options.digest_every and number % self.options.digest_every == 0 and not self._digests.is_busy:
+            self._digest("running")
         self._memory.step(number)
+
+    def _digest(self, reason: str) -> None:
+        """Has the digest of a snapshot written that does not stay."""
+        if isinstance(self._memory, CudaRecorder):  # each dump ends a profile
+            self._dump(reason, is_for_digest=True)
 
     def _mark_names(self) -> None:
         """Records the addresses of parameters, gradients and optimizer state at this moment."""
@@ -311,18 +326,27 @@ class Recorder(ContextDecorator):
                 line = self._memory.memory_line(device, event["tried_bytes"], event["free_bytes"])
             say(f"{line} Step {self.step_number}. Snapshot: {path}")
 
-    def _dump(self, reason: str, oom: dict[str, int] | None = None, seconds: float | None = None) -> Path | None:
+    def _dump(
+        self,
+        reason: str,
+        oom: dict[str, int] | None = None,
+        seconds: float | None = None,
+        *,
+        is_for_digest: bool = False,
+    ) -> Path | None:
         with self._signals.postponed():
-            return self._dump_now(reason, oom, seconds)
+            return self._dump_now(reason, oom, seconds, is_for_digest)
 
-    def _dump_now(self, reason: str, oom: dict[str, int] | None, seconds: float | None) -> Path | None:
+    def _dump_now(
+        self, reason: str, oom: dict[str, int] | None, seconds: float | None, is_for_digest: bool
+    ) -> Path | None:
         if not self._memory.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
             return None
         began = time.monotonic()
         try:
             assert self._names is not None
             self._learn_rank()
-            path = self._names.path(self.step_number, reason)
+            path = self._names.unlisted(reason) if is_for_digest else self._names.path(self.step_number, reason)
             self._mark_names()
             own = self._metadata(reason, oom)
             if isinstance(self._memory, ProfilerRecorder):
@@ -336,12 +360,27 @@ class Recorder(ContextDecorator):
         except Exception as error:  # noqa: BLE001  the program's models and optimizers may raise anything
             say(f"no {reason} snapshot: {str(error) or type(error).__name__}")
         else:
+            if self.options.digest_every and (is_for_digest or reason in _ENDS):
+                self._start_digest(path, remove=is_for_digest)
+            if is_for_digest:
+                return None
             self.files.append(path)
             self._retention.add(reason, path)
             return path
         finally:
             self._dumping.release()
         return None
+
+    def _start_digest(self, path: Path, *, remove: bool) -> None:
+        """Waits for one under way, which would replace this one; :meth:`stop` waits for both."""
+        assert self._names is not None
+        self._digests.finish(NEXT_SECONDS)
+        try:
+            self._digests.write(path, f"{self._names.prefix}.digest", remove=remove)
+        except OSError as error:
+            say(f"no digest: {error}")
+            if remove:
+                path.unlink(missing_ok=True)
 
     def _learn_rank(self) -> None:
         """Gets the rank of a program without ``RANK``, known once torch.distributed is initialised."""

@@ -16,6 +16,7 @@ _REASONS = {
     "steps": "after the chosen steps",
     "signal": "on a signal",
     "terminated": "when a signal ended the program",
+    "running": "for a digest while the program ran",
     "exit": "when the program ended",
     "call": "when the program called for it",
     "test": "when a test failed",

@@ -64,7 +64,7 @@ class HeadlineSentence:
 class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
     precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
-    report.
+    report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never.
     """
 
     title: str
@@ -80,6 +80,7 @@ class Summary:
     module_note: str = NO_NAMES
     job: object | None = None
     job_link: str = ""
+    refresh_seconds: int = 0
 
     @property
     def headline_text(self) -> list[str]:

@@ -53,6 +53,7 @@ function job(): JobData {
     imbalance: null,
     hosts: ['node10', 'node2'],
     sources: ['0', '1', '2', '3', '4', '5'],
+    states: ['', '', '', '', '', ''],
     links: ['', '', '', '', '', ''],
     kinds: ['cuda'],
     rank_sources: ['recording'],

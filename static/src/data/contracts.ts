@@ -81,8 +81,9 @@ export interface LeftOutParts {
 
 /**
  * All ranks of a job. `ranks`: number of rows; `missing`: rank numbers that no file has; `ooms`: the job's first first;
- * `sources`: file of each row; `links`: relative address of each row's own report, or ""; `heat_scale`: bytes of one
- * level of the maps; `origin_us`: µs since the epoch of the time axis' 0.
+ * `sources`: file of each row; `states`: what each row's rank was doing, "" where no digest is of a running program;
+ * `links`: relative address of each row's own report, or ""; `heat_scale`: bytes of one level of the maps; `origin_us`:
+ * µs since the epoch of the time axis' 0.
  */
 export interface JobManifest {
   schema: string
@@ -101,6 +102,7 @@ export interface JobManifest {
   hosts: string[]
   kinds: string[]
   sources: string[]
+  states: string[]
   links: string[]
   rank_sources: string[]
   categories: string[]

@@ -109,6 +109,7 @@ export class RankPanel implements Panel {
       ['Peak reserved', formatBytes(data.peakReserved[row])],
       ['Allocated at the end', formatBytes(data.endAllocated[row])],
       ['Group', data.manifest.groups[data.group[row]]?.name ?? ''],
+      ['State', data.manifest.states[row] ?? ''],
       ['First OOM', oomWords(model, row)],
       ['Device', [data.hostOf(row), data.deviceOf(row)].filter(Boolean).join(' · ')],
       ['Device memory', data.capacity[row] > 0 ? formatBytes(data.capacity[row]) : ''],

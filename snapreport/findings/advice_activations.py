@@ -8,7 +8,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
-from snapreport.findings.graphs import dropped_graphs, waiting_graphs
+from snapreport.findings.graphs import dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.repeated_layers import repeated_layers
@@ -170,8 +170,13 @@ def _beside_gradients(context: AdviceContext, mask: np.ndarray, fraction: float)
 
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: activations, inputs and temporaries, but not those of an optimizer's step."""
+    """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
+
+    Graphs that no backward pass frees stay: the other half makes its own.
+    """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
+    grows |= unknown_of_a_step(context)
+    grows &= ~retained_graphs(context)
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 
@@ -205,7 +210,7 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     """
     loss = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
     largest = int(context.size[loss].max(initial=0))
-    alike = context.category("activation", "temporary") & (context.size == largest)
+    alike = (context.category("activation", "temporary") | unknown_of_a_step(context)) & (context.size == largest)
     found: np.ndarray = loss | (alike & (context.born >= 0))
     return found if largest >= MIN_BYTES // 2 else loss
 

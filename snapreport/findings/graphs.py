@@ -180,6 +180,21 @@ def _backward_passes(context: AdviceContext) -> np.ndarray:
     return np.cumsum(begins)
 
 
+def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the latest,
+    as what a loss or a function outside of any module computes.
+    """
+    return context.remember("unknown of a step", lambda: _unknown_of_a_step(context))
+
+
+def _unknown_of_a_step(context: AdviceContext) -> np.ndarray:
+    begun = backward_passes(context)
+    found = context.category("unknown") & (context.born >= 0) & (context.stack > 0) & (context.freed < len(begun))
+    rows = np.flatnonzero(found)
+    found[rows] = begun[context.freed[rows]] <= begun[context.born[rows]] + 1
+    return np.asarray(found)
+
+
 def _between(context: AdviceContext, events: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether any of ``events``, a Bool per event, lies between its birth and its free."""
     count = np.append(0, np.cumsum(events))

@@ -99,10 +99,27 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     is_used = (pl.col("freed") >= pl.col("backward")) & ~pl.col("stays") & (pl.col("freed") < never)
     used = pl.when(is_used).then(pl.col("freed"))
     table = table.with_columns(again=used.min().over("layer").fill_null(never + 1))
-    stays = table["stays"].to_numpy()
+    grows = _concatenates(context, lines)
+    concatenated = is_among(context.stack[rows], grows)
+    part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
+    stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)
     return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
+
+
+def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
+    """Int64 stacks of the lines whose tensors grow by the same from layer to layer, as of a DenseNet: each reads what all
+    before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as with
+    torchvision's ``memory_efficient``.
+    """
+    alive = context.at_peak & (context.born >= 0) & is_among(context.stack, lines["stack"].to_numpy())
+    rows = np.flatnonzero(alive)
+    table = pl.DataFrame({"stack": context.stack[rows], "size": context.size[rows], "born": context.born[rows]})
+    step = pl.col("size").sort_by("born").diff().drop_nulls()
+    found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())
+    found = found.filter((pl.col("n") >= FEWEST_LAYERS) & (pl.col("least") > 0) & (pl.col("least") == pl.col("most")))
+    return found["stack"].to_numpy()
 
 
 def _absent(context: AdviceContext, layers: Layers) -> np.ndarray:

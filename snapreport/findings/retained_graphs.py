@@ -89,12 +89,51 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
     return outputs
 
 
+def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
+    """Bool per allocation: freed together with one of ``graphs`` (Bool per allocation) outside of a backward pass, as the
+    inputs that its first layer saves; and what the same lines made that is alive at the end.
+    """
+    last = len(context.timeline.events)
+    births = births_until(context)
+    mine = context.category("input", "unknown") & (context.born >= 0) & (context.stack > 0)
+    mine &= backward_ends(context) < context.freed
+    together = np.unique(births[context.freed[graphs & (context.freed < last)]])
+    freed = np.flatnonzero(mine & (context.freed < last))
+    held = freed[np.isin(births[context.freed[freed]], together)]
+    lines = np.unique(context.stack[held])
+    found = np.zeros(len(mine), bool)
+    found[held] = True
+    return found | (mine & (context.freed == last) & np.isin(context.stack, lines))
+
+
+def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
+    """Int64 per row: the event from which no backward pass needs it. The next one may free another graph, that of its
+    loss: then it never uses this one, whose forward pass is all that it lives for.
+    """
+    events, begun = context.timeline.events, backward_passes(context)
+    ends = backward_ends(context)
+    kept = np.zeros(len(context.size), bool)
+    kept[rows] = True
+    last = len(events)
+    # Bytes that each backward pass frees, and those of the graphs that it leaves.
+    used = context.category("activation") & (context.born >= 0) & ~kept & (context.freed < last)
+    used &= begun[np.minimum(context.freed, last - 1)] == begun[np.maximum(context.born, 0)] + 1
+    count = int(begun[-1]) + 2 if len(begun) else 2
+    run = begun[np.maximum(context.born[rows], 0)]
+    of_loss = np.bincount(begun[np.maximum(context.born[used], 0)], context.size[used], count)
+    of_kept = np.bincount(run, context.size[rows], count)
+    made_until = np.zeros(count, np.int64)
+    np.maximum.at(made_until, run, context.born[rows])
+    return np.where(of_loss[run] >= of_kept[run], np.minimum(made_until[run] + 1, ends[rows]), ends[rows])
+
+
 def release_graphs(context: AdviceContext) -> Advice | None:
     mask = retained_graphs(context) & ~_stored_outputs(context)
-    rows = np.flatnonzero(mask)
-    if not len(rows):
+    if not mask.any():
         return None
-    starts, size = backward_ends(context)[rows], context.size[rows]
+    mask |= _read_by(context, mask)
+    rows = np.flatnonzero(mask)
+    starts, size = _not_needed_from(context, rows), context.size[rows]
     there = (starts <= context.event) & (context.freed[rows] > context.event)
     retained = int(size[there].sum())
     fraction, without, then = share_of_lives(context.timeline, rows, starts)

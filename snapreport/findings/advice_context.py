@@ -272,6 +272,11 @@ class AdviceContext:
         return np.append(names, 0)
 
     @cached_property
+    def frames_called(self) -> np.ndarray:
+        """Bool per frame: the call of a module, within which its ``forward`` runs."""
+        return self._texts.str.contains(r" (_call_impl|_wrapped_call_impl|_slow_forward)$").to_numpy()
+
+    @cached_property
     def own_frames(self) -> np.ndarray:
         """Bool per frame: the program's own Python code; False, the last, for frame -1."""
         return np.append(own_code(self.snapshot.recording), False)

@@ -181,8 +181,8 @@ def _backward_passes(context: AdviceContext) -> np.ndarray:
 
 
 def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the latest,
-    as what a loss or a function outside of any module computes.
+    """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
+    latest, as what a loss or a function outside of any module computes.
     """
     return context.remember("unknown of a step", lambda: _unknown_of_a_step(context))
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_allocations
+from snapreport.findings.graphs import backward_allocations, backward_passes
 from snapreport.small_numbers import is_among
 
 FEWEST_LAYERS = 4
@@ -40,9 +40,13 @@ class Layers:
 
 def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int) -> Layers | None:
     """activation: Bool per allocation, those that a backward pass needs. passes: forward passes alive at the peak."""
+    activation = activation & _saved(context)
     live = np.flatnonzero(activation & context.at_peak & (context.born >= 0))
     if not len(live):
         return None
+    # What an earlier step left, as the number of its loss, is of no layer of this one.
+    run = backward_passes(context)[context.born[live]]
+    live = live[run == np.argmax(np.bincount(run, context.size[live]))]
     born = pl.DataFrame({"stack": context.stack[live], "size": context.size[live], "born": context.born[live]})
     lines = born.group_by("stack").agg(
         n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max()
@@ -69,6 +73,16 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends"))
     rows, starts, ends = joined
     return Layers(rows, count, starts, ends)
+
+
+def _saved(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: alive when a backward pass begins, or to the end. A convolution without cuDNN unfolds its
+    input in its own line, which counts no layer.
+    """
+    begun = backward_passes(context)
+    at_end = context.freed >= len(begun)
+    saved = at_end | (begun[np.minimum(context.freed, len(begun) - 1)] > begun[np.maximum(context.born, 0)])
+    return np.asarray(saved)
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
@@ -102,15 +116,17 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     grows = _concatenates(context, lines)
     concatenated = is_among(context.stack[rows], grows)
     part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
-    stays = ~concatenated if part else table["stays"].to_numpy()
+    stays = (
+        ~concatenated if part else table["stays"].to_numpy() | is_among(context.stack[rows], _around(context, lines))
+    )
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)
     return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
 
 
 def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
-    """Int64 stacks of the lines whose tensors grow by the same from layer to layer, as of a DenseNet: each reads what all
-    before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as with
+    """Int64 stacks of the lines whose tensors grow by the same from layer to layer, as of a DenseNet: each reads what
+    all before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as with
     torchvision's ``memory_efficient``.
     """
     alive = context.at_peak & (context.born >= 0) & is_among(context.stack, lines["stack"].to_numpy())
@@ -120,6 +136,27 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())
     found = found.filter((pl.col("n") >= FEWEST_LAYERS) & (pl.col("least") > 0) & (pl.col("least") == pl.col("most")))
     return found["stack"].to_numpy()
+
+
+def _around(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
+    """Int64 stacks of the lines that make the inputs of layers where these are called, all at one line: a U-Net that
+    concatenates what a level's module reads. A layer's own function calls several.
+    """
+    recording, stacks = context.snapshot.recording, lines.sort("first")["stack"].to_list()
+    # Outermost first: frames, and the functions they are in.
+    frames = {stack: recording.stack(stack)[::-1] for stack in stacks}
+    functions = {stack: context.function_of_frame[frames[stack]] for stack in stacks}
+    shortest = min(map(len, functions.values()))
+    alike = np.array([[functions[stack][at] for at in range(shortest)] for stack in stacks])
+    common = int(np.cumprod((alike == alike[0]).all(axis=0)).sum())
+    if not common:
+        return np.zeros(0, np.int64)
+    deeper = context.own_frames | np.append(context.frames_called, False)
+    inside = [bool(deeper[frames[stack][common:]].any()) for stack in stacks]
+    # Only what comes before all of the layer: between its modules it is the layer's own.
+    before = inside.index(True) if any(inside) else 0
+    within = {int(frames[stack][common - 1]) for stack, is_inside in zip(stacks, inside, strict=True) if is_inside}
+    return np.array(stacks[:before] if len(within) == 1 else [], np.int64)
 
 
 def _absent(context: AdviceContext, layers: Layers) -> np.ndarray:

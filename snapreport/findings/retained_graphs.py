@@ -90,8 +90,8 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
 
 
 def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
-    """Bool per allocation: freed together with one of ``graphs`` (Bool per allocation) outside of a backward pass, as the
-    inputs that its first layer saves; and what the same lines made that is alive at the end.
+    """Bool per allocation: freed together with one of ``graphs`` (Bool per allocation) outside of a backward pass, as
+    the inputs that its first layer saves; and what the same lines made that is alive at the end.
     """
     last = len(context.timeline.events)
     births = births_until(context)
@@ -103,7 +103,8 @@ def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
     lines = np.unique(context.stack[held])
     found = np.zeros(len(mine), bool)
     found[held] = True
-    return found | (mine & (context.freed == last) & np.isin(context.stack, lines))
+    found |= mine & (context.freed == last) & np.isin(context.stack, lines)
+    return found
 
 
 def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
@@ -124,7 +125,8 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     of_kept = np.bincount(run, context.size[rows], count)
     made_until = np.zeros(count, np.int64)
     np.maximum.at(made_until, run, context.born[rows])
-    return np.where(of_loss[run] >= of_kept[run], np.minimum(made_until[run] + 1, ends[rows]), ends[rows])
+    unused = of_loss[run] >= of_kept[run]
+    return np.asarray(np.where(unused, np.minimum(made_until[run] + 1, ends[rows]), ends[rows]))
 
 
 def release_graphs(context: AdviceContext) -> Advice | None:

@@ -11,6 +11,7 @@ import sys
 import pairs.language
 import pairs.mistakes
 import pairs.others
+import pairs.unseen
 import pairs.vision  # noqa: F401
 import torch
 from pairs.kit import OUT, PROGRAM, PROGRAMS

@@ -126,8 +126,8 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
 
 def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     """Int64 stacks of the lines whose tensors grow by the same from layer to layer, as of a DenseNet: each reads what
-    all before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as with
-    torchvision's ``memory_efficient``.
+    all before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as
+    with torchvision's ``memory_efficient``.
     """
     alive = context.at_peak & (context.born >= 0) & is_among(context.stack, lines["stack"].to_numpy())
     rows = np.flatnonzero(alive)

@@ -69,6 +69,7 @@ _LAZY_COMMANDS = {
         "export",
         "Write a snapshot for other tools: Perfetto, pprof, speedscope, Parquet, DuckDB, SQLite, pictures.",
     ),
+    "history": ("snapreport.commands.history", "history", "Keep memory over commits, and tell where it shifted."),
     "mcp": ("snapreport.commands.agents", "mcp", "Serve snapshots to agents, by the Model Context Protocol."),
     "skill": ("snapreport.commands.agents", "skill", "Print or install the skill that tells agents how to use this."),
     "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),

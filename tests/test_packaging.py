@@ -45,6 +45,7 @@ FLOORS = [
     {"forecast", "exporting"},
     {"report"},
     {"jobs", "agents"},
+    {"history"},
     {"commands", "notebook", "pytest_plugin"},
     {"samples"},
     {"cli", "schemas"},

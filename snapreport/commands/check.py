@@ -159,6 +159,12 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     help="Write the result as Markdown, e.g. to $GITHUB_STEP_SUMMARY.",
 )
 @click.option(
+    "--history",
+    metavar="DIR",
+    type=click.Path(),
+    help="Fail when a peak is above the noise of the last commits that `snapreport history add` kept in DIR.",
+)
+@click.option(
     "--run", metavar="ID", help="Of a job's files of several runs, those of this one, as in snapreport job --run."
 )
 @click.option("--baseline-run", metavar="ID", help="The same for --baseline.")
@@ -183,6 +189,7 @@ def check(
     max_imbalance: float | None,
     fail_on: tuple[str, ...] | None,
     summary_md: str | None,
+    history: str | None,
     run: str | None,
     baseline_run: str | None,
     link: str,
@@ -220,9 +227,10 @@ def check(
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), None if at else fits, max_reserved_growth)
-    if not limits and max_imbalance is None and not at:
+    if not limits and max_imbalance is None and not at and not history:
         rules_text = (
-            "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance or --fail-on"
+            "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance, --history or "
+            "--fail-on"
         )
         raise click.UsageError(f"no rule given: {rules_text}")
     if baseline == "-" and "-" in snaps:
@@ -232,6 +240,8 @@ def check(
     # A digest has what a comparison needs: with one as its baseline, a snapshot is a job of one rank.
     is_digest = baseline is not None and baseline.lower().endswith(".digest") and len(snaps) == 1
     if max_imbalance is not None or is_digest or any(is_job_path(snap) for snap in snaps):
+        if history:
+            raise click.UsageError("--history is for snapshots, not for jobs")
         if at:
             raise click.UsageError("--at is for snapshots, not for jobs; see snapreport fit")
         from snapreport import job
@@ -258,6 +268,15 @@ def check(
 
             name, values = at
             checks += check_values(snapshots, values, to, fits, name)
+        if history:
+            from snapreport.history.document import check_history
+            from snapreport.history.store import entries
+            from snapreport.jobs.digest import digest_of
+
+            kept = entries(history)
+            for snapshot in snapshots:
+                path = snapshot.recording.path
+                checks += check_history(kept, digest_of(snapshot, path), path)
     # Files first: a reader that closes the pipe must not prevent the job's summary.
     if summary_md:
         _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))

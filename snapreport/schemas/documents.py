@@ -13,6 +13,7 @@ from snapreport.contracts.brief import BriefDocument
 from snapreport.contracts.check import CheckDocument
 from snapreport.contracts.diff import DiffDocument
 from snapreport.contracts.fit import FitDocument
+from snapreport.contracts.history import HistoryDocument
 from snapreport.contracts.job import JobDiffDocument, JobDocument
 from snapreport.contracts.manifest import RawManifest
 from snapreport.contracts.stats import StatsDocument
@@ -28,6 +29,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "diff --json of two jobs": JobDiffDocument,
     "whatif --json": WhatIfDocument,
     "fit --json": FitDocument,
+    "history --json": HistoryDocument,
     "job --json": JobDocument,
 }
 """Command → the document that it prints."""

@@ -1,0 +1,134 @@
+"""The command ``snapreport history``: the memory of a program over its commits."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+
+import click
+
+from snapreport import progress
+from snapreport.commands.shared import (
+    check_inputs,
+    force_option,
+    load_all,
+    max_memory_option,
+    pipe_safe,
+    redact_options,
+    redact_prefix_option,
+    redaction_only,
+)
+from snapreport.output_file import check_output
+from snapreport.terminal import echo, lines
+
+
+class TimeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A moment as ISO 8601 or as seconds since the epoch; µs since the epoch. Without a zone it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        try:
+            if text.replace(".", "", 1).isdecimal():
+                return int(float(text) * 1e6)
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is no time; try 2026-03-31T12:00:00Z", param, ctx)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return int(moment.timestamp() * 1e6)
+
+
+class _Group(click.Group):
+    """``history DIR`` shows a history: a first argument that is no command is a folder."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help", "-h"}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "DIR [-o history.html] [--json]")
+        formatter.write_usage(ctx.command_path, "add DIR SNAP [--commit SHA]", prefix="       ")
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def history() -> None:
+    """Keep the memory of a program over its commits, and tell at which one it shifted.
+
+    DIR keeps a digest of some kilobytes for each commit. `snapreport check --history DIR SNAP` fails where a snapshot
+    is above the noise of the last commits.
+    """
+
+
+@history.command()
+@click.argument("folder", metavar="DIR", type=click.Path())
+@click.argument("snap", metavar="SNAP", type=click.Path())
+@click.option("--commit", metavar="SHA", help="Default: the one that was recorded, else the working directory's.")
+@click.option("--label", metavar="TEXT", default="", help="Shown beside the commit, such as a pull request's number.")
+@click.option("--time", "time_us", metavar="TIME", type=TimeType(), help="Of the commit; orders the history.")
+@redact_options
+@redact_prefix_option
+@max_memory_option
+def add(
+    folder: str,
+    snap: str,
+    commit: str | None,
+    label: str,
+    time_us: int | None,
+    redact: bool,
+    redact_pattern: tuple[str, ...],
+    strip_prefix: tuple[str, ...],
+) -> None:
+    """Keep the digest of a snapshot for a commit; one that is there is replaced."""
+    redaction = redaction_only(redact, redact_pattern, strip_prefix)
+    check_inputs([snap])
+    with progress.shown():
+        from snapreport.history.store import add as keep
+
+        (snapshot,) = load_all([snap], redaction=redaction)
+        recorder = snapshot.recording.recorder
+        recorded = recorder.git.commit if recorder and recorder.git else ""
+        chosen = commit or recorded or _head()
+        if not chosen:
+            raise click.UsageError("--commit is needed: none was recorded, and this is no working copy of git")
+        row, size = keep(Path(folder), snapshot, chosen, label, time_us)
+    echo(lines([f"{folder}: {row.commit}: {size:,} bytes"]), err=True)
+
+
+def _head() -> str:
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+@history.command(hidden=True)
+@click.argument("folder", metavar="DIR", type=click.Path())
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the history as a page.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option("--json", "as_json", is_flag=True, help="Print the history as JSON (schema snapreport-history/1).")
+@force_option
+def show(folder: str, output: str | None, title: str | None, as_json: bool, force: bool) -> None:
+    """Print a history, or write its page."""
+    if output:
+        check_output(output, [], "the history", force=force)
+    from snapreport.contracts import json_text
+    from snapreport.history.document import history_document
+    from snapreport.history.page import history_page, history_text
+    from snapreport.history.store import entries
+    from snapreport.output_file import write_file
+
+    found = entries(folder)
+    document = history_document(found)
+    if output:
+        write_file(output, history_page(found, document, title or Path(folder).resolve().name), "the history")
+    if as_json:
+        pipe_safe(lambda: echo(json_text(document)))
+    elif not output:
+        pipe_safe(lambda: echo(history_text(found, document)))

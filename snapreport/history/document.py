@@ -1,0 +1,129 @@
+"""A history's commits with their noise, and its shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from snapreport.contracts.check import Check
+from snapreport.contracts.history import CommitMemory, HistoryDocument, PlaceChange, Shift
+from snapreport.errors import SnapshotError
+from snapreport.history.changes import growth
+from snapreport.history.levels import Level, levels
+from snapreport.history.store import Entry
+from snapreport.jobs.digest_model import Digest
+from snapreport.number_format import arrow_text, bytes_text, device_name, plural
+
+ALLOCATED, RESERVED = "allocated", "reserved"
+FEWEST = 4
+"""Commits below which nothing is known of the noise."""
+_PLACES = 3
+_MUCH = 0.05
+"""Of a shift: a function that changed by less is not named."""
+
+
+def history_document(found: Sequence[Entry]) -> HistoryDocument:
+    """Raises :class:`SnapshotError` for a history without entries."""
+    if not found:
+        raise SnapshotError("the history has no commits")
+    digests = [entry.digest for entry in found]
+    by_measure = {measure: levels([peak(digest, measure) for digest in digests]) for measure in (ALLOCATED, RESERVED)}
+    allocated, reserved = ([_level_at(by_measure[m], i) for i in range(len(found))] for m in (ALLOCATED, RESERVED))
+    commits = [
+        CommitMemory(
+            commit=entry.row.commit,
+            label=entry.row.label,
+            time_us=entry.row.time_us,
+            torch=entry.digest.software.torch,
+            peak_allocated_bytes=entry.digest.peak_allocated,
+            allocated_low_bytes=int(own.low),
+            allocated_high_bytes=int(own.high),
+            peak_reserved_bytes=entry.digest.peak_reserved,
+            reserved_low_bytes=int(other.low),
+            reserved_high_bytes=int(other.high),
+            steps=entry.digest.steps,
+            out_of_memory=len(entry.digest.ooms),
+            categories=dict(entry.digest.categories),
+        )
+        for entry, own, other in zip(found, allocated, reserved, strict=True)
+    ]
+    shifts = [
+        _shift(found, measure, before, after)
+        for measure, levels_found in by_measure.items()
+        for before, after in pairwise(levels_found)
+    ]
+    return HistoryDocument(commits, sorted(shifts, key=lambda shift: (shift.index, shift.measure)))
+
+
+def peak(digest: Digest, measure: str) -> int:
+    return digest.peak_allocated if measure == ALLOCATED else digest.peak_reserved
+
+
+def _level_at(found: Sequence[Level], index: int) -> Level:
+    return next(level for level in found if index < level.end)
+
+
+def _shift(found: Sequence[Entry], measure: str, before: Level, after: Level) -> Shift:
+    index = after.first
+    rises = after.middle > before.middle
+    changes = growth(found[index - 1].digest, found[index].digest)
+    much = abs(after.middle - before.middle) * _MUCH
+    changes = [one for one in (changes if rises else changes[::-1]) if (one[1] if rises else -one[1]) > much][:_PLACES]
+    return Shift(
+        measure,
+        index,
+        found[index].row.commit,
+        int(before.middle),
+        int(after.middle),
+        after.is_confirmed,
+        [PlaceChange(function, file, change) for (function, file), change in changes],
+    )
+
+
+def shift_text(found: Sequence[Entry], shift: Shift) -> str:
+    """One sentence, for terminal and page."""
+    places = [f"{one.function} {one.file} {signed(one.change_bytes)}" for one in shift.places]
+    text = f"{found[shift.index].name}: peak {shift.measure} {arrow_text(shift.before_bytes, shift.after_bytes)}"
+    if places:
+        text += f", {'; '.join(places)}"
+    return text if shift.is_confirmed else f"{text} (the last commit; not confirmed by another)"
+
+
+def signed(value: int) -> str:
+    return f"{'+' if value >= 0 else '-'}{bytes_text(abs(value))}"
+
+
+def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Check]:
+    """Whether a snapshot's peaks are above the noise of the history's last level; less is fine."""
+    checks = []
+    device = "none" if digest.device is None else device_name(digest.kind, digest.device)
+    for measure in (ALLOCATED, RESERVED):
+        value = peak(digest, measure)
+        if len(found) < FEWEST:
+            reason = f"the history has {plural(len(found), 'commit')}: its noise is known from {FEWEST}"
+            checks.append(
+                Check("history", file, device, False, f"peak {measure} {bytes_text(value)}", value, 0, [], reason)
+            )
+            continue
+        level = levels([peak(entry.digest, measure) for entry in found])[-1]
+        limit = int(level.high)
+        passed = value <= limit
+        last = found[-1]
+        where = "within" if passed else "above"
+        message = (
+            f"peak {measure} {bytes_text(value)}, {where} the noise of the history up to {last.name}, "
+            f"which ends at {bytes_text(limit)}"
+        )
+        evidence = []
+        if not passed:
+            evidence = [
+                f"{signed(change)} in {function} {place_file}"
+                for (function, place_file), change in growth(last.digest, digest)[:_PLACES]
+                if change > 0
+            ]
+            if digest.software.torch != last.digest.software.torch:
+                evidence.append(
+                    f"PyTorch {last.digest.software.torch or 'unknown'} before, {digest.software.torch} now"
+                )
+        checks.append(Check("history", file, device, passed, message, value, limit, evidence))
+    return checks

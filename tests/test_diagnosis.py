@@ -9,7 +9,7 @@ from msgspec import field
 
 import snapreport
 from snapreport.contracts.finding import Evidence
-from snapreport.findings.advice_context import AdviceEvidence
+from snapreport.findings.advice_context import AdviceEvidence, CombinedRow
 from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import SavingRow
@@ -41,7 +41,15 @@ FAILURE = Finding(
 
 
 def advice(rule: str, saves: int, *, priority: int = 1, where: str | None = None, **more: object) -> Finding:
-    saving = SavingRow(query="", fraction=1.0, peak_bytes=20 * GIB - saves, peak_event=1, saves_bytes=saves)
+    saving = SavingRow(
+        query="",
+        fraction=1.0,
+        peak_bytes=20 * GIB - saves,
+        peak_event=1,
+        saves_bytes=saves,
+        is_lower_bound=False,
+        failed_events=[],
+    )
     evidence = AdviceEvidence(
         rule=rule,
         saving=saving,
@@ -70,6 +78,28 @@ def test_what_holds_the_peak_where_no_remedy_is_replayed() -> None:
     small, estimate = advice("checkpointing", GIB), advice("mixed-precision", 8 * GIB, confidence="estimate")
     assert said(PEAK, small, estimate) == ["Activations and parameters hold 55% of the peak."]
     assert said(Finding("peak", 0, "info", "x", bytes=20 * GIB, evidence=Holding(categories=PARTS[:1]))) == []
+
+
+def test_an_estimate_says_so() -> None:
+    found = advice("backward-each", 10 * GIB, confidence="estimate")
+    assert said(PEAK, found) == [
+        "Graphs of several forward passes hold 8.00 of 20.0 GiB: call backward() after each, peak 10.0 GiB "
+        "(replayed, estimate)."
+    ]
+
+
+def test_nothing_is_promised_of_a_run_that_failed() -> None:
+    found = advice("checkpointing", 8 * GIB)
+    found.evidence.saving.is_lower_bound = True  # type: ignore[attr-defined]
+    text = "Activations of repeated layers hold 8.00 of 20.0 GiB needed at the failure: use activation checkpointing, "
+    assert said(FAILURE, PEAK, found)[2] == f"{text}then 12.0 GiB or more are needed (replayed)."
+
+
+def test_two_remedies_where_each_alone_saves_little() -> None:
+    found = advice("checkpointing", GIB)
+    row = CombinedRow(["checkpointing", "foreach-optimizer"], 12 * GIB, 1, 8 * GIB)
+    found.evidence.second_maximum = row  # type: ignore[attr-defined]
+    assert said(PEAK, found) == ["Use activation checkpointing and use fused=True: peak 20.0 → 12.0 GiB (replayed)."]
 
 
 def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:

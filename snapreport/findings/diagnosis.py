@@ -9,7 +9,7 @@ from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.number_format import share_text, upper_first
-from snapreport.sentence import bytes_part, bytes_share, sentence
+from snapreport.sentence import bytes_change, bytes_part, bytes_share, sentence
 
 _MUCH, _VERY_MUCH = 0.05, 0.15
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis."""
@@ -31,6 +31,8 @@ _CAUSES = {
         "release them after the backward pass",
     ),
     "previous-outputs": ("Outputs of this iteration and the one before hold", "delete the old ones first"),
+    "backward-each": ("Graphs of several forward passes hold", "call `backward()` after each"),
+    "expanded-mask": ("Copies of one attention mask hold", "use a mask that broadcasts"),
     "second-model": ("A model that is no longer in use holds", "delete it"),
     "loaded-checkpoint": ("A loaded checkpoint holds", "load it to the CPU"),
     "foreach-optimizer": ("Temporaries of the optimizer's foreach code hold", "use `fused=True`"),
@@ -52,6 +54,8 @@ _CAUSES = {
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
+_SPECIFIC = ("backward-each", "second-model", "expanded-mask", "retained-graphs")
+"""Rules whose estimates name a mistake in the program; those of others assume number types that are not recorded."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     order.
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
-    replayed, each with most bytes first, and last what holds the peak. Estimates are no diagnosis.
+    replayed, each with most bytes first, two remedies at once, and last what holds the peak. Estimates that rest on
+    number types are no diagnosis.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -96,19 +101,36 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
         elif finding.kind == "fragmentation" and (finding.severity == "warning" or setting):
             both = [finding, setting] if setting else [finding]
             ranked.append((1, size, [Statement(sentence("{}.", each.title), each) for each in both]))
-        elif peak and _is_replayed(finding):
+        elif peak and _is_replayed(finding) and _is_much(finding, peak):
             is_first = finding.evidence["priority"] == 0
-            if finding.bytes < (_MUCH if is_first else _VERY_MUCH) * peak.bytes:
-                continue
             rank = 0 if is_first else 2
-            ranked.append((rank, size, [Statement(_remedy(finding), finding)]))
+            ranked.append((rank, size, [Statement(_remedy(finding, here), finding)]))
+        elif peak and (text := _both(finding, peak)):
+            ranked.append((3, int(finding.evidence["second_maximum"]["saves_bytes"]), [Statement(text, finding)]))
     return min(ranked, key=lambda each: (each[0], -each[1]), default=(0, 0, list[Statement]()))[2]
 
 
 def _is_replayed(finding: Finding) -> bool:
     """Whether it is advice whose replay lowers the peak."""
     is_claimed = finding.kind == "advice" and finding.title.endswith("(replayed)")
-    return is_claimed and finding.confidence != "estimate" and finding.evidence["saving"] is not None
+    is_known = is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in _SPECIFIC)
+    return is_known and finding.evidence["saving"] is not None
+
+
+def _is_much(finding: Finding, peak: Finding) -> bool:
+    return finding.bytes >= (_MUCH if finding.evidence["priority"] == 0 else _VERY_MUCH) * peak.bytes
+
+
+def _both(finding: Finding, peak: Finding) -> str:
+    """Two remedies where the second maximum limits each of them; "" where they save little."""
+    row = finding.evidence.get("second_maximum") if finding.kind == "advice" else None
+    if row is None or not _is_replayed(finding) or row["saves_bytes"] < _VERY_MUCH * peak.bytes:
+        return ""
+    if finding.evidence["saving"].get("is_lower_bound") or any(rule not in _CAUSES for rule in row["rules"]):
+        return ""
+    one, two = (sentence(_CAUSES[rule][1]) for rule in row["rules"])
+    change = bytes_change(int(row["peak_bytes"]) + int(row["saves_bytes"]), int(row["peak_bytes"]))
+    return sentence("{one} and {two}: peak {} (replayed).", change, one=upper_first(one), two=two)
 
 
 def _setting_for(finding: Finding, here: Sequence[Finding]) -> Finding | None:
@@ -119,7 +141,7 @@ def _setting_for(finding: Finding, here: Sequence[Finding]) -> Finding | None:
     return min(settings, key=lambda f: int(f.evidence["replayed_bytes"]), default=None)
 
 
-def _remedy(advice: Finding) -> str:
+def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     """Such as "Graphs that no backward pass uses hold 26.8 of 39.6 GiB: add torch.no_grad(), peak 13.2 GiB
     (replayed).".
     """
@@ -134,16 +156,18 @@ def _remedy(advice: Finding) -> str:
     if saving.get("is_lower_bound"):
         # What the program would have needed after the failure is not recorded.
         after = sentence("then {} or more are needed", bytes_part(saving["peak_bytes"]))
-        needed = " needed at the failure"
+        failed = any(finding.kind == "oom" for finding in here)
+        needed = " needed at the failure" if failed else ""
     if evidence["effort"] == "one line" and evidence["where"]:
         do = sentence("{do} (see {})", remedy_place(evidence["where"]), do=do)
     return sentence(
-        "{cause} {}{needed}: {do}, {after} (replayed).",
+        "{cause} {}{needed}: {do}, {after} ({replayed}).",
         bytes_share(held, whole),
         cause=cause,
         needed=needed,
         do=do,
         after=after,
+        replayed="replayed, estimate" if advice.confidence == "estimate" else "replayed",
     )
 
 
@@ -164,7 +188,8 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     stack = next((row for row in of.evidence["stacks"] if row["stack"]), None)
     where = ""
     if stack and stack["category"] == rows[0]["category"] and stack["bytes"] >= _FROM_ONE_LINE * size:
-        where = sentence(", {} of it from {}", share_text(stack["bytes"], size), stack["line"])
+        part = "all" if stack["bytes"] == size else share_text(stack["bytes"], size)
+        where = sentence(", {part} of it from {}", stack["line"], part=part)
     text = sentence(
         "{what} {hold} {share} of {name}{doubt}{where}.",
         what=upper_first(" and ".join("the KV cache" if text == "KV cache" else text for text in texts)),

@@ -41,7 +41,7 @@ FAILURE = Finding(
 
 
 def advice(rule: str, saves: int, *, priority: int = 1, where: str | None = None, **more: object) -> Finding:
-    saving = SavingRow(
+    saving = SavingRow("", 1.0, 20 * GIB - saves, 1, saves, is_lower_bound=False, failed_events=[])
         query="",
         fraction=1.0,
         peak_bytes=20 * GIB - saves,

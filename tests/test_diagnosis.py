@@ -42,14 +42,6 @@ FAILURE = Finding(
 
 def advice(rule: str, saves: int, *, priority: int = 1, where: str | None = None, **more: object) -> Finding:
     saving = SavingRow("", 1.0, 20 * GIB - saves, 1, saves, is_lower_bound=False, failed_events=[])
-        query="",
-        fraction=1.0,
-        peak_bytes=20 * GIB - saves,
-        peak_event=1,
-        saves_bytes=saves,
-        is_lower_bound=False,
-        failed_events=[],
-    )
     evidence = AdviceEvidence(
         rule=rule,
         saving=saving,

@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 from strategies import snapshots
 from test_bad_input import ALLOC, FRAME, GOOD
 
+import snapreport
+from snapreport.errors import SnapshotError
+
 GIGABYTE = 1 << 30
 PROTOCOLS = range(6)
 
@@ -225,6 +228,20 @@ def test_one_object_shared_many_times(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(GOOD | {"device_traces": [[ALLOC | {"frames": frames} for _ in range(20_000)]]}))
     run = process("stats", path, "--json", limit=8 * GIGABYTE)
     assert run.code == 0 and run.json["snapshots"][0]["devices"][0]["allocations"] == 20_000
+
+
+@pytest.mark.parametrize("table", ["blocks", "annotations"])
+def test_one_long_text_shared_many_times(table: str, tmp_path: Path) -> None:
+    """Columns hold a text once for each row: 20,000 times 400 KB from a file of 1 MB."""
+    text = "x" * 400_000
+    block = {"size": 512, "requested_size": 512, "state": text, "frames": []}
+    segment = {"device": 0, "address": 512, "total_size": 512 * 20_000, "blocks": [block] * 20_000}
+    annotation = {"device": 0, "name": text, "stage": "START", "time_us": 1}
+    more = {"blocks": {"segments": [segment]}, "annotations": {"external_annotations": [annotation] * 20_000}}
+    path = tmp_path / "texts.pickle"
+    path.write_bytes(pickle.dumps(GOOD | more[table]))
+    with pytest.raises(SnapshotError, match="texts that recur"):
+        snapreport.load(path)
 
 
 JUNK: list[Any] = [

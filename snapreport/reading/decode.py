@@ -10,7 +10,7 @@ import polars as pl
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.events import EventReader
-from snapreport.reading.fields import INT64, clean, integer, plain, shown, text
+from snapreport.reading.fields import INT64, Characters, clean, integer, plain, shown, text
 from snapreport.reading.recorder_metadata import KEY, read_metadata
 from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
 from snapreport.reading.segments import SegmentReader
@@ -47,6 +47,7 @@ class _Decoder:
     def __init__(self, raw: dict[Any, Any], pickle_bytes: int, collectors: TraceCollectors) -> None:
         self.raw = raw
         self.most_characters = _CHARACTERS + _CHARACTERS_PER_BYTE * pickle_bytes
+        self.characters = Characters(self.most_characters)
         self.codes = collectors.codes
         self.unknown_keys = self.codes.unknown_keys
         self.unknown_states: Counter[str] = Counter()
@@ -123,7 +124,7 @@ class _Decoder:
         return EventReader(self.codes)
 
     def _segment_reader(self) -> SegmentReader:
-        return SegmentReader(self.codes.stacks, self.unknown_keys, self.unknown_states)
+        return SegmentReader(self.codes.stacks, self.unknown_keys, self.unknown_states, self.characters)
 
     def _read_events(self) -> dict[int, EventReader]:
         readers = {}
@@ -175,8 +176,8 @@ class _Decoder:
             time = entry.get("time_us")
             rows.append((
                 integer(entry.get("device", 0), place, "device", INT64),
-                text(entry.get("name", ""), place, "name"),
-                text(entry.get("stage", ""), place, "stage"),
+                self.characters.take(text(entry.get("name", ""), place, "name"), place),
+                self.characters.take(text(entry.get("stage", ""), place, "stage"), place),
                 None if time is None else integer(time, place, "time_us", INT64),
             ))  # fmt: skip
         columns = {"device": pl.Int64, "name": pl.String, "stage": pl.String, "time_us": pl.Int64}

@@ -37,6 +37,23 @@ def shown(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+class Characters:
+    """Limits the characters that all rows of text columns hold together. ``most``: as few as the pickle's size allows.
+
+    A text is stored once in a pickle and can be referred to by every row, but each row of a column has a copy.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, value: str, where: str) -> str:
+        """``value``; raises :class:`SnapshotError` if it is too much."""
+        self._left -= len(value)
+        if self._left < 0:
+            raise SnapshotError(f"{where}: texts that recur until they need more memory than any program records")
+        return value
+
+
 def bad(where: str, key: str, value: Any, wanted: str) -> SnapshotError:
     return SnapshotError(f"{where}: {key!r} is {shown(value)}, not {wanted}")
 

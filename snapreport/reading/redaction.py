@@ -1,8 +1,8 @@
 """Removes everything that identifies people and machines from a recording, before anything else uses it.
 
-Home directories become ``~``; the user names in them, host names that the recorder wrote, those of this machine, mail
-addresses, and matches of the user's patterns become ``***``. Nothing else changes: numbers and the stacks of
-allocations stay the same.
+The beginning of a path that may name a person becomes ``~`` (``private_paths.py``); the names in it, host names that
+the recorder wrote, those of this machine, mail addresses, and matches of the user's patterns become ``***``. Nothing
+else changes: numbers and the stacks of allocations stay the same.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ import polars as pl
 from snapreport import supervision
 from snapreport.errors import SnapshotError
 from snapreport.reading.event_columns import distinct, enum_series
+from snapreport.reading.private_paths import IN_TEXT, SEPARATORS, names_in, split, without_temporary
 from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.reading.recording import ACTIONS, Recording
 
 HIDDEN = "***"
-# /home/NAME, also below other mount points, /Users/NAME, C:\\Users\\NAME, and root's.
-_HOME = re.compile(
-    r"(?<![\w.~-])(?:[A-Za-z]:)?(?:[/\\][\w.-]+){0,4}?[/\\](?:home|homes|Users)[/\\]([\w.@-]+)|(?<![\w./~-])/root\b"
-)
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 # Generic accounts and hosts of images and services: they identify nobody, and words such as "user" have other uses.
 _NOBODY = {
     "", "root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "docker", "vscode", "nobody",
-    "shared", "default", "localhost", "ec2-user", "conda", "python", "torch", "data", "model", "train", "home",
+    "shared", "default", "group", "scratch", "project", "projects", "work", "code", "src", "lib", "test",
+    "tests", "main", "models", "training", "inference", "tmp", "opt", "usr", "local", "app", "workspace",
+    "step", "localhost", "ec2-user", "conda", "python", "torch", "data", "model", "train", "home",
 }  # fmt: skip
-_SEPARATORS = re.compile(r"([/\\])")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Redaction:
 
     def of_paths(self, paths: Sequence[str], names: Iterable[str] = ()) -> dict[str, str]:
         """Redacted names for files of which only the path is known. ``names``: of users and hosts."""
-        hide = self._hide({*names, *(found[1] for path in paths for found in _HOME.finditer(path) if found[1])})
+        hide = self._hide({*names, *(name for path in paths for name in names_in(path))})
         return {path: hide.text(hide.path(path)) for path in paths}
 
     def hides(self, path: str, recording: Recording) -> bool:
@@ -87,7 +85,7 @@ class _Hide:
 
     def text(self, text: str) -> str:
         """Redacts a sentence, a command or a setting."""
-        text = _HOME.sub("~", self._without_home(text))
+        text = IN_TEXT.sub(lambda found: split(found[0])[0], self._without_home(without_temporary(text)))
         text = _MAIL.sub(HIDDEN, text)
         if self._words:
             text = self._words.sub(HIDDEN, text)
@@ -100,13 +98,14 @@ class _Hide:
             if slashes.startswith(prefix):
                 path = path[len(prefix) :]
                 break
-        path = _HOME.sub("~", self._without_home(path), count=1)
-        parts = (HIDDEN if part in self._names else part for part in _SEPARATORS.split(path))
+        path = split(self._without_home(without_temporary(path)))[0]
+        parts = (HIDDEN if part in self._names else part for part in SEPARATORS.split(path))
         return self.matches("".join(parts))
 
     def name(self, text: str) -> str:
         """Redacts the name of a function or tensor: it may equal a user's name, or contain @ as C symbols do."""
-        return self.matches(_HOME.sub("~", self._without_home(text)))
+        text = self._without_home(without_temporary(text))
+        return self.matches(IN_TEXT.sub(lambda found: split(found[0])[0], text))
 
     def matches(self, text: str) -> str:
         return supervision.match(lambda: self._without_matches(text)) if self._patterns else text
@@ -123,13 +122,13 @@ class _Hide:
 def _names_in(recording: Recording) -> Iterable[str]:
     """Names that a recording identifies as users or hosts."""
     for name in recording.frames["filename"].unique().to_list():
-        yield from (found[1] for found in _HOME.finditer(name) if found[1])
+        yield from names_in(name)
     if recording.recorder is None:
         return
     host = recording.recorder.process.get("host", "")
     yield from (host, host.partition(".")[0])
     for text in (recording.recorder.process.get("directory", ""), *recording.recorder.command):
-        yield from (found[1] for found in _HOME.finditer(text) if found[1])
+        yield from (name for found in IN_TEXT.finditer(text) for name in names_in(found[0]))
 
 
 def _names_here() -> set[str]:
@@ -175,7 +174,10 @@ def _redacted(recording: Recording, hide: _Hide) -> Recording:
 def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
     process = {key: value for key, value in metadata.process.items() if key != "host"}
     git = metadata.git and dataclasses.replace(
-        metadata.git, remote=None, root=hide.path(metadata.git.root) if metadata.git.root else None
+        metadata.git,
+        commit=hide.matches(metadata.git.commit) if metadata.git.commit else metadata.git.commit,
+        remote=None,
+        root=hide.path(metadata.git.root) if metadata.git.root else None,
     )
     return dataclasses.replace(
         metadata,

@@ -11,7 +11,7 @@ import polars as pl
 import polars.selectors as cs
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, UINT64, bad, integer, pool_name, shown, text
+from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, UINT64, Characters, bad, integer, pool_name, shown, text
 from snapreport.reading.recording import ACTIVE_STATES
 from snapreport.reading.stacks import StackInterner
 
@@ -33,7 +33,14 @@ _BLOCK_COLUMNS = {
 class SegmentReader:
     """Reads the final segments of one device, in order."""
 
-    def __init__(self, stacks: StackInterner, unknown_keys: Counter[str], unknown_states: Counter[str]) -> None:
+    def __init__(
+        self,
+        stacks: StackInterner,
+        unknown_keys: Counter[str],
+        unknown_states: Counter[str],
+        characters: Characters,
+    ) -> None:
+        self._characters = characters
         self._stacks = stacks
         self._unknown_keys = unknown_keys
         self._unknown_states = unknown_states
@@ -67,7 +74,7 @@ class SegmentReader:
             _needed(segment, place, "total_size", SIZE),
             *(_optional(segment, place, key, SIZE, 0) for key in ("allocated_size", "active_size", "requested_size")),
             _optional(segment, place, "stream", INT64, 0),
-            None if kind is None else text(kind, place, "segment_type"),
+            None if kind is None else self._characters.take(text(kind, place, "segment_type"), place),
             pool_name(pool, place, "segment_pool_id"),
             expandable,
         ))  # fmt: skip
@@ -85,7 +92,7 @@ class SegmentReader:
             size = _needed(block, where, "size", SIZE)
             if "state" not in block:
                 raise SnapshotError(f"{where}: no 'state'")
-            state = text(block["state"], where, "state")
+            state = self._characters.take(text(block["state"], where, "state"), where)
             if state not in ACTIVE_STATES and state != "inactive":
                 self._unknown_states[state] += 1
             if block.get("address") is not None:

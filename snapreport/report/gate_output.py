@@ -11,10 +11,6 @@ from snapreport.number_format import plural
 from snapreport.output_file import MARKDOWN_MARK
 from snapreport.report.markdown import code_cell, escape, prose
 
-# XML 1.0 cannot contain these even escaped; names in a snapshot may.
-_NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535, *range(55296, 57344)))
-
-
 _MARKS = {"passed": "ok     ", "failed": "FAIL   ", "unknown": "UNKNOWN"}
 _EMOJI = {"passed": "✅", "failed": "❌", "unknown": "❔"}
 
@@ -101,4 +97,4 @@ def check_junit(checks: Sequence[Check]) -> str:
 
 
 def _xml(text: str) -> str:
-    return text.translate(_NOT_XML)
+    return "\n".join(map(terminal.visible, text.split("\n")))

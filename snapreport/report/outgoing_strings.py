@@ -55,12 +55,25 @@ def outgoing_strings(
 
 
 def outgoing_text(strings: dict[str, list[str]]) -> str:
-    """A heading per kind, and a line per string."""
+    """A heading per kind, and a line per string; files are grouped by their folders."""
     blocks = [
-        terminal.lines([f"{kind}: {plural(len(texts), 'string')}", *(f"  {text}" for text in texts)])
+        terminal.lines([f"{kind}: {plural(len(texts), 'string')}", *_grouped(kind, texts)])
         for kind, texts in strings.items()
     ]
     return "\n\n".join(blocks)
+
+
+def _grouped(kind: str, texts: list[str]) -> list[str]:
+    if kind != "files of stack traces":
+        return [f"  {text}" for text in texts]
+    folders: dict[str, list[str]] = {}
+    for text in texts:
+        folders.setdefault(text[: max(text.rfind("/"), text.rfind("\\")) + 1] or "without a folder", []).append(text)
+    return [
+        line
+        for folder, files in sorted(folders.items())
+        for line in (f"  {folder}: {plural(len(files), 'file')}", *(f"    {file}" for file in files))
+    ]
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -102,6 +102,8 @@ def churned(found: Case, finding: Finding, e: Row) -> list[float]:
 def advised(found: Case, finding: Finding) -> list[float]:
     device = saving_oracle.with_failures(found.devices[finding.device])
     numbers: list[float] = [device.peak_bytes, sum(len(d.events) > 1 for d in found.devices.values()), 8]
+    live = held_oracle.live_at(device, device.peak_event)
+    numbers.append(sum(one.size for one in live if one.category == "activation"))
     # What a setting would have reserved is compared with replays in test_whatif.
     numbers += [finding.evidence[key] for key in ("reserved_bytes", "replayed_bytes") if key in finding.evidence]
     for other in found.found:

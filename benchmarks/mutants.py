@@ -26,7 +26,7 @@ TESTS = {
                  "activity", "exact_limits"],
     "jobs": ["jobs", "jobs_gate", "jobs_command", "exact_limits"],
     "findings": ["findings_fragmentation", "findings_leaks", "findings_oom", "findings_peak", "advice_rules",
-                 "findings_advice", "opening", "exact_limits"],
+                 "findings_advice", "opening", "exact_limits", "witnesses"],
 }  # fmt: skip
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -11,6 +11,7 @@ import corpus
 import numpy as np
 import polars as pl
 import pytest
+from scripted import Script
 from test_bad_input import GOOD
 
 import snapreport
@@ -21,7 +22,10 @@ from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import AllocatorSettings
 from snapreport.findings import peak
+from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.opening import opening
+from snapreport.findings.repeated_layers import repeated_layers
+from snapreport.jobs import reduce
 from snapreport.jobs.groups import Group
 from snapreport.jobs.outliers import find_outliers
 from snapreport.packing import columns
@@ -206,3 +210,28 @@ def test_garbage_collection_ends_as_soon_as_the_excess_is_gone() -> None:
     model.free_block(younger)
     assert model.reserved == 60 * MIB and model.allocate(30 * MIB, 0, pools) is not None
     assert model.reserved == (60 - 20 + 30) * MIB and model.retries == 0
+
+
+@pytest.mark.parametrize(("apart", "length", "agree"), [(50, 100, True), (51, 100, False), (1, 1, True), (2, 1, False)])
+def test_clocks_agree_within_half_a_step_or_a_millisecond(apart: float, length: float, agree: bool) -> None:
+    """Steps of two hosts, in milliseconds; a step of the second ends ``apart`` later."""
+    ends = 1000 * length * np.arange(1, 5)
+    digests = [SimpleNamespace(host=name, peak_us=1) for name in ("a", "b")]
+    rows = [SimpleNamespace(packed=SimpleNamespace(step_ends=ends + 1000 * late)) for late in (0, apart)]
+    assert reduce._clock(SimpleNamespace(digests=digests, rows=rows)).is_comparable is agree
+
+
+@pytest.mark.parametrize(("passes", "count"), [(1, 12), (3, 12), (4, 8), (7, 8), (8, None)])
+def test_what_every_forward_pass_makes_once_is_no_layer(passes: int, count: int | None, tmp_path: Path) -> None:
+    """Eight tensors of one line, then four of another: layers of fewer passes, but the outputs of as many."""
+    script = Script()
+    lines = [("layer", 40)] * 8 + [("head", 10)] * 4
+    blocks = [script.alloc(name, size * MIB, (f"/app/{name}.py", "forward")) for name, size in lines]
+    for block in reversed(blocks):
+        script.free(block)
+    path = tmp_path / "passes.pickle"
+    path.write_bytes(pickle.dumps(script.raw()))
+    snapshot = snapreport.load(path)
+    context = AdviceContext(snapshot, snapshot.timeline(0), [])
+    found = repeated_layers(context, np.ones(12, bool), passes)
+    assert (found and found.count) == count

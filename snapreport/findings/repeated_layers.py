@@ -68,7 +68,7 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
             left = curves[best]
             parts.append(tried[best])
     count = sum(part.count for part in parts)
-    if sum(max(_counts(family), default=0) for family in families) < max(FEWEST_LAYERS, passes + 1):
+    if sum(max(_counts(family), default=0) for family in families) < FEWEST_LAYERS:
         return None
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends"))
     rows, starts, ends = joined

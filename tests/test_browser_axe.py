@@ -11,6 +11,12 @@ from typing import Any
 
 import corpus
 import pytest
+from job_documents import planted_job
+from planted import path_of
+
+import snapreport
+from snapreport.findings.diff import diff
+from snapreport.report.build import write_diff
 
 # tests/run.py names the one that it has installed; in development it is where `npm ci` puts it.
 AXE = Path(os.environ.get("SNAPREPORT_AXE", corpus.ROOT / "static" / "node_modules" / "axe-core" / "axe.min.js"))
@@ -48,3 +54,26 @@ def test_axe_finds_nothing(look: str, report_of: Callable[..., Path], open_repor
     opened.settle()
     found["details"] = opened.js(RUN)
     assert not {view: violations for view, violations in found.items() if violations}
+
+
+@pytest.mark.parametrize("name", ["job", "diff"])
+def test_axe_finds_nothing_in_jobs_and_differences(name: str, tmp_path: Path, open_report: Callable[..., Any]) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run `npm ci` in static/")
+    path = tmp_path / "report.html"
+    if name == "job":
+        path.write_bytes(planted_job(24).document)
+    else:
+        before, after = (snapreport.load(path_of("small", regression=factor)) for factor in (1.0, 1.5))
+        write_diff([diff(before, after)], path)
+    opened = open_report(path)
+    opened.js(AXE.read_text(encoding="utf-8") + "; void 0")
+    tabs = ("groups", "findings", "stacks", "rank") if name == "job" else ("",)
+    found = {}
+    for tab in tabs:
+        if tab:
+            opened.set_view(options={"job.tab": tab, "job.rank": "3"})
+        found[tab] = opened.js(RUN)
+    opened.set_view(view="summary")
+    found["summary"] = opened.js(RUN)
+    assert not {tab: violations for tab, violations in found.items() if violations}

@@ -183,7 +183,7 @@ def test_bookmarks(report_of: Callable[..., Path], open_report: Callable[..., An
     opened.until("location.hash.includes('marks.list') && location.hash.includes('x=3000')")
     again = open_report(report, opened.js("location.hash"))
     assert again.view()["select"] is None
-    button = again.page.get_by_role("button", name="Marks (1)")
+    button = again.page.get_by_role("button", name="Bookmarks (1)")
     button.click()
     again.page.get_by_role("button", name="the <b>peak</b> & more", exact=True).click()
     again.settle()
@@ -204,7 +204,7 @@ def test_bookmarks(report_of: Callable[..., Path], open_report: Callable[..., An
     assert names.all_inner_texts() == ["second"]
     third.page.keyboard.press("Escape")
     assert not third.page.locator(".popover.marks").is_visible()
-    third.page.get_by_role("button", name="Marks (1)").click()
+    third.page.get_by_role("button", name="Bookmarks (1)").click()
     third.page.get_by_role("button", name="Remove second").click()
     third.until("!location.hash.includes('marks.list')")
 

@@ -33,6 +33,7 @@ interface Page {
 
 export function pageActions(page: Page): KeyActions & ToolbarActions {
   const { client, store, timeline, timelineActions, stage, job, search, pageTools, help, split, info } = page
+  const views = viewsOf(client)
   return {
     store,
     timeline,
@@ -44,8 +45,8 @@ export function pageActions(page: Page): KeyActions & ToolbarActions {
     clearRuler: () => timelineActions.clearRuler(),
     toggleMarks: () => pageTools.bookmarks.toggle(),
     focusSearch: () => search.focus(),
-    toggleHelp: () => help.toggle(),
-    closeHelp: () => help.close(),
+    toggleHelp: () => help.toggle(store.state.view, views),
+    closeHelp: () => help.close() || search.help.close(),
     toggleAxis: () => timelineActions.toggleAxis(),
     setAxis: (axis) => timelineActions.setAxis(axis),
     nextColour: () => {
@@ -58,7 +59,7 @@ export function pageActions(page: Page): KeyActions & ToolbarActions {
       const { pane } = split()
       return pane?.element.contains(document.activeElement) ? pane : null
     },
-    views: viewsOf(client),
+    views,
     viewKey: (event) => (store.state.view === 'job' ? job.key(event) : stage.key(event)),
   }
 }

@@ -2,7 +2,7 @@
 
 import { fill, h } from '../ui/dom'
 import { readHash, writeHash } from './hash'
-import { type Mark, MARKS, readMarks, writeMarks } from './marks'
+import { keeping, type Mark, MARKS, readMarks, writeMarks } from './marks'
 import type { State, Store } from '../ui/state'
 
 export class Bookmarks {
@@ -40,7 +40,7 @@ export class Bookmarks {
         title: 'Bookmarks of views (K)',
         onclick: () => this.toggle(),
       },
-      'Marks',
+      'Bookmarks',
     )
     const form = h('form', { class: 'mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
     form.addEventListener('submit', (event) => {
@@ -106,13 +106,7 @@ export class Bookmarks {
   }
 
   private go({ hash }: Mark): void {
-    const target = readHash(hash, this.start, this.devices)
-    const { theme, options } = this.store.state
-    this.store.set({
-      ...target,
-      theme,
-      options: { ...target.options, ...(MARKS in options && { [MARKS]: options[MARKS] }) },
-    })
+    this.store.jump(keeping(readHash(hash, this.start, this.devices), this.store.state))
   }
 
   private render(): void {
@@ -121,7 +115,7 @@ export class Bookmarks {
     if (key === this.shown) return
     this.shown = key
     const { marks } = this
-    const label = marks.length ? `Marks (${marks.length})` : 'Marks'
+    const label = marks.length ? `Bookmarks (${marks.length})` : 'Bookmarks'
     if (this.button.textContent !== label) this.button.textContent = label
     fill(this.list, ...marks.map((mark, i) => this.item(mark, i)))
     if (marks.length === 0)

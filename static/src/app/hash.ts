@@ -4,6 +4,7 @@
 import {
   COLOURS,
   type ColourBy,
+  isPlace,
   type Options,
   type Range,
   type State,
@@ -12,11 +13,14 @@ import {
   VIEWS,
   type ViewName,
 } from '../ui/state'
+import { keeping } from './marks'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
 /** The moment of the peak, where the report starts at another. */
 const PEAK = 'peak'
+/** The state of the history's entries that the page has written; an address that the reader enters has none. */
+const OWN = 'snapreport'
 
 export function writeHash(state: State, start: State): string {
   const parts: string[] = []
@@ -77,20 +81,33 @@ export function readHash(hash: string, start: State, devices: number): State {
   }
 }
 
-/** Keeps the address and the store in step, both ways. */
+/** Keeps the address and the store in step, both ways: places and jumps are entries of the history, other moves change its last. */
 export function bindHash(store: Store, start: State, devices: number): void {
   let timer = 0
   let last = 0
   let known = location.hash
+  let written = store.state
+  let { jumps } = store
+  try {
+    history.replaceState(OWN, '')
+  } catch {
+    // As below.
+  }
   const write = (): void => {
     timer = 0
     last = performance.now()
     // A link was just followed: its event is pending, and its hash must not be overwritten.
     if (location.hash !== known) return
-    const hash = writeHash(store.state, start)
+    const { state } = store
+    const hash = writeHash(state, start)
+    const isEntry = store.jumps > jumps || isPlace(written, state)
+    written = state
+    jumps = store.jumps
     if (hash === location.hash) return
     try {
-      history.replaceState(history.state, '', hash || location.pathname + location.search)
+      const address = hash || location.pathname + location.search
+      if (isEntry) history.pushState(OWN, '', address)
+      else history.replaceState(OWN, '', address)
       known = location.hash
     } catch {
       // A page inside a sandbox may not change its address; everything else still works.
@@ -103,7 +120,8 @@ export function bindHash(store: Store, start: State, devices: number): void {
     clearTimeout(timer)
     timer = 0
     known = location.hash
-    store.set(readHash(location.hash, start, devices))
+    written = readHash(location.hash, start, devices)
+    store.set(history.state === OWN ? keeping(written, store.state) : written)
   })
 }
 

@@ -1,10 +1,12 @@
 // The list of keys, as a dialog.
 
-import { h } from '../ui/dom'
-import { KEY_HELP, type KeyHelp, POINTER_HELP } from './keyboard'
+import { fill, h } from '../ui/dom'
+import type { ViewName } from '../ui/state'
+import { helpFor, type KeyHelp } from './keyboard'
 
 export class HelpDialog {
   readonly element: HTMLDialogElement
+  private readonly columns = h('div', { class: 'help-columns' })
 
   constructor() {
     this.element = h(
@@ -16,15 +18,18 @@ export class HelpDialog {
         h('h2', {}, 'Keys and mouse'),
         h('button', { type: 'button', class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
       ),
-      h('div', { class: 'help-columns' }, listOf(POINTER_HELP), listOf(KEY_HELP)),
+      this.columns,
     )
     this.element.addEventListener('click', (event) => {
       if (event.target === this.element) this.close() // the backdrop
     })
   }
 
-  toggle(): void {
-    if (!this.close()) this.element.showModal()
+  /** Opens with the keys of the view on screen first. */
+  toggle(view: ViewName, views: readonly ViewName[]): void {
+    if (this.close()) return
+    fill(this.columns, ...helpFor(view, views).map(groupOf))
+    this.element.showModal()
   }
 
   /** False when it was not open. */
@@ -35,8 +40,8 @@ export class HelpDialog {
   }
 }
 
-function listOf(entries: readonly KeyHelp[]): HTMLElement {
+function groupOf({ title, keys }: KeyHelp): HTMLElement {
   const list = h('dl')
-  for (const { keys, text } of entries) list.append(h('dt', {}, h('kbd', {}, keys)), h('dd', {}, text))
-  return list
+  for (const [key, text] of keys) list.append(h('dt', {}, h('kbd', {}, key)), h('dd', {}, text))
+  return h('section', {}, h('h3', {}, title), list)
 }

@@ -5,53 +5,100 @@ import { type Navigation, navigationOf, STEP, ZOOM } from '../ui/navigation-keys
 import type { Store, ViewName } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 
+/** What keys and the pointer do, by the views that they belong to; none: all. */
 export interface KeyHelp {
-  keys: string
-  text: string
+  title: string
+  views: readonly ViewName[]
+  keys: readonly (readonly [keys: string, text: string])[]
 }
 
-export const POINTER_HELP: readonly KeyHelp[] = [
-  { keys: 'Drag', text: 'Move' },
-  { keys: 'Wheel', text: 'Zoom in time at the pointer' },
-  { keys: 'Shift + wheel', text: 'Zoom in bytes' },
-  { keys: 'Ctrl or Alt + drag', text: 'Zoom to a box' },
-  { keys: 'Double click', text: 'Show everything' },
-  { keys: 'Click', text: 'Pin an allocation' },
+const HELP: readonly KeyHelp[] = [
+  {
+    title: 'Timeline',
+    views: ['timeline'],
+    keys: [
+      ['A D, ← →', 'Move in time'],
+      ['↑ ↓, Shift + W S', 'Move in bytes'],
+      ['W S, + −', 'Zoom in time'],
+      ['Shift + ↑ ↓', 'Zoom in bytes'],
+      ['0, Home', 'Show everything'],
+      ['P', 'Go to the peak'],
+      ['O', 'Go to the next out-of-memory error'],
+      ['[ ]', 'Select the allocation before or after'],
+      ['M, Shift + click', 'Set the moment that other views show; M again: the peak'],
+      ['T', 'Event or time axis'],
+      ['B', 'Box zoom by plain drag'],
+      ['R, Shift + R', 'Ruler: drag to measure; measure the window'],
+      [', .', 'Zoom to the step or span before or after'],
+    ],
+  },
+  {
+    title: 'Segments',
+    views: ['segments'],
+    keys: [
+      ['← → (Shift), P O E', 'Step by events; peak, out of memory, end'],
+      ['↑ ↓ (Shift), Z, V', 'Blocks (segments); zoom into one; over time'],
+    ],
+  },
+  {
+    title: 'Reserved',
+    views: ['reserved'],
+    keys: [
+      ['← → (Shift), P O E', 'Step by events; peak, out of memory, end'],
+      ['F G, Enter', 'Worst fragmentation, worst split; segments at the moment'],
+    ],
+  },
+  { title: 'Flame', views: ['flame'], keys: [['↑ ↓ ← →, Enter', 'Parent, child, neighbours; focus (Escape: all)']] },
+  {
+    title: 'Tables',
+    views: ['table', 'diff'],
+    keys: [['↑ ↓, Enter, Space', 'Move; select or find; list the largest of a group']],
+  },
+  {
+    title: 'Events',
+    views: ['events'],
+    keys: [['Enter, Space, X, G', 'Set the moment; select; other end; go to an event or time']],
+  },
+  {
+    title: 'Job',
+    views: ['job'],
+    keys: [['← ↑ → ↓, Enter, + −, Z', 'Move the cell (Shift: select); pick its rank; zoom; zoom to the selection']],
+  },
+  {
+    title: 'Mouse',
+    views: ['timeline', 'segments', 'reserved'],
+    keys: [
+      ['Drag', 'Move'],
+      ['Wheel', 'Zoom in time at the pointer'],
+      ['Shift + wheel', 'Zoom in bytes'],
+      ['Ctrl or Alt + drag', 'Zoom to a box'],
+      ['Double click', 'Show everything'],
+      ['Click', 'Pin an allocation'],
+    ],
+  },
+  {
+    title: 'All views',
+    views: [],
+    keys: [
+      ['/', 'Search'],
+      ['1 … 7', 'Views in the order of their tabs'],
+      ['N', 'Show runtime frames'],
+      ['C', 'Colour by the next property'],
+      ['L', 'Split: open or close the second pane; keys go to the pane in focus'],
+      ['K', 'Bookmarks'],
+      ['Escape', 'Cancel a box, clear the selection'],
+      ['?', 'This help'],
+    ],
+  },
 ]
 
-export const KEY_HELP: readonly KeyHelp[] = [
-  { keys: 'A D, ← →', text: 'Move in time' },
-  { keys: '↑ ↓, Shift + W S', text: 'Move in bytes' },
-  { keys: 'W S, + −', text: 'Zoom in time' },
-  { keys: 'Shift + ↑ ↓', text: 'Zoom in bytes' },
-  { keys: '0, Home', text: 'Show everything' },
-  { keys: 'P', text: 'Go to the peak' },
-  { keys: 'O', text: 'Go to the next out-of-memory error' },
-  { keys: '/', text: 'Search' },
-  { keys: '[ ]', text: 'Select the allocation before or after' },
-  { keys: '1 … 7', text: 'Views in the order of their tabs' },
-  { keys: 'N', text: 'Show runtime frames' },
-  { keys: 'C', text: 'Colour by the next property' },
-  { keys: 'M, Shift + click', text: 'Set the moment that other views show; M again: the peak' },
-  { keys: 'T', text: 'Event or time axis' },
-  { keys: 'L', text: 'Two looks at once: open or close the second pane; keys go to the pane in focus' },
-  { keys: 'B', text: 'Box zoom by plain drag' },
-  { keys: 'R, Shift + R', text: 'Ruler: drag to measure; measure the window' },
-  { keys: ', .', text: 'Zoom to the step or span before or after' },
-  { keys: 'K', text: 'Bookmarks' },
-  { keys: '↑ ↓ ← →, Enter', text: 'In the flame tree: parent, child, neighbours; focus (Escape: all)' },
-  { keys: '↑ ↓, Enter, Space', text: 'In the table: move; select or find; list the largest of a group' },
-  { keys: 'Enter, Space, X, G', text: 'In the events: set the moment; select; other end; go to an event or time' },
-  { keys: '← → (Shift), P O E', text: 'In segments and reserved: step by events; peak, out of memory, end' },
-  { keys: '↑ ↓ (Shift), Z, V', text: 'In the segments: blocks (segments); zoom into one; over time' },
-  { keys: 'F G, Enter', text: 'In reserved: worst fragmentation, worst split; segments at the moment' },
-  {
-    keys: '← ↑ → ↓, Enter, + −, Z',
-    text: 'In the job: move the cell (Shift: select); pick its rank; zoom; zoom to the selection',
-  },
-  { keys: 'Escape', text: 'Cancel a box, clear the selection' },
-  { keys: '?', text: 'This help' },
-]
+/** Groups of the view first, then those of all views, then the others, of views that the report has. */
+export function helpFor(view: ViewName, views: readonly ViewName[]): KeyHelp[] {
+  const rank = (group: KeyHelp): number => (group.views.includes(view) ? 0 : group.views.length === 0 ? 1 : 2)
+  return HELP.filter((group) => rank(group) === 1 || group.views.some((one) => views.includes(one))).sort(
+    (a, b) => rank(a) - rank(b),
+  )
+}
 
 export interface KeyActions {
   store: Store

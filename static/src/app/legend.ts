@@ -12,8 +12,10 @@ import { formatShare, plural } from '../ui/format'
 import { frameLabel } from '../ui/frame-label'
 import type { State, Store } from '../ui/state'
 
-/** So many entries at most; the rest are counted. */
-const ENTRIES = 12
+/** Rows of entries; what they have no place for is counted. */
+const ROWS = 3
+/** In one column the list scrolls. */
+const MOST_IN_COLUMN = 12
 /** On a window smaller than this it is closed unless it was opened. */
 const ROOMY = '(min-width: 701px) and (min-height: 601px)'
 
@@ -30,6 +32,8 @@ export class Legend {
   private readonly more = h('span', { class: 'soft legend-more' })
   private readonly entries = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
   private readonly roomy = matchMedia(ROOMY)
+  /** As many entries as are seen without scrolling. */
+  private room = MOST_IN_COLUMN
   private entriesFor = ''
   private used: { version: number; data: DeviceData; keys: number[] } | null = null
   private drawn = ''
@@ -38,6 +42,7 @@ export class Legend {
   constructor(private readonly store: Store) {
     this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
     this.roomy.addEventListener('change', () => this.store.state && this.redraw())
+    new ResizeObserver(() => this.measure()).observe(this.list)
     this.element = h(
       'section',
       { class: 'legend', 'aria-label': 'Legend' },
@@ -86,6 +91,15 @@ export class Legend {
     return choice === 'yes' || (choice !== 'no' && this.roomy.matches)
   }
 
+  /** The columns of the list, once it is laid out. */
+  private measure(): void {
+    const columns = getComputedStyle(this.list).gridTemplateColumns.split(' ').length
+    const room = columns > 1 ? ROWS * columns : MOST_IN_COLUMN
+    if (room === this.room || this.list.offsetWidth === 0) return
+    this.room = room
+    this.redraw()
+  }
+
   private redraw(): void {
     this.drawn = ''
     if (this.shown) this.render(this.store.state, this.shown, null, this.shown.pane)
@@ -104,7 +118,7 @@ export class Legend {
     const held = heldAt(data, colouring, position)
     // Keys with no bytes at the moment are only counted.
     const order = byBytes(used, held)
-      .slice(0, ENTRIES)
+      .slice(0, this.room)
       .filter((key, i) => held.count[key] > 0 || i === 0)
     const moment = `${pane ? `${pane}, ` : ''}${wordsOf(shown.info, position)}, ${formatBytes(total)}`
     this.more.textContent =
@@ -113,7 +127,7 @@ export class Legend {
         ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}`
         : moment)
     if (!isOpen) return
-    this.list.classList.toggle('many', used.length > ENTRIES)
+    this.list.classList.toggle('many', used.length > this.room)
     const entriesFor = `${shown.info.index}/${colouring.version}`
     if (entriesFor !== this.entriesFor) {
       this.entries.clear()

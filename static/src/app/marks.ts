@@ -1,5 +1,7 @@
 // Bookmarks as text: a list of names and the addresses they stand for, kept in the address itself as one option.
 
+import type { State } from '../ui/state'
+
 export const MARKS = 'marks.list'
 const MOST = 50
 const LONGEST_NAME = 80
@@ -29,6 +31,12 @@ export function readMarks(text: string | undefined): Mark[] {
     )
     .slice(0, MOST)
     .map(([name, hash]) => ({ name: name.slice(0, LONGEST_NAME), hash }))
+}
+
+/** A place of this report with the bookmarks and the theme of `now`, which stay wherever the reader goes. */
+export function keeping(place: State, { theme, options }: State): State {
+  const { [MARKS]: _, ...others } = place.options
+  return { ...place, theme, options: options[MARKS] ? { ...others, [MARKS]: options[MARKS] } : others }
 }
 
 /** Null for none: the address stays clean. */

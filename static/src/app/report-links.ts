@@ -3,7 +3,7 @@
 
 import type { State, Store } from '../ui/state'
 import { readHash } from './hash'
-import { MARKS } from './marks'
+import { keeping } from './marks'
 
 /** `opened`: called once the place is in the state. */
 export function bindLinks(store: Store, start: State, devices: number, opened: () => void): void {
@@ -21,10 +21,8 @@ export function bindLinks(store: Store, start: State, devices: number, opened: (
     const hash = link?.getAttribute('href')
     if (!hash?.startsWith('#')) return
     event.preventDefault()
-    const { theme, noise, options } = store.state
-    const place = readHash(hash, start, devices)
-    const marks = options[MARKS]
-    store.set({ ...place, theme, noise, options: marks ? { ...place.options, [MARKS]: marks } : place.options })
+    const { state } = store
+    store.jump({ ...keeping(readHash(hash, start, devices), state), noise: state.noise })
     opened()
   })
 }

@@ -32,7 +32,7 @@ export class SearchBox {
   private readonly status = h('output', { class: 'search-status', id: 'search-status' })
   private readonly message = h('p', { class: 'search-message', id: 'search-message', role: 'alert', hidden: true })
   private readonly list: SearchList
-  private readonly help: SearchHelp
+  readonly help: SearchHelp
   /** The query that the box has put into the state or taken from it. */
   private applied = ''
   /** The frame that evaluates the box; 0: nothing was typed since. */
@@ -42,6 +42,7 @@ export class SearchBox {
   private rank: { matches: Matches; id: number; before: number } | null = null
   private live: { matches: Matches; position: number; bytes: number } | null = null
   private announced = ''
+  private isBad = false
 
   constructor(private readonly parts: SearchParts) {
     this.input = h('input', {
@@ -122,6 +123,8 @@ export class SearchBox {
       if (!(error instanceof QueryError)) throw error
       bad = error
     }
+    this.isBad = bad !== null
+    this.tell(this.parts.store.state)
     clearTimeout(this.telling)
     const isUnfinished =
       bad !== null && bad.position + bad.length === input.value.length && document.activeElement === input
@@ -224,7 +227,8 @@ export class SearchBox {
 
   private tell(state: State): void {
     const scene = this.parts.scene()
-    const matches = state.query === '' ? null : this.parts.matches()
+    // The count of the last good query says nothing of a bad one.
+    const matches = state.query === '' || this.isBad ? null : this.parts.matches()
     let text = ''
     if (matches && scene?.data) {
       const position = positionOf(scene.info, state.at)

@@ -70,10 +70,8 @@ export class SearchHelp {
         'Sizes: B, KiB, MiB, GiB (KB, MB, GB are powers of 1000). Times: µs, ms, s, min. Enter and Shift + Enter step through the matches, the largest first.',
       ),
     )
-    this.element.addEventListener('keydown', (event) => {
-      if (event.key !== 'Escape' || !this.close()) return
-      event.stopPropagation()
-      this.button.focus()
+    document.addEventListener('pointerdown', ({ target }) => {
+      if (!this.element.contains(target as Node) && target !== this.button) this.close()
     })
   }
 
@@ -82,10 +80,13 @@ export class SearchHelp {
     this.button.setAttribute('aria-expanded', String(!this.element.hidden))
   }
 
-  /** False when it was not open. */
+  /** False when it was not open. The focus does not vanish with it. */
   close(): boolean {
     const { hidden } = this.element
-    if (!hidden) this.toggle()
+    if (!hidden) {
+      if (this.element.contains(document.activeElement)) this.button.focus()
+      this.toggle()
+    }
     return !hidden
   }
 }

@@ -135,7 +135,7 @@ export class Toolbar {
       {
         type: 'button',
         'aria-pressed': 'false',
-        title: 'Two looks at once: another device or another moment beside this one (L)',
+        title: 'Split: another device or another moment beside this one (L)',
         onclick: actions.toggleSecond,
       },
       'Split',

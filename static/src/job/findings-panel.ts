@@ -41,7 +41,7 @@ export class FindingsPanel implements Panel {
       'article',
       { class: `job-finding ${severity}` },
       h(
-        'h3',
+        'h2',
         {},
         h('b', {}, `${SEVERITY[severity] ?? 'Note'}: `),
         linkedSentence(data, this.actions, title),

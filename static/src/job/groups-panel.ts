@@ -120,7 +120,7 @@ export class GroupsPanel implements Panel {
     return h(
       'article',
       { class: row === state.row ? 'job-outlier picked' : 'job-outlier' },
-      h('h3', {}, linkedSentence(data, this.actions, sentence)),
+      h('h2', {}, linkedSentence(data, this.actions, sentence)),
       outlierStacks(data, this.actions, stacks.slice(0, STACKS_OF_OUTLIER)),
     )
   }

@@ -117,12 +117,29 @@ function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: Map
     // A bar that goes on beyond the scale is broken before its end.
     if (shown[row] > end) ctx.clearRect(geometry.strip + width - 8, from, 3, height)
   }
-  ctx.fillStyle = css(inks.soft)
+  const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
+  drawStripLabel(ctx, geometry, shownName, geometry.top - 18, css(inks.soft), css(inks.panel))
+  drawStripLabel(ctx, geometry, last, geometry.top - 4, css(inks.soft), css(inks.panel))
+}
+
+/** Over the strip; a text wider than it goes on to the left, over the end of the curves. */
+function drawStripLabel(
+  ctx: CanvasRenderingContext2D,
+  { strip, left, width }: MapGeometry,
+  text: string,
+  y: number,
+  ink: string,
+  back: string,
+): void {
+  const shown = fitted(ctx, text, (width - left) / 2)
+  const length = ctx.measureText(shown).width
+  const x = Math.min(strip, width - 6 - length)
+  ctx.fillStyle = back
+  if (x < strip) ctx.fillRect(x - 4, y - 14, length + 6, 15)
+  ctx.fillStyle = ink
   ctx.textAlign = 'left'
   ctx.textBaseline = 'bottom'
-  ctx.fillText(fitted(ctx, shownName, width + 4), geometry.strip, geometry.top - 18)
-  const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
-  ctx.fillText(fitted(ctx, last, width + 4), geometry.strip, geometry.top - 4)
+  ctx.fillText(shown, x, y)
 }
 
 /** Where the curves end, so that one extreme rank does not press the median to the bottom: well above three in four ranks. */

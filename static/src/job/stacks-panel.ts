@@ -36,8 +36,8 @@ export class StacksPanel implements Panel {
     this.list = new SortedList<StackRow>({
       name: 'job-stacks',
       label: 'Stacks across ranks',
-      template: 'minmax(190px, 1fr) 72px 72px 72px 72px 48px 70px',
-      width: 596,
+      template: 'minmax(150px, 1fr) 82px 82px 82px 82px 62px 70px',
+      width: 610,
       columns: [
         {
           key: 'stack',

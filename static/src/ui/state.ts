@@ -51,6 +51,8 @@ export interface State {
 export type Listener = (state: State, before: State) => void
 
 export class Store {
+  /** Grows with every move that is an entry of the history, whatever it changes: see `isPlace`. */
+  jumps = 0
   private current: State
   private readonly listeners: Listener[] = []
 
@@ -78,6 +80,12 @@ export class Store {
     for (const listener of this.listeners) listener(next, before)
   }
 
+  /** The same for a move that Back undoes: to an event, or along a link. */
+  jump(patch: Partial<State>): void {
+    this.jumps++
+    this.set(patch)
+  }
+
   /** Closes the details of whatever is open. */
   close(): void {
     this.set({ select: null, oom: null, stack: null })
@@ -92,6 +100,12 @@ export class Store {
   subscribe(listener: Listener): void {
     this.listeners.push(listener)
   }
+}
+
+/** Whether Back goes from `b` to `a`: another view, device, moment or selection. A pan, a zoom and a query's letters are not. */
+export function isPlace(a: State, b: State): boolean {
+  const keys = ['view', 'device', 'select', 'oom', 'stack', 'at'] as const
+  return keys.some((key) => a[key] !== b[key])
 }
 
 function isSame(a: State, b: State): boolean {

@@ -66,8 +66,8 @@ export class DiffView implements View {
         ...COLUMNS.map((text, i) =>
           h(
             'span',
-            { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell', 'aria-label': text || 'Size of the change' },
-            text,
+            { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell' },
+            text || h('span', { class: 'offscreen' }, 'Size of the change'),
           ),
         ),
       ),

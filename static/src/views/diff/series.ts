@@ -13,7 +13,7 @@ export function seriesTable(row: SeriesDevice): HTMLElement {
     h(
       'summary',
       {},
-      `${row.files.length} snapshots: ${signed(row.growth)} from one to the next (median, allocated at the end)`,
+      `${row.files.length} snapshots: ${signed(row.slope)} from one to the next (median slope, allocated at the end)`,
     ),
     h(
       'div',

@@ -112,9 +112,8 @@ export class ReservedView implements View {
     this.doubts.hidden = isEmpty || doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
-    const without = replay ? state.options['reserved.whatif'] : undefined
-    if (without === undefined) this.whatIf.hide()
-    else this.whatIf.show(data, info, without || null)
+    if (!replay || state.options['reserved.whatif'] === undefined) this.whatIf.hide()
+    else this.whatIf.show(data, info, state.options)
     const key = `${dark} ${state.theme}`
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     const { inks } = this.inks

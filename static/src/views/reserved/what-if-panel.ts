@@ -6,6 +6,7 @@ import { peakWithout } from '../../data/peak-without'
 import { formatBytes } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
+import type { Options } from '../../ui/state'
 import { OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '../../whatif/job'
 import type { Minimum } from '../../whatif/minimum'
 import { maskOf } from '../../whatif/query'
@@ -15,6 +16,9 @@ import { errorBarText, HEADS, minimumParts, nameOf, recordedRow, runRow } from '
 
 /** Finding the minimum memory takes some 50 replays: for traces with this many events it is searched only on demand. */
 const MANY_EVENTS = 200_000
+
+/** What the fields ask, by the option of the state that holds it. */
+const FIELDS = ['reserved.whatif', 'reserved.settings', 'reserved.memory', 'reserved.start'] as const
 
 export class WhatIfPanel {
   readonly element: HTMLElement
@@ -48,7 +52,6 @@ export class WhatIfPanel {
     h('option', { value: 'recorded' }, 'from here on'),
   )
   private readonly startLabel = h('label', { hidden: true }, 'Start ', this.start)
-  private readonly run = h('button', { type: 'submit' }, 'Replay')
   private readonly stop = h('button', { type: 'button', hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
   private readonly note = h('p', { class: 'soft', role: 'status' })
@@ -65,6 +68,8 @@ export class WhatIfPanel {
   private mask: Uint8Array | null = null
   private peak: number | null = null
   private chosen = ''
+  /** The question of the last replay, one value for each of `FIELDS`. */
+  private asked: readonly string[] = []
 
   constructor(private readonly parts: ViewParts) {
     this.table = h(
@@ -80,13 +85,13 @@ export class WhatIfPanel {
       h('label', {}, 'Without ', this.without),
       h('label', {}, 'Memory ', this.memory),
       this.startLabel,
-      this.run,
+      h('button', { type: 'submit' }, 'Replay'),
       this.stop,
       this.progress,
     )
     form.addEventListener('submit', (event) => {
       event.preventDefault()
-      void this.replay()
+      this.ask()
     })
     this.element = h(
       'aside',
@@ -100,15 +105,32 @@ export class WhatIfPanel {
     )
   }
 
-  /** Show the panel for a device; its replays begin when it is first shown. */
-  show(data: DeviceData, info: DeviceInfo, without: string | null): void {
+  /** Show the panel for a device; its replays begin when it is first shown, and anew where the state asks something else. */
+  show(data: DeviceData, info: DeviceInfo, options: Options): void {
     this.element.hidden = false
-    const isOther = this.device?.data !== data
-    const isAsked = without !== null && without !== this.without.value
-    if (without !== null) this.without.value = without
-    if (!isOther && !isAsked) return
+    const question = FIELDS.map((name) => options[name] ?? '')
+    if (this.device?.data === data && question.join('\n') === this.asked.join('\n')) return
+    this.asked = question
+    for (const [i, field] of this.fields.entries()) field.value = question[i]
     this.device = { data, info }
     this.startLabel.hidden = data.reserved[0] === 0
+    void this.replay()
+  }
+
+  private get fields(): (HTMLInputElement | HTMLSelectElement)[] {
+    return [this.without, this.settings, this.memory, this.start]
+  }
+
+  /** Replays what is in the fields, which the address holds from then on. */
+  private ask(): void {
+    const { store } = this.parts
+    this.asked = this.fields.map((field) => field.value.trim())
+    const options = { ...store.state.options }
+    FIELDS.forEach((name, i) => {
+      options[name] = this.asked[i]
+      if (i > 0 && this.asked[i] === '') delete options[name]
+    })
+    store.set({ options })
     void this.replay()
   }
 
@@ -156,7 +178,7 @@ export class WhatIfPanel {
       const mask = query ? await maskOf(parts.client, device.info.index, query) : null
       if (turn !== this.turn) return
       this.mask = mask
-      this.peak = mask && peakWithout(device.data, mask)
+      this.peak = mask?.includes(1) ? peakWithout(device.data, mask) : null
       if (mask) this.note.textContent = `${this.peakWords()}Replaying the trace…`
       const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded }
       const request = parts.client.whatIf(device.info.index, question, this.onProgress)
@@ -217,12 +239,12 @@ export class WhatIfPanel {
   }
 
   private busy(is: boolean): void {
-    this.run.disabled = is
     this.stop.hidden = this.progress.hidden = !is
     if (is) this.progress.value = 0
   }
 
   private peakWords(): string {
+    if (this.mask && this.peak === null) return 'No allocation matches the query, so nothing is left out. '
     return this.peak === null ? '' : `Peak allocated without them: ${formatBytes(this.peak)}. `
   }
 

@@ -7,6 +7,8 @@ import type { Groups } from '../shared/groups'
 export const LINE = 18
 export const LINE_STEP = 23
 export const HEADER = 30
+/** Width left of the lines, for the sizes of their segments, in CSS pixels. */
+export const GUTTER = 96
 const GAP = 6
 const MIN_WIDTH = 3
 /** Beyond this many lines an element would exceed the browsers' largest height. */

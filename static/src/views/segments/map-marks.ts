@@ -4,7 +4,7 @@
 import { formatBytes } from '../../layout/format'
 import type { ViewContext } from '../view'
 import { css } from '../shared/inks'
-import { LINE } from './map-layout'
+import { GUTTER, LINE } from './map-layout'
 import { isLive } from './map-places'
 import type { MapScene } from './paint'
 
@@ -22,7 +22,10 @@ export function drawGutter(ctx: CanvasRenderingContext2D, scene: MapScene, first
     if (begun.length === 0) continue
     const isSame = begun.every((size) => size === begun[0])
     const times = begun.length === 1 ? '' : `${begun.length} × `
-    const text = isSame ? `${times}${formatBytes(begun[0])}` : `${begun.length} segments`
+    const count = `${begun.length} segments`
+    const sizes = isSame ? `${times}${formatBytes(begun[0])}` : count
+    // What does not fit would lose its beginning.
+    const text = ctx.measureText(sizes).width > GUTTER - 12 ? count : sizes
     ctx.fillText(text, -8, layout.lineY[line] + LINE / 2)
   }
   ctx.textAlign = 'left'

@@ -6,14 +6,13 @@ import type { Groups } from '../shared/groups'
 import { css } from '../shared/inks'
 import { onPointing } from '../shared/pointing'
 import type { ViewContext, ViewParts } from '../view'
-import { layOutMap, LINE, lineAt, type MapLayout, type Sort } from './map-layout'
+import { GUTTER, layOutMap, LINE, lineAt, type MapLayout, type Sort } from './map-layout'
 import { drawGutter, drawMarks } from './map-marks'
 import { blockAt, type Hit, hitAt, isLive, lineTopOf, placeOf, segmentAt, segmentOf } from './map-places'
 import { colourOf, MapPainter, type MapScene } from './paint'
 import { describeBlock, groupTotals, headlineOf } from './state-text'
 
 /** Room for the sizes of segments beside the lines; none on phones. */
-const GUTTER = 84
 const MARGIN = 10
 /** Distance from the edge of a block that is brought into view, in CSS pixels. */
 const REVEAL_MARGIN = 40

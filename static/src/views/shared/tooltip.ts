@@ -5,6 +5,21 @@ import type { Line } from './describe'
 
 const GAP = 14
 
+/** The one on screen: there is one pointer. */
+let open: Tooltip | null = null
+
+/** A tooltip goes with Escape, when the window loses the focus, and when something else of the page is pointed at. */
+function bindDismissal(): void {
+  const elsewhere = ({ target }: Event): void => {
+    if (open && !open.element.parentElement?.contains(target as Node)) open.hide()
+  }
+  document.addEventListener('pointerdown', elsewhere, { capture: true })
+  document.addEventListener('pointerover', elsewhere)
+  window.addEventListener('blur', () => open?.dismiss())
+  document.addEventListener('keydown', ({ key }) => key === 'Escape' && open?.dismiss(), { capture: true })
+}
+let isBound = false
+
 export class Tooltip {
   readonly element = h('div', { class: 'tooltip', role: 'tooltip', hidden: true })
   /** Elements of lines, with their texts: only what changes is written. */
@@ -14,16 +29,23 @@ export class Tooltip {
   /** In CSS pixels; those of the box it must not leave are 0 until it was laid out once. */
   private readonly size = { width: 0, height: 0 }
   private readonly room = { width: 0, height: 0 }
+  private isDismissed = false
   private container: Element | null = null
   /** Told of sizes after the layout that every frame has: to ask for them would force another one. */
   private readonly observer = new ResizeObserver(() => this.measured())
 
   constructor() {
     this.observer.observe(this.element)
+    if (!isBound) bindDismissal()
+    isBound = true
   }
 
   show(lines: readonly Line[], x: number, y: number, swatch: string | null): void {
+    // Pictures that are drawn again show theirs again: one that was dismissed waits for the pointer to move.
+    if (this.isDismissed && x === this.at.x && y === this.at.y) return
+    this.isDismissed = false
     this.element.hidden = false
+    open = this
     this.write(lines, swatch)
     this.at.x = x
     this.at.y = y
@@ -32,6 +54,13 @@ export class Tooltip {
 
   hide(): void {
     this.element.hidden = true
+    if (open === this) open = null
+  }
+
+  /** Hides it until the pointer moves. */
+  dismiss(): void {
+    this.hide()
+    this.isDismissed = true
   }
 
   private write(lines: readonly Line[], swatch: string | null): void {

@@ -73,6 +73,7 @@ export class Navigator {
 
   /** An event in the middle, over the whole height; a window over everything becomes a twentieth of it. */
   centreOn(event: number): void {
+    this.store.jumps++
     this.change((w, { scale, bounds }) => {
       const x = scale.toAxis(event)
       const span = this.store.state.x === null ? (bounds.x1 - bounds.x0) / 20 : w.x1 - w.x0

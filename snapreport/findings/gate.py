@@ -174,7 +174,7 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
             bytes_part(row["bytes"]),
             share_text(row["bytes"], timeline.peak_bytes),
             plural(row["count"], "allocation"),
-            code_part(row["name"]) if row["name"] else "no frames",
+            code_part(row["name"]) if row["name"] else "no stack trace",
         )
         for row in rows.head(EVIDENCE_ROWS).rows(named=True)
     ]
@@ -241,7 +241,7 @@ def _grown(device: DeviceDiff) -> list[str]:
         sentence(
             "{} more from {} ({} → {}, {})",
             bytes_part(row["delta"]),
-            code_part(row["name"]) if row["name"] else "no frames",
+            code_part(row["name"]) if row["name"] else "no stack trace",
             bytes_part(row["bytes_before"]),
             bytes_part(row["bytes_after"]),
             row["change"],

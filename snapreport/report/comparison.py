@@ -114,7 +114,7 @@ class Comparison:
             )
             top = next((row for row in functions.head(1).rows(named=True) if row["delta"]), None)
             if top:
-                where = code_part(top["name"]) if top["name"] else "allocations without frames"
+                where = code_part(top["name"]) if top["name"] else "allocations without a stack trace"
                 text = sentence("{} {} of it in {}.", text, signed(top["delta"]), where)
             lines.append(text)
         return lines
@@ -150,7 +150,7 @@ class Comparison:
                         bytes_text(r["bytes_after"]),
                         signed(r["delta"]),
                         r["change"],
-                        r["name"] or "no frames",
+                        r["name"] or "no stack trace",
                     )
                     for r in frame.rows(named=True)
                     if r["change"] != "same"

@@ -108,6 +108,7 @@ def device_tables(
         "start_reserved": 0 if snapshot.recording.is_profiled else int(timeline.reserved[0]),
         "peak_bytes": timeline.peak_bytes,
         "peak_event": timeline.peak_event,
+        "named_bytes": _named_bytes(timeline),
         "ghosts": int((origin == "ghost").sum()),
         "freed": int((origin == "freed").sum()),
         "time0": time0,
@@ -126,6 +127,13 @@ def device_tables(
         **({"completions_differ": True} if _completions_differ(events) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)
+
+
+def _named_bytes(timeline: DeviceTimeline) -> int:
+    """Bytes at the peak whose category is known."""
+    allocations, free, peak = timeline.allocations, pl.col("free_event"), timeline.peak_event
+    live = (pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak))
+    return int(allocations.filter(live & (pl.col("category").cast(pl.String) != "unknown"))["size"].sum())
 
 
 def _completions_differ(events: pl.DataFrame) -> bool:

@@ -64,7 +64,7 @@ def _rows(heading: str, table: pl.DataFrame) -> list[str]:
         return [f"  at the peak no {heading} changed"]
     return [f"  at the peak, by {heading}:"] + [
         f"    {signed(row['delta']):>11}  {bytes_text(row['bytes_before']):>10} → "
-        f"{bytes_text(row['bytes_after']):<10}  {row['change']:<8}  {row['name'] or 'no frames'}"
+        f"{bytes_text(row['bytes_after']):<10}  {row['change']:<8}  {row['name'] or 'no stack trace'}"
         for row in changed.rows(named=True)
     ]
 

@@ -10,7 +10,12 @@ import { tileSamples } from '../src/layout/sampling'
 import { tileSpans } from '../src/layout/spans'
 import { layOutTile } from '../src/layout/tile'
 import { evaluateQuery } from '../src/search/matches'
-import { COLOURS } from '../src/ui/state'
+import { fillQuads, HATCHED } from '../src/gl/raster'
+import { startColour } from '../src/app/start-state'
+import { COLOURS, type State } from '../src/ui/state'
+import { stackColours } from '../src/views/shared/colours'
+import { BandColours } from '../src/views/timeline/band-colours'
+import type { DataClient } from '../src/worker/data-client'
 import { shortName } from '../src/ui/format'
 import { makeColouring } from '../src/views/colouring'
 import { categoryColour, namedColour, rampColour } from '../src/views/colours/palettes'
@@ -296,6 +301,165 @@ test('categories can be told apart with any kind of colour vision, and classes c
     for (let i = 1; i < 23; i++) assert.ok(dark ? lightness[i] > lightness[i - 1] : lightness[i] < lightness[i - 1])
     assert.equal(new Set(Array.from({ length: 40 }, (_, i) => namedColour(i, dark).join())).size, 40)
   }
+})
+
+/** Machado, Oliveira and Fernandes 2009, severity 1, on linear light. */
+const MACHADO: Record<string, readonly (readonly number[])[]> = {
+  all: VISIONS.all,
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+}
+
+/** CIE L*a*b* under D65. */
+function cieLab(rgb: Rgb, vision: readonly (readonly number[])[]): number[] {
+  const linear = rgb.map((part) => (part <= 10.3 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4))
+  const [r, g, b] = vision.map((row) => row.reduce((sum, factor, i) => sum + factor * linear[i], 0))
+  const [x, y, z] = [
+    (0.4124564 * r + 0.3575761 * g + 0.1804375 * b) / 0.95047,
+    0.2126729 * r + 0.7151522 * g + 0.072175 * b,
+    (0.0193339 * r + 0.119192 * g + 0.9503041 * b) / 1.08883,
+  ].map((value) => (value > 216 / 24389 ? Math.cbrt(value) : ((24389 / 27) * value + 16) / 116))
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+}
+
+/** CIEDE2000 after Sharma, Wu and Dalal 2005. */
+function ciede2000([l1, a1, b1]: number[], [l2, a2, b2]: number[]): number {
+  const rad = Math.PI / 180
+  const mean7 = ((Math.hypot(a1, b1) + Math.hypot(a2, b2)) / 2) ** 7
+  const grey = 1.5 - 0.5 * Math.sqrt(mean7 / (mean7 + 25 ** 7))
+  const [c1, c2] = [Math.hypot(grey * a1, b1), Math.hypot(grey * a2, b2)]
+  const [h1, h2] = [Math.atan2(b1, grey * a1) / rad, Math.atan2(b2, grey * a2) / rad].map((h) => (h + 360) % 360)
+  let dh = h2 - h1
+  if (Math.abs(dh) > 180) dh -= 360 * Math.sign(dh)
+  const [l, c, h] = [(l1 + l2) / 2, (c1 + c2) / 2, h1 + dh / 2]
+  const t =
+    1 -
+    0.17 * Math.cos((h - 30) * rad) +
+    0.24 * Math.cos(2 * h * rad) +
+    0.32 * Math.cos((3 * h + 6) * rad) -
+    0.2 * Math.cos((4 * h - 63) * rad)
+  const dl = (l2 - l1) / (1 + (0.015 * (l - 50) ** 2) / Math.sqrt(20 + (l - 50) ** 2))
+  const dc = (c2 - c1) / (1 + 0.045 * c)
+  const dH = (2 * Math.sqrt(c1 * c2) * Math.sin((dh / 2) * rad)) / (1 + 0.015 * c * t)
+  const turn = -2 * Math.sqrt(c ** 7 / (c ** 7 + 25 ** 7)) * Math.sin(60 * Math.exp(-(((h - 275) / 25) ** 2)) * rad)
+  return Math.sqrt(dl ** 2 + dc ** 2 + dH ** 2 + turn * dc * dH)
+}
+
+test('the distance of colours is that of its authors', () => {
+  // Sharma, Wu and Dalal 2005, table 1.
+  const pairs: [number[], number[], number][] = [
+    [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
+    [[50, -1, 2], [50, 0, 0], 2.3669],
+    [[50, 2.5, 0], [73, 25, -18], 27.1492],
+    [[22.7233, 20.0904, -46.694], [23.0331, 14.973, -42.5619], 2.0373],
+    [[90.8027, -2.0831, 1.441], [91.1528, -1.6435, 0.0447], 1.4441],
+  ]
+  for (const [one, other, distance] of pairs) assert.ok(Math.abs(ciede2000(one, other) - distance) < 1e-3)
+})
+
+test('categories stay apart from each other and from unknown under deuteranopia and protanopia, in any shade', () => {
+  for (const dark of [false, true]) {
+    for (const [vision, matrix] of Object.entries(MACHADO)) {
+      const shades = CATEGORIES.map((name, i) =>
+        [0.95, 1.05].map((shade) =>
+          cieLab(categoryColour(name, i, dark).map((part) => Math.min(255, part * shade)) as unknown as Rgb, matrix),
+        ),
+      )
+      for (let i = 0; i < shades.length; i++) {
+        for (let j = 0; j < i; j++) {
+          const distance = Math.min(...shades[i].flatMap((one) => shades[j].map((other) => ciede2000(one, other))))
+          assert.ok(
+            distance > 12,
+            `${CATEGORIES[i]}, ${CATEGORIES[j]}: ${distance.toFixed(1)}, ${vision}, dark: ${dark}`,
+          )
+        }
+      }
+    }
+  }
+})
+
+test('no two of the largest stacks look alike', () => {
+  const r = random(8)
+  for (let round = 0; round < 60; round++) {
+    const count = 20 + Math.floor(r() ** 3 * 6000)
+    const large = [...new Set(Array.from({ length: 10 }, () => Math.floor(r() * count)))]
+    const rgba = stackColours(count, round % 2 === 1, large)
+    const labs = large.map((key) => lab([rgba[4 * key], rgba[4 * key + 1], rgba[4 * key + 2]], VISIONS.all))
+    for (let i = 0; i < labs.length; i++)
+      for (let j = 0; j < i; j++)
+        assert.ok(Math.hypot(...labs[i].map((part, k) => part - labs[j][k])) > 0.055, `${large[i]} and ${large[j]}`)
+    const plain = stackColours(count, round % 2 === 1)
+    const moved = Array.from({ length: count }, (_, key) => key).filter((key) =>
+      [0, 1, 2].some((part) => rgba[4 * key + part] !== plain[4 * key + part]),
+    )
+    assert.ok(
+      moved.every((key) => large.includes(key) && key !== large[0]),
+      'only what gives way has another colour',
+    )
+  }
+})
+
+test('sizes that are there have the whole range of colours', () => {
+  const d = device(900, 3)
+  const colouring = makeColouring({ ...d, N: 3, size: Float64Array.of(4096, 9000, 70_000) }, STACKS, 'size', false)
+  const colours = [...colouring.keys].map((key) => [...colouring.rgba.subarray(4 * key, 4 * key + 3)])
+  assert.deepEqual([colours[0], colours[2]], [rampColour(0, false), rampColour(1, false)])
+})
+
+test('what is inferred is hatched, with and without a query', () => {
+  const d = device(900, 4)
+  d.info.categorySources = ['unknown', 'inferred', 'stack']
+  d.categorySource = Uint8Array.from({ length: d.N }, (_, id) => id % 3)
+  const colouring = makeColouring(d, STACKS, 'category', false)
+  const sent: (Uint32Array | null)[] = []
+  const client = { setKeys: (_: number, keys: { keys: Uint32Array | null }) => sent.push(keys.keys), devices: [d.info] }
+  const bands = new BandColours(client as unknown as DataClient)
+  for (const query of ['', 'size>1MiB']) {
+    const matches = query ? evaluateQuery(d, STACKS, d.info, query) : null
+    bands.set(colouring, matches)
+    const { rgba } = bands.update(0, { colour: 'category', query } as State, false, [255, 255, 255])
+    const keys = sent.at(-1)!
+    for (let id = 0; id < d.N; id++) {
+      assert.equal(rgba[4 * keys[id] + 3] === HATCHED, id % 3 === 1)
+      if (!matches || matches.mask[id])
+        assert.deepEqual(
+          [...rgba.subarray(4 * keys[id], 4 * keys[id] + 3)],
+          categoryColour(CATEGORIES[d.category[id]], 0, false),
+        )
+    }
+  }
+})
+
+test('a hatched band has another pixel in every row, a plain one has none', () => {
+  const words = new Uint32Array(36 * 12)
+  const source: QuadSource = {
+    rects: Float32Array.of(0, 36, 0, 12),
+    ySpan: 12,
+    keyOf: () => 0,
+  } as unknown as QuadSource
+  for (const alpha of [255, HATCHED]) {
+    fillQuads({ words, width: 36, height: 12 }, Uint8Array.of(90, 60, 140, alpha), source, 0, 1, 36)
+    const usual = words[0] === words[1] ? words[0] : words[2]
+    for (let row = 0; row < 11; row++)
+      assert.equal(
+        words.subarray(36 * row, 36 * row + 36).filter((word) => word !== usual).length,
+        alpha === 255 ? 0 : 6,
+      )
+  }
+})
+
+test('a report opens coloured by category where most bytes at the peak have one', () => {
+  const of = (namedBytes: number, leftOut: string[] = []) =>
+    startColour({ ...device(10, 1).info, peakBytes: 100, namedBytes, leftOut })
+  assert.deepEqual([of(51), of(50), of(0), of(90, ['category'])], ['category', 'stack', 'stack', 'stack'])
 })
 
 test('names of C++ functions are told by their ends, others as they are', () => {

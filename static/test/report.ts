@@ -119,6 +119,7 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
         time0: info.time0,
         peak_bytes: info.peakBytes,
         peak_event: info.peakEvent,
+        named_bytes: info.namedBytes,
         levels: stored,
         actions: ['segment_alloc', 'oom'],
         streams: ['', '18446744073709551615'],

@@ -44,6 +44,7 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   startReserved: 0,
   peakBytes: 0,
   peakEvent: -1,
+  namedBytes: 0,
   time0: 1_700_000_000_000_000,
   levels: [],
   actions: [],

@@ -136,7 +136,7 @@ function neighbour(scene: Scene, id: number, links: Links, none: string): Node |
     'span',
     {},
     allocationLink(scene, id, links),
-    h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack'}`),
+    h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack trace'}`),
   )
 }
 

@@ -126,6 +126,7 @@ export class Legend {
       (isOpen && used.length > order.length
         ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}`
         : moment)
+    if (isOpen && shown.colouring.hatched) this.more.textContent += '; hatched: the category is inferred'
     if (!isOpen) return
     this.list.classList.toggle('many', used.length > this.room)
     const entriesFor = `${shown.info.index}/${colouring.version}`

@@ -1,15 +1,23 @@
 // What a report opens on, before the address says otherwise.
 
 import { firstDevice, openingFailure } from '../ui/devices'
-import type { State } from '../ui/state'
+import type { DeviceInfo } from '../data/model'
+import type { ColourBy, State } from '../ui/state'
+import { whyNot } from '../views/colouring'
 import type { DataClient } from '../worker/data-client'
+
+/** Categories tell a story where most bytes at the peak have one. */
+export function startColour(info: DeviceInfo | undefined): ColourBy {
+  return info && 2 * info.namedBytes > info.peakBytes && whyNot(info, 'category') === null ? 'category' : 'stack'
+}
 
 /** The failure that the headline is about, a comparison's first pair, or the first device with a timeline. */
 export function startState(client: DataClient): State {
   const { diff, job } = client.manifest
   const failure = diff ? null : openingFailure(client)
+  const device = diff?.devices[0]?.after ?? failure?.device ?? firstDevice(client)
   return {
-    device: diff?.devices[0]?.after ?? failure?.device ?? firstDevice(client),
+    device,
     view: job ? 'job' : diff ? 'diff' : 'timeline',
     axis: 'event',
     x: null,
@@ -19,7 +27,7 @@ export function startState(client: DataClient): State {
     stack: null,
     at: failure?.event ?? null,
     query: '',
-    colour: 'stack',
+    colour: startColour(client.devices[device]),
     options: {},
     theme: 'system',
     noise: false,

@@ -28,9 +28,10 @@ export type Annotation = [device: number, name: string, stage: string, time_us: 
 /**
  * A device of a snapshot. `device`: the recorder's number, not unique where a report has several files; `peak_event`:
  * -1 before the first event; `time0`: µs of event 0 on the snapshot's clock; `levels`: of the event axis, whose tiles
- * are stored; `names_only`: whether `metadata` are names of tensors alone; `completions_differ`: whether completions of
- * frees have stacks other than those of their requests; `settings_since_2_12`: whether PyTorch 2.12 or newer read the
- * allocator's settings; `left_out`: columns and sections that a size limit kept out, whose values read as 0.
+ * are stored; `named_bytes`: of the peak, those of a known category; `names_only`: whether `metadata` are names of
+ * tensors alone; `completions_differ`: whether completions of frees have stacks other than those of their requests;
+ * `settings_since_2_12`: whether PyTorch 2.12 or newer read the allocator's settings; `left_out`: columns and sections
+ * that a size limit kept out, whose values read as 0.
  */
 export interface RawDevice {
   snapshot: number
@@ -42,6 +43,7 @@ export interface RawDevice {
   start_reserved: number
   peak_bytes: number
   peak_event: number
+  named_bytes: number
   ghosts: number
   freed: number
   time0: number | null

@@ -104,6 +104,8 @@ export interface DeviceInfo {
   peakBytes: number
   /** Event of the peak; -1 when the state before the first event is the greatest. */
   peakEvent: number
+  /** Bytes at the peak whose category is known. */
+  namedBytes: number
   /** µs of event 0 on the snapshot's clock; null when the snapshot has no times. */
   time0: number | null
   /** Levels of the event axis whose tiles are stored in the file. */

@@ -52,6 +52,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     startReserved: raw.start_reserved,
     peakBytes: raw.peak_bytes,
     peakEvent: raw.peak_event,
+    namedBytes: raw.named_bytes ?? 0,
     time0: raw.time0,
     levels: raw.levels,
     actions: raw.actions,

@@ -12,6 +12,12 @@ export interface Raster {
   bottomUp?: boolean
 }
 
+/** Entries of the palette with less than full alpha are hatched: a pixel every so many along each row is lighter, or darker. */
+export const HATCH = 6
+/** The share of white or black in it. */
+export const HATCH_SHARE = 0.4
+export const HATCHED = 254
+
 /** How much darker the lowest row of a band is at most. */
 const EDGE = 0.34
 
@@ -41,6 +47,7 @@ export function fillQuads(
     const at = 4 * (key >>> 8)
     const bright = 1 + 0.09 * ((key & 255) / 128 - 1)
     const inside = pack(rgba, at, bright)
+    const stripe = rgba[at + 3] < 255 ? pack(rgba, at, bright, 1, inkOf(rgba, at, bright)) : 0
     const rows = top - bottom
     const fade = rows >= 12 ? 1 : rows <= 3 ? 0 : (rows - 3) / 9
     const edge = fade > 0 ? pack(rgba, at, bright, 1 - EDGE * fade) : inside
@@ -49,20 +56,28 @@ export function fillQuads(
       const line = (bottomUp ? row : height - 1 - row) * width
       if (x1 - x0 > 32) words.fill(color, line + x0, line + x1)
       else for (let i = line + x0; i < line + x1; i++) words[i] = color
+      if (stripe === 0) continue
+      for (let x = x0 + ((((row - x0) % HATCH) + HATCH) % HATCH); x < x1; x += HATCH) words[line + x] = stripe
     }
   }
 }
 
 /** One opaque word of a palette entry. */
-function pack(rgba: Uint8Array, at: number, bright: number, dark = 1): number {
-  const r = channel(rgba[at], bright, dark)
-  const g = channel(rgba[at + 1], bright, dark)
-  const b = channel(rgba[at + 2], bright, dark)
+function pack(rgba: Uint8Array, at: number, bright: number, dark = 1, ink: number | null = null): number {
+  const r = channel(rgba[at], bright, dark, ink)
+  const g = channel(rgba[at + 1], bright, dark, ink)
+  const b = channel(rgba[at + 2], bright, dark, ink)
   return LITTLE_ENDIAN ? ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0 : ((r << 24) | (g << 16) | (b << 8) | 255) >>> 0
 }
 
-function channel(value: number, bright: number, dark: number): number {
-  return Math.round(Math.min(255, value * bright) * dark)
+function channel(value: number, bright: number, dark: number, ink: number | null): number {
+  const plain = Math.min(255, value * bright) * dark
+  return Math.round(ink === null ? plain : plain * (1 - HATCH_SHARE) + ink * HATCH_SHARE)
+}
+
+/** White on dark colours, black on light ones. */
+function inkOf(rgba: Uint8Array, at: number, bright: number): number {
+  return bright * (0.299 * rgba[at] + 0.587 * rgba[at + 1] + 0.114 * rgba[at + 2]) < 0.6 * 255 ? 255 : 0
 }
 
 /** The word of an opaque colour (0…1 each). */

@@ -6,6 +6,7 @@
 import type { GlContext } from './context'
 import { Palette } from './palette'
 import { Program } from './program'
+import { HATCH, HATCH_SHARE } from './raster'
 import type { QuadSource } from './tile-stage'
 
 /** Indices are 16 bits wide: 16384 quads have 65536 corners. */
@@ -27,7 +28,7 @@ void main() {
   int index = int(key >> 8u);
   float shade = float(key & 255u) / 128.0 - 1.0;
   vec4 color = texelFetch(palette, ivec2(index & 1023, index >> 10), 0);
-  fill = vec4(clamp(color.rgb * (1.0 + 0.09 * shade), 0.0, color.a), color.a);
+  fill = vec4(clamp(color.rgb * (1.0 + 0.09 * shade), 0.0, 1.0), color.a);
   // A band of a few rows has no room for an edge; the edge fades in with height.
   band = vec2(rows, clamp((rows - 3.0) / 9.0, 0.0, 1.0));
   row = (gl_VertexID & 2) != 0 ? rows : 0.0;
@@ -39,8 +40,13 @@ flat in vec2 band;
 in float row;
 out vec4 color;
 void main() {
+  if (fill.a < 1.0 && mod(gl_FragCoord.x - gl_FragCoord.y, ${HATCH}.0) < 1.0) {
+    float ink = dot(fill.rgb, vec3(0.299, 0.587, 0.114)) < 0.6 ? 1.0 : 0.0;
+    color = vec4(mix(fill.rgb, vec3(ink), ${HATCH_SHARE}), 1.0);
+    return;
+  }
   float edge = row < 1.0 ? 0.34 * band.y : 0.0;
-  color = vec4(fill.rgb * (1.0 - edge), fill.a);
+  color = vec4(fill.rgb * (1.0 - edge), 1.0);
 }`
 
 export class TilePainter {

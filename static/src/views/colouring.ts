@@ -16,6 +16,8 @@ export interface Colouring {
   keys: Uint32Array
   /** Number of keys. */
   count: number
+  /** 1 for allocations whose category is inferred, which are drawn hatched; null: nothing is. Length N. */
+  hatched: Uint8Array | null
   /** 4 bytes per key, and maybe more after them. */
   rgba: Uint8Array
   nameOf(key: number): string
@@ -26,6 +28,7 @@ export interface Colouring {
 }
 
 interface Made extends Keys {
+  hatched: Uint8Array | null
   version: number
 }
 
@@ -42,7 +45,11 @@ export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, da
       const top = stacks.top(stack)
       return top ? describeFrame(top) : 'no stack trace'
     }
-    keys = { ...keysOf(data, stacks, by, stackName), version: ++versions }
+    keys = {
+      ...keysOf(data, stacks, by, stackName),
+      hatched: by === 'category' ? inferredOf(data) : null,
+      version: ++versions,
+    }
     ofDevice.set(by, keys)
   }
   return {
@@ -50,15 +57,27 @@ export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, da
     version: keys.version,
     keys: keys.keys,
     count: keys.count,
-    rgba: colourTable(keys, dark),
+    hatched: keys.hatched,
+    rgba: colourTable(keys, dark, largeStacks(data.info)),
     nameOf: keys.nameOf,
     queryOf: keys.queryOf,
     missing: whyNot(data.info, by),
   }
 }
 
-function colourTable({ count, colourOf }: Keys, dark: boolean): Uint8Array {
-  if (!colourOf) return stackColours(Math.max(STACKS_AT_LEAST, count), dark)
+function inferredOf({ categorySource, info, N }: DeviceData): Uint8Array | null {
+  const inferred = info.categorySources.indexOf('inferred')
+  if (inferred < 0 || categorySource.length < N || !categorySource.includes(inferred)) return null
+  return Uint8Array.from({ length: N }, (_, id) => Number(categorySource[id] === inferred))
+}
+
+/** The stacks with most bytes at the peak, largest first. */
+export function largeStacks({ stats }: DeviceData['info']): number[] {
+  return stats.top_stacks_at_peak.map(({ stack }) => stack)
+}
+
+function colourTable({ count, colourOf }: Keys, dark: boolean, large: readonly number[]): Uint8Array {
+  if (!colourOf) return stackColours(Math.max(STACKS_AT_LEAST, count), dark, large)
   const rgba = new Uint8Array(4 * count)
   for (let key = 0; key < count; key++) rgba.set([...colourOf(key, dark), 255], 4 * key)
   return rgba

@@ -64,14 +64,19 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
         queryOf: (key) => `category:${quoted(info.categories[key])}`,
         colourOf: (key, dark) => categoryColour(info.categories[key], key, dark),
       }
-    case 'size':
+    case 'size': {
+      const keys = keyed(N, (id) => sizeClass(size[id]))
+      // The whole range of colours for the sizes that there are.
+      const least = keys.reduce((low, key) => Math.min(low, key), SIZE_CLASSES)
+      const most = keys.reduce((high, key) => Math.max(high, key), 0)
       return {
-        keys: keyed(N, (id) => sizeClass(size[id])),
+        keys,
         count: SIZE_CLASSES,
         nameOf: sizeName,
         queryOf: sizeQuery,
-        colourOf: (key, dark) => rampColour(key / (SIZE_CLASSES - 1), dark),
+        colourOf: (key, dark) => rampColour((key - least) / Math.max(1, most - least), dark),
       }
+    }
     case 'age':
       return {
         keys: keyed(N, (id) => ageClass(end[id] - start[id], P)),

@@ -1,7 +1,9 @@
-// Colours of names and of ordered classes. Names differ in lightness as well as in hue, so that they can be distinguished with
-// any kind of colour vision; classes climb in lightness away from the panel.
+// Colours of names and of ordered classes. Names are at least ΔE 12 (CIEDE2000) apart, and from unknown, with any kind of colour
+// vision and even in shades 5% apart each way; classes climb in lightness away from the panel.
 
-import { oklch } from '../shared/colours'
+import { oklch, unknownColour } from '../shared/colours'
+
+export { unknownColour }
 
 type Rgb = [number, number, number]
 
@@ -9,15 +11,15 @@ type Rgb = [number, number, number]
 type Tone = readonly [number, number, number]
 
 const CATEGORY: Readonly<Record<string, Tone>> = {
-  parameter: [0.57, 0.12, 258],
-  gradient: [0.74, 0.125, 60],
-  'optimizer state': [0.46, 0.11, 316],
-  activation: [0.75, 0.1, 172],
-  temporary: [0.91, 0.115, 102],
-  input: [0.87, 0.075, 218],
-  communication: [0.54, 0.135, 28],
-  workspace: [0.44, 0.14, 8],
-  'kv cache': [0.77, 0.16, 320],
+  parameter: [0.56, 0.14, 272],
+  gradient: [0.685, 0.15, 68.2],
+  'optimizer state': [0.4, 0.14, 330],
+  activation: [0.779, 0.139, 163.5],
+  temporary: [0.93, 0.15, 100],
+  input: [0.93, 0.08, 196.6],
+  communication: [0.482, 0.137, 44.8],
+  workspace: [0.4, 0.107, 14.3],
+  'kv cache': [0.774, 0.122, 306],
 }
 /** The first names get these; further ones hues far from each other in the same three lightnesses as stacks. */
 const NAMED: readonly Tone[] = Object.values(CATEGORY)
@@ -25,11 +27,6 @@ const FURTHER_LIGHTNESS = [0.79, 0.57, 0.68]
 const HUE_STEP = 137.508
 /** On the dark panel colours stand out with less lightness. */
 const DARKER = 0.05
-
-/** Of allocations without a name. */
-export function unknownColour(dark: boolean): Rgb {
-  return oklch(dark ? 0.53 : 0.585, 0.005, 250)
-}
 
 /** Of the category of this name: the same in every report. */
 export function categoryColour(name: string, index: number, dark: boolean): Rgb {

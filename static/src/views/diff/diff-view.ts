@@ -248,7 +248,7 @@ export class DiffView implements View {
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
       h('span', { role: 'gridcell', class: 'cell diff-bars' }, bar),
       h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
-      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no frames'),
+      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no stack trace'),
     )
   }
 
@@ -269,7 +269,7 @@ export class DiffView implements View {
     this.pane.hidden = false
     fill(
       this.pane,
-      h('h3', {}, row.name || 'no frames'),
+      h('h3', {}, row.name || 'no stack trace'),
       h(
         'p',
         {},

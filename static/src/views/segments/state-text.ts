@@ -165,5 +165,5 @@ export function headlineOf(state: AllocatorState, replay: Replay, stacks: Stacks
   const length = formatBytes(state.blockEnd[block] - state.blockStart[block])
   if (id < 0) return `${length} ${state.blockKind[block] === SPLIT ? 'free' : 'free, a whole segment'} at ${place}`
   const top = stacks.top(replay.data.stack[id])
-  return `${formatBytes(replay.data.size[id])} in a block of ${length} at ${place}, ${top ? describeFrame(top) : 'no stack'}`
+  return `${formatBytes(replay.data.size[id])} in a block of ${length} at ${place}, ${top ? describeFrame(top) : 'no stack trace'}`
 }

@@ -14,18 +14,27 @@ interface Tones {
 const LIGHT: Tones = { lightness: [0.71, 0.79, 0.64], chroma: 0.105 }
 const DARK: Tones = { lightness: [0.66, 0.74, 0.58], chroma: 0.1 }
 
+/** Colours closer than this in OKLab look alike. */
+const APART = 0.065
+/** From a hue that is taken to the next to try, in steps of `HUES`: prime to it, so that all are tried. */
+const OTHER_HUE = 37
+
 /** Finer steps of hue than this cannot be seen. */
 const HUES = 512
 
-let cached: { count: number; dark: boolean; rgba: Uint8Array } | null = null
+let cached: { key: string; rgba: Uint8Array } | null = null
 
-/** 4 bytes per key; key 0 (no stack) is grey. What was asked for last is kept. */
-export function stackColours(count: number, dark: boolean): Uint8Array {
-  if (cached?.count !== count || cached.dark !== dark) cached = { count, dark, rgba: makeColours(count, dark) }
+/**
+ * 4 bytes per key; key 0 (no stack trace) is grey. `large`: the keys that hold most, none of which looks like another of them.
+ * The result of the last call is reused.
+ */
+export function stackColours(count: number, dark: boolean, large: readonly number[] = []): Uint8Array {
+  const key = [count, dark, large].join()
+  if (cached?.key !== key) cached = { key, rgba: makeColours(count, dark, large) }
   return cached.rgba
 }
 
-function makeColours(count: number, dark: boolean): Uint8Array {
+function makeColours(count: number, dark: boolean, large: readonly number[]): Uint8Array {
   const { lightness, chroma } = dark ? DARK : LIGHT
   const tones = lightness.length
   const table = new Uint8Array(HUES * tones * 4)
@@ -39,14 +48,28 @@ function makeColours(count: number, dark: boolean): Uint8Array {
     const entry = 4 * (hueOf(key) * tones + (key % tones))
     rgba.set(table.subarray(entry, entry + 4), 4 * key)
   }
-  rgba.set([...noStack(dark), 255])
+  rgba.set([...unknownColour(dark), 255])
+  // A colour too close to that of a larger one gives way to the next that is not.
+  const taken: [hue: number, tone: number][] = []
+  for (const key of large) {
+    if (key === 0 || key >= count) continue
+    let [hue, tone] = [hueOf(key), key % tones]
+    const isClose = ([other, its]: readonly [number, number]): boolean =>
+      Math.hypot(lightness[tone] - lightness[its], 2 * chroma * Math.sin((Math.PI * (hue - other)) / HUES)) < APART
+    for (let tries = 0; tries < HUES && taken.some(isClose); tries++) {
+      hue = (hue + OTHER_HUE) % HUES
+      tone = (tone + 1) % tones
+    }
+    taken.push([hue, tone])
+    rgba.set(table.subarray(4 * (hue * tones + tone), 4 * (hue * tones + tone) + 4), 4 * key)
+  }
   return rgba
 }
 
 /** One grey for as many keys: what is drawn before it is known what its colours stand for. */
 export function greyColours(count: number, dark: boolean): Uint8Array {
   const rgba = new Uint8Array(4 * count)
-  const grey = [...noStack(dark), 255]
+  const grey = [...unknownColour(dark), 255]
   for (let key = 0; key < count; key++) rgba.set(grey, 4 * key)
   return rgba
 }
@@ -55,8 +78,9 @@ function hueOf(key: number): number {
   return Math.floor((((40 + key * HUE_STEP) % 360) / 360) * HUES)
 }
 
-function noStack(dark: boolean): [number, number, number] {
-  return oklch((dark ? DARK : LIGHT).lightness[0], 0.005, 250)
+/** Of what has no name: no category, no stack trace. */
+export function unknownColour(dark: boolean): [number, number, number] {
+  return oklch(dark ? 0.525 : 0.575, 0.005, 250)
 }
 
 /** A byte that differs between neighbours: allocations of one stack stay tellable apart. */

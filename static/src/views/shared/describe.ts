@@ -148,7 +148,7 @@ export function describeMoment(scene: Scene, event: number): string | null {
 export function describeHeadline(scene: Scene, id: number): string {
   const data = scene.data!
   const name = describeStack(scene.stacks, data.stack[id])
-  return `${formatBytes(data.size[id])}, ${name ?? 'no stack'}, ${describeLifetime(data, id)}`
+  return `${formatBytes(data.size[id])}, ${name ?? 'no stack trace'}, ${describeLifetime(data, id)}`
 }
 
 /** The window in words: its events and the greatest allocated bytes in it. `x` in events, null for all. */

@@ -72,7 +72,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
       stacks.count,
       (stack) => {
         const top = stacks.top(stack)
-        return top ? describeFrame(top) : 'no stack'
+        return top ? describeFrame(top) : 'no stack trace'
       },
     ),
     text(
@@ -278,5 +278,5 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
 /** One line for an allocation under its group. */
 export function childText(data: DeviceData, stacks: Stacks, id: number): string {
   const top = stacks.top(data.stack[id])
-  return `#${formatCount(id)}  ${formatBytes(data.size[id])}  ${top ? describeFrame(top) : 'no stack'}`
+  return `#${formatCount(id)}  ${formatBytes(data.size[id])}  ${top ? describeFrame(top) : 'no stack trace'}`
 }

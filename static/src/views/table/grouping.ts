@@ -113,7 +113,7 @@ export function quoted(text: string): string {
 function byStack(data: DeviceData, stacks: Stacks): Groups {
   const topOf = (stack: number): string => {
     const top = stacks.top(stack)
-    return top ? describeFrame(top) : 'no stack'
+    return top ? describeFrame(top) : 'no stack trace'
   }
   return {
     count: stacks.count,

@@ -4,7 +4,8 @@
 import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
-import type { Colouring } from '../colouring'
+import { HATCHED } from '../../gl/raster'
+import { type Colouring, largeStacks } from '../colouring'
 import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 
 type Rgb = readonly [number, number, number, ...number[]]
@@ -41,6 +42,7 @@ export class BandColours {
     const { colouring, matches } = this
     if (!colouring) return { version: this.cache.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
     const mask = matches?.mask ?? null
+    const { hatched } = colouring
     const keys = colouring.by === 'stack' && !mask ? null : colouring.keys
     const sent = this.cache.get(device)
     if (keys !== (sent?.keys ?? null) || mask !== (sent?.mask ?? null)) {
@@ -48,12 +50,12 @@ export class BandColours {
       this.cache.set(device, { version, keys, mask })
       this.client.setKeys(device, {
         version,
-        keys: mask ? matchedKeys(colouring.keys, mask) : keys,
+        keys: mask || hatched ? bandKeys(colouring.keys, hatched, mask) : keys,
         matched: mask !== null,
       })
     }
     const version = this.cache.get(device)?.version ?? 0
-    return { version, rgba: mask ? this.matchedColours(colouring, panel) : colouring.rgba }
+    return { version, rgba: mask || hatched ? this.bandColours(colouring, mask !== null, panel) : colouring.rgba }
   }
 
   /** CSS colour of an allocation as the timeline shows it where it lies alone and matches; null before colours are known. */
@@ -82,20 +84,22 @@ export class BandColours {
 
   /** The file's own tiles are named by stacks: under other colourings they show the shape alone. */
   private provisional(state: State, dark: boolean): Uint8Array {
-    if (state.colour === 'stack' && state.query === '') return stackColours(STACKS_AT_LEAST, dark)
+    if (state.colour === 'stack' && state.query === '')
+      return stackColours(STACKS_AT_LEAST, dark, largeStacks(this.client.devices[state.device]))
     return this.keep(`grey ${dark}`, null, () => greyColours(STACKS_AT_LEAST, dark))
   }
 
-  private matchedColours({ rgba, count }: Colouring, panel: Rgb): Uint8Array {
-    return this.keep(`matched ${count} ${panel.join()}`, rgba, () => {
-      const out = new Uint8Array(8 * count)
-      for (let key = 0; key < count; key++) {
-        for (let part = 0; part < 3; part++) {
-          const full = rgba[4 * key + part]
-          out[8 * key + part] = Math.round(FAINT * full + (1 - FAINT) * panel[part])
-          out[8 * key + 4 + part] = full
-        }
-        out[8 * key + 3] = out[8 * key + 7] = 255
+  /** The colours of `bandKeys`. */
+  private bandColours({ rgba, count, hatched }: Colouring, hasMatches: boolean, panel: Rgb): Uint8Array {
+    const variants = (hatched ? 2 : 1) * (hasMatches ? 2 : 1)
+    return this.keep(`${variants} ${count} ${panel.join()}`, rgba, () => {
+      const out = new Uint8Array(4 * variants * count)
+      for (let key = 0; key < variants * count; key++) {
+        const from = 4 * Math.floor(key / variants)
+        const share = hasMatches && key % 2 === 0 ? FAINT : 1
+        for (let part = 0; part < 3; part++)
+          out[4 * key + part] = Math.round(share * rgba[from + part] + (1 - share) * panel[part])
+        out[4 * key + 3] = hatched && key % variants >= variants / 2 ? HATCHED : 255
       }
       return out
     })
@@ -108,9 +112,9 @@ export class BandColours {
   }
 }
 
-/** 2 * key + 1 for what matches, 2 * key for the rest. */
-function matchedKeys(keys: Uint32Array, mask: Uint8Array): Uint32Array {
-  const out = new Uint32Array(keys.length)
-  for (let id = 0; id < out.length; id++) out[id] = 2 * keys[id] + mask[id]
+/** Keys with what else a band's colour says: the last bit whether it matches, the one before whether it is hatched. */
+function bandKeys(keys: Uint32Array, hatched: Uint8Array | null, mask: Uint8Array | null): Uint32Array {
+  const out = keys.slice()
+  for (const bit of [hatched, mask]) if (bit) for (let id = 0; id < out.length; id++) out[id] = 2 * out[id] + bit[id]
   return out
 }

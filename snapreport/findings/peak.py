@@ -111,7 +111,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         recorded_peak_bytes=recorded.allocated if (recorded := recorded_peaks(timeline)) else None,
         recorded_peak_reserved_bytes=recorded.reserved if recorded else None,
         reserved_bytes=int(timeline.reserved[event + 1]),
-        max_memory_allocated_bytes=_counted_by_torch(timeline),
+        max_memory_allocated_bytes=counted_by_torch(timeline),
         count=len(live),
         categories=categories,
         inferred_categories=_inferred(live, categories),
@@ -307,7 +307,7 @@ def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
     return sentence("Removing it lowers the peak to {}, at {where}.", bytes_part(rest), where=where)
 
 
-def _counted_by_torch(timeline: DeviceTimeline) -> int | None:
+def counted_by_torch(timeline: DeviceTimeline) -> int | None:
     """The value of ``torch.cuda.max_memory_allocated()``; None where the recording does not have it."""
     is_known = has_history(timeline) and timeline.kind == "cuda" and not timeline.recording_gaps
     is_known = is_known and not timeline.recording.is_profiled

@@ -10,6 +10,7 @@ import polars as pl
 
 from snapreport.allocator.settings import read_since_2_12
 from snapreport.contracts import plain
+from snapreport.findings.peak import counted_by_torch
 from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
@@ -121,6 +122,7 @@ def device_tables(
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
+        **({} if (counted := counted_by_torch(timeline)) is None else {"counted_bytes": counted}),
         **({"names_only": True} if _names_only(timeline) else {}),
         **({"profiled": True} if snapshot.recording.is_profiled else {}),
         **({} if (since := read_since_2_12(snapshot.recording)) is None else {"settings_since_2_12": since}),

@@ -141,10 +141,12 @@ def link_of(finding: Finding, device: int, stack_base: int = 0) -> str:
     if link.get("x"):
         parts.append(f"x={link['x'][0]}..{link['x'][1]}")
     if link.get("query"):
-        shifted = (
-            part.text if part.kind != "stack" else str((part.number or 0) + stack_base)
-            for part in parts_of(link["query"])
-        )
-        query = "".join(shifted)
-        parts.append(f"query={quote(query, safe='')}")
+        parts.append(f"query={quote(page_query(link['query'], stack_base), safe='')}")
     return "#" + "&".join(parts)
+
+
+def page_query(query: str, stack_base: int) -> str:
+    """A query with the page's numbers of stacks."""
+    return "".join(
+        part.text if part.kind != "stack" else str((part.number or 0) + stack_base) for part in parts_of(query)
+    )

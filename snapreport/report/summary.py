@@ -23,6 +23,7 @@ from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.sentence_html import Links
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
+from snapreport.report.verdict import Chip, chips, worst_first
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -64,12 +65,14 @@ class HeadlineSentence:
 class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
     precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
-    report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never.
+    report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never. ``chips``:
+    the verdict, worst first.
     """
 
     title: str
     headline: list[list[HeadlineSentence]]
     files: list[str]
+    chips: list[Chip] = field(default_factory=list)
     diff: list[DiffTable] = field(default_factory=list)
     findings: list[FindingCard] = field(default_factory=list)
     cards: list[Card] = field(default_factory=list)
@@ -81,6 +84,12 @@ class Summary:
     job: object | None = None
     job_link: str = ""
     refresh_seconds: int = 0
+
+    @property
+    def shown_headline(self) -> list[list[HeadlineSentence]]:
+        """The paragraphs of the headline that say more than the chips below them."""
+        told = {text for chip in self.chips for text in chip.told}
+        return [lines for lines in self.headline if not all(line.text in told for line in lines)]
 
     @property
     def headline_text(self) -> list[str]:
@@ -116,6 +125,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         summary.findings += finding_cards(
             [f for f in found if f.kind != "peak"], index, common, names, file, stacks, addresses
         )
+        statements = _statements(found, start.device, file) if start and start.snapshot == number else []
+        summary.chips += chips(found, index, stacks, Links(addresses), statements)
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -128,10 +139,11 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
             if peak and start and (start.snapshot, start.device) == (number, device):
                 link = _peak_link(timeline, index[device], base)
                 peak_lines = [HeadlineSentence(line, link, addresses) for line in _headline(peak, file)]
-                for text, finding in _statements(found, device, file):
+                for text, finding in statements:
                     about = link if finding is peak else link_of(finding, index[device], base)
                     said.append(HeadlineSentence(text, about, addresses))
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
+    summary.chips = worst_first(summary.chips)
     # First the diagnosis and other failures, then the peak, then other problems.
     known = {line.link for line in said}
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]
@@ -245,7 +257,6 @@ def _statements(found: Sequence[Finding], device: int, file: str) -> list[tuple[
 
 
 def _headline(peak: Finding, file: str) -> list[str]:
-    """The peak in three sentences: its size, its composition, and PyTorch's own number."""
+    """The peak in two sentences: its size and its composition."""
     title = sentence("{file}: {}.", peak.title, file=file) if file else sentence("{}.", peak.title)
-    counted = [line for line in peak.detail if line.startswith("torch.cuda.max_memory_allocated()")]
-    return [title, composition(peak.evidence), *counted]
+    return [title, composition(peak.evidence)]

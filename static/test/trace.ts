@@ -45,6 +45,7 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   peakBytes: 0,
   peakEvent: -1,
   namedBytes: 0,
+  countedBytes: null,
   time0: 1_700_000_000_000_000,
   levels: [],
   actions: [],

@@ -30,6 +30,8 @@ import { type State, Store } from '../ui/state'
 import { bindTheme } from '../ui/theme'
 import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
+import { bindVerdict } from './verdict'
+import { liveBytes } from '../data/peak-without'
 import { JobHost } from './job-host'
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
@@ -58,6 +60,8 @@ class App implements Controller {
   /** Devices whose data is missing or damaged: there is nothing to wait for. */
   private readonly unreadable = new Set<number>()
   private hasPicture = false
+  /** The query of the chip that is pointed at. */
+  private previewed: string | null = null
 
   constructor(client: DataClient, root: HTMLElement) {
     this.client = client
@@ -163,6 +167,7 @@ class App implements Controller {
     ;(document.getElementById('top') ?? root).append(themeButton)
     bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)
+    bindVerdict({ state: () => this.store.state, preview: (query) => this.preview(query) })
     bindLinks(this.store, start, client.devices.length, () => this.details.focus())
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
@@ -256,8 +261,18 @@ class App implements Controller {
   private colour(): void {
     const { state } = this.store
     const scene = this.timeline.currentScene
-    this.timeline.setColouring(this.stage.colouringOf(state, scene), this.stage.matchesOf(state, scene))
+    const matches = this.stage.matchesOf({ ...state, query: this.previewed ?? state.query }, scene)
+    this.timeline.setColouring(this.stage.colouringOf(state, scene), matches)
+    this.timeline.setCurve(
+      this.previewed !== null && matches && scene?.data ? liveBytes(scene.data, matches.mask) : null,
+    )
     this.legend.show()
+  }
+
+  private preview(query: string | null): void {
+    if (this.previewed === query) return
+    this.previewed = query
+    if (this.store.state.view === 'timeline') this.colour()
   }
 
   private async prepareViews(): Promise<void> {

@@ -10,6 +10,7 @@ import { describeFrame } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { factsList, momentLink, type Row } from './details-rows'
 import { type DetailsParts, stackPart } from './details-stack'
+import { remediesPart } from './verdict'
 
 /** Rows of a breakdown; all of them are in the table. */
 const MOST = 6
@@ -35,7 +36,8 @@ export function oomDetails(
   for (const label of facts.querySelectorAll('dt'))
     if (label.textContent === 'Allocated' || label.textContent === 'At') label.classList.add('long')
   return [
-    ...(figures ? [h('p', { class: 'verdict' }, verdictSentence(figures))] : []),
+    ...(figures ? [h('p', { class: 'oom-cause' }, verdictSentence(figures))] : []),
+    ...remediesPart(parts.store.state),
     ...(stacks.frames(stack).length
       ? stackPart(parts, stacks, stack, 'Stack trace of the request')
       : [

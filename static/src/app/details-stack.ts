@@ -15,6 +15,7 @@ import { describeFrame, framesLine } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { WithoutButton } from '../views/shared/without-button'
 import { type Siblings, siblingsOf } from './details-facts'
+import { remediesPart } from './verdict'
 import { allocationLink, type Links } from './details-rows'
 
 const SIBLINGS_SHOWN = 8
@@ -72,6 +73,7 @@ export function stackDetails(
   without.render(query, 'Without this stack', data.info, data, stacks)
   return [
     ...stackPart(parts, stacks, stack, 'Stack trace'),
+    ...remediesPart(store.state),
     ...(matches ? othersPart(store, data, stacks, matches, stack) : []),
     h('p', { class: 'details-actions' }, filter, ' ', without.element),
     ...allocationsPart(parts, scene, data, stack, null),

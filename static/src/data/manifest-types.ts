@@ -106,6 +106,8 @@ export interface DeviceInfo {
   peakEvent: number
   /** Bytes at the peak whose category is known. */
   namedBytes: number
+  /** What torch.cuda.max_memory_allocated() would report; null where it is not known. */
+  countedBytes: number | null
   /** µs of event 0 on the snapshot's clock; null when the snapshot has no times. */
   time0: number | null
   /** Levels of the event axis whose tiles are stored in the file. */

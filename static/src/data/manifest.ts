@@ -53,6 +53,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     peakBytes: raw.peak_bytes,
     peakEvent: raw.peak_event,
     namedBytes: raw.named_bytes ?? 0,
+    countedBytes: raw.counted_bytes ?? null,
     time0: raw.time0,
     levels: raw.levels,
     actions: raw.actions,

@@ -8,6 +8,9 @@ export class Lines {
   private readonly edge = new Memo<number[]>()
   private readonly reserved = new Memo<number[]>()
 
+  /** Bytes by position to draw over the stack, and what finds their greatest; null: none. */
+  curve: { values: Float64Array; greatest: RangeMax } | null = null
+
   draw(frame: Frame): void {
     const { scene, scale, window, plot, inks, rects } = frame
     const { data, allocatedMax, reservedMax } = scene
@@ -20,16 +23,23 @@ export class Lines {
     addUprights(frame, edge, 1)
     rects.ink(inks.ink.rgba, 0.8)
     addTreads(frame, edge, 1)
+    if (this.curve && this.curve.values.length === data.P)
+      addCurve(frame, stepsOf(frame, this.curve.greatest, this.curve.values), inks.accent)
     if (scene.info.stats.peak_reserved_bytes <= 0) return
     const reserved = this.reserved.get([data, ...seen], () => stepsOf(frame, reservedMax, data.reserved))
-    for (const [ink, thickness] of [
-      [inks.halo, 4],
-      [inks.reserved, 2],
-    ] as const) {
-      rects.ink(ink.rgba)
-      addUprights(frame, reserved, thickness)
-      addTreads(frame, reserved, thickness)
-    }
+    addCurve(frame, reserved, inks.reserved)
+  }
+}
+
+/** A line in an ink, with a halo. */
+function addCurve(frame: Frame, steps: number[], own: Frame['inks']['ink']): void {
+  for (const [ink, thickness] of [
+    [frame.inks.halo, 4],
+    [own, 2],
+  ] as const) {
+    frame.rects.ink(ink.rgba)
+    addUprights(frame, steps, thickness)
+    addTreads(frame, steps, thickness)
   }
 }
 

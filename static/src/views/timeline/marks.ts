@@ -162,8 +162,14 @@ function labelOf(mark: Mark): string {
 }
 
 /** A mark for the tooltip. */
-export function describeMark({ data, stacks }: Scene, mark: Mark): Line[] {
-  if (mark.kind !== 'oom') return [{ kind: 'plain', text: sentenceOf(mark) }]
+export function describeMark({ data, stacks, info: { countedBytes } }: Scene, mark: Mark): Line[] {
+  if (mark.kind !== 'oom') {
+    const counted = `torch.cuda.max_memory_allocated() would report ${formatBytes(countedBytes ?? 0)}: it counts rounded blocks`
+    return [
+      { kind: 'plain', text: sentenceOf(mark) },
+      ...(mark.kind === 'peak' && countedBytes !== null ? [{ kind: 'soft', text: counted } as const] : []),
+    ]
+  }
   const row = data ? data.other.event.indexOf(mark.event) : -1
   const frames = stacks && row >= 0 ? telling(stacks, data!.other.stack[row], FRAMES_SHOWN) : []
   const free = Number.isNaN(mark.free) ? '' : `, ${formatBytes(mark.free)} free on the device`

@@ -29,7 +29,7 @@ export class Overlay {
   private readonly labels = new PlotLabels()
   /** The last drawn ones, for hit testing. */
   failed: readonly FailedRequest[] = []
-  private readonly lines = new Lines()
+  readonly lines = new Lines()
   private readonly selectOutline = new Outline()
 
   constructor() {

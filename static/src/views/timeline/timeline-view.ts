@@ -5,6 +5,7 @@ import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
+import { RangeMax } from '../shared/range-max'
 import { Ruler } from './ruler'
 import type { State, Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
@@ -145,6 +146,14 @@ export class TimelineView {
   /** What colours stand for and what a query matches, on the device of the scene; null before its columns have arrived. */
   setColouring(colouring: Colouring | null, matches: Matches | null): void {
     this.bands.set(colouring, matches)
+    this.requestFrame()
+  }
+
+  /** Draws bytes by position over the stack; null: none. */
+  setCurve(values: Float64Array | null): void {
+    const { lines } = this.overlay
+    if (values === (lines.curve?.values ?? null)) return
+    lines.curve = values && { values, greatest: new RangeMax(values) }
     this.requestFrame()
   }
 

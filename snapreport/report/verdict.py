@@ -1,0 +1,137 @@
+"""The chips above the timeline: what is wrong, the line of the program, and the best remedy with what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from snapreport.findings.model import SEVERITIES, Finding
+from snapreport.findings.run import KINDS
+from snapreport.report.finding_cards import page_query
+from snapreport.report.sentence_html import Links
+from snapreport.sentence import bytes_part, place_part, sentence
+
+MOST = 12
+_WORD = {"error": "Error", "warning": "Warning", "info": "Advice"}
+_LABEL = {kind.name: kind.label for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One finding. ``word``: its severity; ``cause``: a sentence without its period; ``place``: the line of the
+    program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
+    ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
+    ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``links``: of its sentences.
+    """
+
+    severity: str
+    word: str
+    cause: str
+    place: str
+    remedy: str
+    link: str
+    query: str
+    device: int
+    is_advice: bool
+    effort: str = ""
+    links: Links = field(default_factory=Links)
+
+
+def chips(found: Sequence[Finding], index: Mapping[int, int], stack_base: int, links: Links) -> list[Chip]:
+    """Chips of one snapshot's findings, worst first. ``index``: the page's index of each device; ``stack_base``: the
+    page's number of the snapshot's first stack.
+    """
+    problems = [f for f in found if f.kind != "advice" and _is_shown(f)]
+    # A remedy that a problem's chip names has no chip of its own.
+    named = {id(remedies[0]) for f in problems if f.kind != "leak" and (remedies := best_remedies(f, found))}
+    advice = [f for f in found if f.kind == "advice" and _is_shown(f) and id(f) not in named]
+    return [_chip(f, found, index[f.device], stack_base, links) for f in problems + advice][:MOST]
+
+
+def _is_shown(finding: Finding) -> bool:
+    """Problems, and remedies that were replayed. Figures of a failure are computed for the first ones of a device."""
+    if finding.kind == "advice":
+        return bool(finding.evidence.get("avoids_failure")) or finding.evidence["saving"] is not None
+    return finding.severity != "info" and (finding.kind != "oom" or "verdict" in finding.evidence)
+
+
+def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links) -> Chip:
+    is_advice = finding.kind == "advice"
+    link, query = _link(finding, device, stack_base)
+    label = _LABEL.get(finding.kind, "")
+    cause = finding.title
+    if not is_advice and label and not cause.startswith(label):
+        cause = sentence("{}: {}", label, cause)
+    return Chip(
+        finding.severity,
+        _WORD[finding.severity],
+        cause,
+        _place(finding),
+        "" if is_advice else _remedy(finding, found),
+        link,
+        query,
+        device,
+        is_advice,
+        str(finding.evidence.get("effort") or "") if is_advice else "",
+        links,
+    )
+
+
+def best_remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
+    """Remedies of a failure or of what is reserved, best first: what was replayed to avoid it, then most bytes."""
+    advice = [f for f in found if f.kind == "advice" and f.device == finding.device and f.confidence != "estimate"]
+    return sorted(filter(_is_shown, advice), key=lambda f: (not f.evidence.get("avoids_failure"), -f.bytes))
+
+
+def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
+    """What to do, with its number: a leak has its own sentences, other problems have advice."""
+    if finding.kind == "leak":
+        saving = finding.evidence["saving"]
+        peak = bytes_part(int(finding.evidence["needed_peak_bytes"]))
+        without = sentence("Without it the peak is {} (replayed). ", peak) if saving["saves_bytes"] else ""
+        return sentence("{without}{}", finding.detail[-1], without=without)
+    remedies = best_remedies(finding, found)
+    return sentence("{}.", remedies[0].title) if remedies else ""
+
+
+def _place(finding: Finding) -> str:
+    """The line of the program: of advice, where it applies; of a failure, the request's, else the largest stack's."""
+    evidence = finding.evidence
+    if finding.kind == "advice":
+        file, _, line = str(evidence.get("where") or "").rpartition(":")
+        if not file:
+            return ""
+        return sentence("{}", place_part(f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line}", file, int(line)))
+    if finding.kind != "oom":
+        return ""
+    own = [str(row["line"]) for row in evidence.get("stacks", []) if row["stack"]]
+    line = str(evidence.get("line") or "")
+    return line if ":" in line else (own[0] if own else "")
+
+
+def _link(finding: Finding, device: int, stack_base: int) -> tuple[str, str]:
+    """The hash that pins a finding on the timeline with its details open, and its query."""
+    at = finding.link.get("at")
+    query = page_query(finding.link.get("query") or "", stack_base)
+    parts = ["view=timeline", f"device={device}"]
+    if at is not None:
+        parts.append(f"at={at}")
+    if finding.kind == "oom":
+        parts.append(f"oom={finding.event}")
+    elif stack := _stack(finding):
+        parts.append(f"stack={stack + stack_base}")
+    if query:
+        parts.append(f"query={quote(query, safe='')}")
+    return "#" + "&".join(parts), query
+
+
+def _stack(finding: Finding) -> int:
+    """The stack whose details explain the finding; 0 for none."""
+    rows = finding.evidence.get("stacks") or []
+    return finding.stack or next((int(row["stack"]) for row in rows if row["stack"]), 0)
+
+
+def worst_first(all_chips: Sequence[Chip]) -> list[Chip]:
+    """Chips of several snapshots; those of one severity stay in their order."""
+    return sorted(all_chips, key=lambda chip: SEVERITIES.index(chip.severity))

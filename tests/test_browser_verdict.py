@@ -1,0 +1,72 @@
+"""The first screen of a failure and of a leak: the culprit's line, a remedy with its number, and the chart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+
+CHIPS = """() => [...document.querySelectorAll('#top > .verdict > .chip')].map(chip => {
+    const { top, bottom, right } = chip.getBoundingClientRect()
+    return { top, bottom, right, text: chip.innerText, severity: chip.classList[1], remedy: 'remedy' in chip.dataset }
+})"""
+NUMBER = re.compile(r"\d [KMG]iB|the request fits")
+LINE = re.compile(r"\w+\.py:\d+")
+
+
+@pytest.mark.parametrize("name", ["oom", "leak"])
+def test_the_first_screen_tells(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of(name)), viewport={"width": 1400, "height": 900})
+    for width, height, screens in ((1400, 900, 1), (1280, 720, 1), (390, 844, 2)):
+        opened.page.set_viewport_size({"width": width, "height": height})
+        opened.settle()
+        shown = opened.js(CHIPS)
+        assert shown[0]["severity"] == ("error" if name == "oom" else "warning")
+        assert shown[0]["text"].startswith("Error" if name == "oom" else "Warning"), "in words, not in colour alone"
+        assert shown[0]["bottom"] <= screens * height
+        seen = " ".join(chip["text"] for chip in shown if chip["bottom"] <= screens * height)
+        assert LINE.search(seen) and NUMBER.search(seen)
+        assert all(chip["right"] <= width for chip in shown)
+        if width >= 1280:
+            assert len({chip["top"] for chip in shown}) <= 2, "at most two rows"
+            timeline = opened.page.locator(".timeline").bounding_box()
+            assert timeline["height"] > 0.5 * height, "the chart keeps most of the screen"
+
+
+def test_a_chip_shows_its_allocations_and_is_pinned(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    opened = open_report(report_of(corpus.path_of("oom")), "#colour=stack", viewport={"width": 1400, "height": 900})
+    page = opened.page
+    opened.settle()
+
+    def picture() -> bytes:
+        opened.settle()
+        return bytes(page.locator(".plot").screenshot())
+
+    plain = picture()
+    remedy = page.locator("#top > .verdict > .chip[data-remedy]").first
+    remedy.hover()
+    opened.until("snapreport.debug.view() !== null")
+    hovered = picture()
+    assert hovered != plain, "its allocations and their curve"
+    page.mouse.move(5, 5)
+    assert picture() == plain
+    assert opened.view()["query"] == ""
+    remedy.locator("a").first.click()
+    opened.settle()
+    view = opened.view()
+    assert view["view"] == "timeline" and view["query"] == remedy.get_attribute("data-query")
+    remedies = page.locator(".details .remedies li")
+    assert remedies.count() == 1 and remedies.first.inner_text().startswith("Advice")
+    page.locator("#top > .verdict > .chip.error a").first.click()
+    opened.settle()
+    assert opened.view()["oom"] is not None
+    texts = remedies.all_inner_texts()
+    assert len(texts) == 3 and all(NUMBER.search(text) for text in texts), texts
+    page.go_back()
+    opened.until(f"snapreport.getView().query === {view['query']!r}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.run import KINDS
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
-from snapreport.sentence import bytes_part, place_part, sentence
+from snapreport.sentence import bytes_part, joined, parts_of, place_part, sentence
 
 MOST = 12
 _WORD = {"error": "Error", "warning": "Warning", "info": "Advice"}
@@ -22,7 +22,8 @@ class Chip:
     """One finding. ``word``: its severity; ``cause``: a sentence without its period; ``place``: the line of the
     program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
-    ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``links``: of its sentences.
+    ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``told``: the sentences of
+    the headline that it repeats; ``links``: of its sentences.
     """
 
     severity: str
@@ -35,18 +36,52 @@ class Chip:
     device: int
     is_advice: bool
     effort: str = ""
+    told: Sequence[str] = ()
     links: Links = field(default_factory=Links)
 
 
-def chips(found: Sequence[Finding], index: Mapping[int, int], stack_base: int, links: Links) -> list[Chip]:
+def chips(
+    found: Sequence[Finding],
+    index: Mapping[int, int],
+    stack_base: int,
+    links: Links,
+    statements: Sequence[tuple[str, Finding]] = (),
+) -> list[Chip]:
     """Chips of one snapshot's findings, worst first. ``index``: the page's index of each device; ``stack_base``: the
-    page's number of the snapshot's first stack.
+    page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
+    which is the first chip.
     """
+    lead = [_lead(statements, found, index, stack_base, links)] if statements else []
+    told = {id(finding) for _, finding in statements}
+    found = [f for f in found if id(f) not in told]
     problems = [f for f in found if f.kind != "advice" and _is_shown(f)]
     # A remedy that a problem's chip names has no chip of its own.
     named = {id(remedies[0]) for f in problems if f.kind != "leak" and (remedies := best_remedies(f, found))}
     advice = [f for f in found if f.kind == "advice" and _is_shown(f) and id(f) not in named]
-    return [_chip(f, found, index[f.device], stack_base, links) for f in problems + advice][:MOST]
+    return [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
+
+
+def _lead(
+    statements: Sequence[tuple[str, Finding]],
+    found: Sequence[Finding],
+    index: Mapping[int, int],
+    stack_base: int,
+    links: Links,
+) -> Chip:
+    """The diagnosis as a chip; a problem without a remedy among its sentences gets the best one."""
+    finding = statements[0][1]
+    texts = [text for text, _ in statements]
+    chip = _chip(finding, found, index[finding.device], stack_base, links)
+    cause = joined(texts)
+    is_advised = finding.kind == "leak" or any(f.kind == "advice" for _, f in statements)
+    return replace(
+        chip,
+        word=_WORD[finding.severity] if finding.kind != "peak" else "Peak",
+        cause=cause,
+        place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
+        remedy=_leaves(finding) if finding.kind == "leak" else "" if is_advised else chip.remedy,
+        told=texts,
+    )
 
 
 def _is_shown(finding: Finding) -> bool:
@@ -74,6 +109,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         device,
         is_advice,
         str(finding.evidence.get("effort") or "") if is_advice else "",
+        [sentence("{}.", finding.title), *finding.detail[:1]],
         links,
     )
 
@@ -87,12 +123,16 @@ def best_remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
 def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
     """What to do, with its number: a leak has its own sentences, other problems have advice."""
     if finding.kind == "leak":
-        saving = finding.evidence["saving"]
-        peak = bytes_part(int(finding.evidence["needed_peak_bytes"]))
-        without = sentence("Without it the peak is {} (replayed). ", peak) if saving["saves_bytes"] else ""
-        return sentence("{without}{}", finding.detail[-1], without=without)
+        return joined([_leaves(finding), finding.detail[-1]])
     remedies = best_remedies(finding, found)
     return sentence("{}.", remedies[0].title) if remedies else ""
+
+
+def _leaves(leak: Finding) -> str:
+    """The peak that is left without a leak."""
+    if not leak.evidence["saving"]["saves_bytes"]:
+        return ""
+    return sentence("Without it the peak is {} (replayed).", bytes_part(int(leak.evidence["needed_peak_bytes"])))
 
 
 def _place(finding: Finding) -> str:
@@ -108,6 +148,11 @@ def _place(finding: Finding) -> str:
     own = [str(row["line"]) for row in evidence.get("stacks", []) if row["stack"]]
     line = str(evidence.get("line") or "")
     return line if ":" in line else (own[0] if own else "")
+
+
+def parts_text(text: str) -> str:
+    """A sentence without its parts."""
+    return "".join(part.text for part in parts_of(text))
 
 
 def _link(finding: Finding, device: int, stack_base: int) -> tuple[str, str]:

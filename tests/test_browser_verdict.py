@@ -67,6 +67,7 @@ def test_a_chip_shows_its_allocations_and_is_pinned(
     opened.settle()
     assert opened.view()["oom"] is not None
     texts = remedies.all_inner_texts()
-    assert len(texts) == 3 and all(NUMBER.search(text) for text in texts), texts
+    offered = page.locator("#top .verdict :is(.remedy, [data-remedy])").count()
+    assert len(texts) == min(3, offered) and all(NUMBER.search(text) for text in texts), texts
     page.go_back()
     opened.until(f"snapreport.getView().query === {view['query']!r}")

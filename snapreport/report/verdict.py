@@ -72,14 +72,17 @@ def _lead(
     finding = statements[0][1]
     texts = [text for text, _ in statements]
     chip = _chip(finding, found, index[finding.device], stack_base, links)
-    cause = joined(texts)
-    is_advised = finding.kind == "leak" or any(f.kind == "advice" for _, f in statements)
+    # A leak's second sentence is its remedy.
+    causes = 1 if finding.kind == "leak" else sum(f is finding for _, f in statements)
+    cause, advised = joined(texts[:causes]), texts[causes:]
+    if finding.kind == "leak":
+        advised = [_leaves(finding), *advised]
     return replace(
         chip,
         word=_WORD[finding.severity] if finding.kind != "peak" else "Peak",
         cause=cause,
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
-        remedy=_leaves(finding) if finding.kind == "leak" else "" if is_advised else chip.remedy,
+        remedy=joined(text for text in advised if text) or chip.remedy,
         told=texts,
     )
 

@@ -32,6 +32,8 @@ import { TimelineActions } from './timeline-actions'
 import { Toolbar } from './toolbar'
 import { bindVerdict } from './verdict'
 import { liveBytes } from '../data/peak-without'
+import { positionOf } from '../data/live'
+import { dominantStack, stackShares } from '../data/stack-shares'
 import { JobHost } from './job-host'
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
@@ -167,7 +169,11 @@ class App implements Controller {
     ;(document.getElementById('top') ?? root).append(themeButton)
     bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)
-    bindVerdict({ state: () => this.store.state, preview: (query) => this.preview(query) })
+    bindVerdict({
+      state: () => this.store.state,
+      preview: (query) => this.preview(query),
+      openLargest: () => this.openLargestMatch(),
+    })
     bindLinks(this.store, start, client.devices.length, () => this.details.focus())
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
@@ -267,6 +273,15 @@ class App implements Controller {
       this.previewed !== null && matches && scene?.data ? liveBytes(scene.data, matches.mask) : null,
     )
     this.legend.show()
+  }
+
+  private openLargestMatch(): void {
+    const { state } = this.store
+    const scene = this.timeline.currentScene
+    const matches = this.stage.matchesOf(state, scene)
+    if (!scene?.data || !matches) return
+    const shares = stackShares(scene.data, positionOf(scene.info, state.at), (id) => matches.mask[id] !== 0)
+    this.store.set({ stack: dominantStack(shares) })
   }
 
   private preview(query: string | null): void {

@@ -10,15 +10,24 @@ interface Page {
   state(): State
   /** Shows the allocations of a query as if it were in the search box; null: none. */
   preview(query: string | null): void
+  /** Opens the largest stack of what the query matches. */
+  openLargest(): void
 }
 
-export function bindVerdict({ state, preview }: Page): void {
+export function bindVerdict({ state, preview, openLargest }: Page): void {
   const verdict = document.querySelector('#top .verdict')
   const enter = ({ target }: Event): void => {
     const chip = target instanceof Element ? target.closest<HTMLElement>('.chip') : null
     const query = chip?.dataset.query
     preview(query && Number(chip.dataset.device) === state().device ? query : null)
   }
+  verdict?.addEventListener('click', () => {
+    // The link is followed by then.
+    setTimeout(() => {
+      const { query, select, oom, stack } = state()
+      if (query !== '' && [select, oom, stack].every((one) => one === null)) openLargest()
+    })
+  })
   verdict?.addEventListener('pointerover', enter)
   verdict?.addEventListener('focusin', enter)
   for (const leave of ['pointerleave', 'focusout']) verdict?.addEventListener(leave, () => preview(null))

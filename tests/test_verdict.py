@@ -1,0 +1,45 @@
+"""Chips of the verdict: worst first, with severity, line and remedy, in the document itself."""
+
+from __future__ import annotations
+
+import re
+
+import corpus
+import pytest
+import recorded
+
+import snapreport
+from snapreport.report.build import write_report
+from snapreport.report.summary import summarise
+from snapreport.report.verdict import parts_text
+
+NUMBER = re.compile(r"\d [KMG]iB|the request fits")
+LINE = re.compile(r"\w+\.py:\d+")
+FAILED = ("oom_backward", "oom_fraction", "lightning_oom", "hf_trainer_oom")
+LEAKS = ("leak_loss", "leak_cycle", "leak_outputs")
+
+
+@pytest.mark.parametrize("name", [*FAILED, *LEAKS])
+def test_the_first_chip_names_line_and_remedy(name: str) -> None:
+    summary = summarise([recorded.load(name)], name)
+    first = summary.chips[0]
+    assert first.severity == ("error" if name in FAILED else "warning") and first.word in ("Error", "Warning")
+    sentences = " ".join(parts_text(text) for text in (first.cause, first.place, first.remedy))
+    assert LINE.search(sentences), sentences
+    # The remedy with its number, or where none was found the best of the chips beside it.
+    remedies = [parts_text(first.remedy)] + [parts_text(chip.cause) for chip in summary.chips[1:3] if chip.is_advice]
+    assert any(NUMBER.search(text) for text in remedies), remedies
+    order = [("error", "warning", "info").index(chip.severity) for chip in summary.chips]
+    assert order == sorted(order)
+    causes = [parts_text(chip.cause) for chip in summary.chips]
+    assert len(set(causes)) == len(causes), "nothing is told twice"
+
+
+def test_chips_are_in_the_document(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("verdict") / "report.html"
+    snapshot = snapreport.load(corpus.path_of("oom"))
+    write_report([snapshot], path)
+    header = path.read_text(encoding="utf-8").partition("</header>")[0]
+    chips = re.findall(r'<li class="chip (\w+)" data-device="0" data-query="([^"]*)"', header)
+    assert [severity for severity, _ in chips] == [chip.severity for chip in summarise([snapshot], "").chips]
+    assert "<b>Error</b>" in header and 'href="#view=timeline&amp;device=0' in header

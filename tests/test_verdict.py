@@ -16,14 +16,14 @@ from snapreport.report.verdict import parts_text
 NUMBER = re.compile(r"\d [KMG]iB|the request fits")
 LINE = re.compile(r"\w+\.py:\d+")
 FAILED = ("oom_backward", "oom_fraction", "lightning_oom", "hf_trainer_oom")
-LEAKS = ("leak_loss", "leak_cycle", "leak_outputs")
+LEAKS = ("leak_loss", "leak_outputs")
 
 
 @pytest.mark.parametrize("name", [*FAILED, *LEAKS])
 def test_the_first_chip_names_line_and_remedy(name: str) -> None:
     summary = summarise([recorded.load(name)], name)
     first = summary.chips[0]
-    assert first.severity == ("error" if name in FAILED else "warning") and first.word in ("Error", "Warning")
+    assert (first.severity, first.word) == (("error", "Error") if name in FAILED else ("warning", "Warning"))
     sentences = " ".join(parts_text(text) for text in (first.cause, first.place, first.remedy))
     assert LINE.search(sentences), sentences
     # The remedy with its number, or where none was found the best of the chips beside it.

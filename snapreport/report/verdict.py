@@ -13,7 +13,7 @@ from snapreport.report.sentence_html import Links
 from snapreport.sentence import bytes_part, joined, parts_of, place_part, sentence
 
 MOST = 12
-_WORD = {"error": "Error", "warning": "Warning", "info": "Advice"}
+_WORD = {"error": "Error", "warning": "Warning", "info": "Note"}
 _LABEL = {kind.name: kind.label for kind in KINDS}
 
 
@@ -79,7 +79,7 @@ def _lead(
         advised = [_leaves(finding), *advised]
     return replace(
         chip,
-        word=_WORD[finding.severity] if finding.kind != "peak" else "Peak",
+        word="Peak" if finding.kind == "peak" else chip.word,
         cause=cause,
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
@@ -91,7 +91,8 @@ def _is_shown(finding: Finding) -> bool:
     """Problems, and remedies that were replayed. Figures of a failure are computed for the first ones of a device."""
     if finding.kind == "advice":
         return bool(finding.evidence.get("avoids_failure")) or finding.evidence["saving"] is not None
-    return finding.severity != "info" and (finding.kind != "oom" or "verdict" in finding.evidence)
+    is_problem = finding.severity != "info" or finding.kind == "leak"
+    return is_problem and (finding.kind != "oom" or "verdict" in finding.evidence)
 
 
 def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links) -> Chip:
@@ -103,7 +104,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         cause = sentence("{}: {}", label, cause)
     return Chip(
         finding.severity,
-        _WORD[finding.severity],
+        "Advice" if is_advice else _WORD[finding.severity],
         cause,
         _place(finding),
         "" if is_advice else _remedy(finding, found),

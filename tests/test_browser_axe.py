@@ -50,7 +50,7 @@ def test_axe_finds_nothing(look: str, report_of: Callable[..., Path], open_repor
             opened.js("document.querySelector('.toolbar').classList.add('menu-open')")
         found[view] = opened.js(RUN)
     opened.set_view(view="timeline", oom=opened.js("snapreport.stats(0).oom_events[0]"))
-    opened.page.locator("#top .headline a").first.click()
+    opened.page.locator("#top .verdict a").first.click()
     opened.settle()
     found["details"] = opened.js(RUN)
     assert not {view: violations for view, violations in found.items() if violations}

@@ -126,7 +126,7 @@ def test_going_back_restores_the_picture_exactly(opened: Any) -> None:
     assert len({before, other, picture()}) == 3
     opened.set_view(query="")
     assert picture() == other
-    opened.set_view(colour="stack")
+    opened.set_view(colour="category")
     assert picture() == before
 
 

@@ -122,7 +122,7 @@ def held(opened: Any, kind: str) -> list[tuple[str, str]]:
 def test_one_click_to_the_whole_stack(failed: tuple[Any, Any, int, int]) -> None:
     """The headline leads to the details of the failure, whose figures are the finding's."""
     opened, snapshot, device, event = failed
-    opened.page.locator("#top .headline a").first.click()
+    opened.page.locator("#top .verdict a").first.click()
     opened.settle()
     panel = opened.page.get_by_label("Out-of-memory error")
     assert panel.is_visible() and opened.view()["oom"] == event
@@ -208,7 +208,7 @@ def test_every_way_to_the_details(failed: tuple[Any, Any, int, int]) -> None:
 
 def test_a_stack_of_what_held_the_memory_and_back(failed: tuple[Any, Any, int, int]) -> None:
     opened, _, _, event = failed
-    opened.page.locator("#top .headline a").first.click()
+    opened.page.locator("#top .verdict a").first.click()
     opened.settle()
     opened.page.locator("[data-held=function] button").first.click()
     opened.settle()

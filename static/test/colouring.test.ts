@@ -11,7 +11,7 @@ import { tileSpans } from '../src/layout/spans'
 import { layOutTile } from '../src/layout/tile'
 import { evaluateQuery } from '../src/search/matches'
 import { fillQuads, HATCHED } from '../src/gl/raster'
-import { startColour } from '../src/app/start-state'
+import { startColour, startView } from '../src/app/start-state'
 import { COLOURS, type State } from '../src/ui/state'
 import { stackColours } from '../src/views/shared/colours'
 import { BandColours } from '../src/views/timeline/band-colours'
@@ -454,6 +454,14 @@ test('a hatched band has another pixel in every row, a plain one has none', () =
         alpha === 255 ? 0 : 6,
       )
   }
+})
+
+test('a file with a final state only opens on its segments', () => {
+  const of = (events: number, segments: number) => {
+    const { info } = device(10, 1)
+    return startView({ ...info, events, stats: { ...info.stats, segments } })
+  }
+  assert.deepEqual([of(0, 3), of(0, 0), of(9, 3)], ['segments', 'timeline', 'timeline'])
 })
 
 test('a report opens coloured by category where most bytes at the peak have one', () => {

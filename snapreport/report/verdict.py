@@ -100,7 +100,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
     link, query = _link(finding, device, stack_base)
     label = _LABEL.get(finding.kind, "")
     cause = finding.title
-    if not is_advice and label and not cause.startswith(label):
+    if finding.severity != "info" and label and not cause.startswith(label):
         cause = sentence("{}: {}", label, cause)
     return Chip(
         finding.severity,

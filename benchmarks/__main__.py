@@ -33,7 +33,7 @@ fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the 
 job     jobs with a planted outlier or none, generated and recorded over the driver of tests/fakecuda
         (``SNAPREPORT_FAKE_TORCH``): precision and recall of the ranks and of the causes named; then
         time on one and two processes, memory, size and opening of 64 and 1,024 ranks of 1.5 MB and 8 of 100 MB
-        (--ranks 64 for some of them, --ranks alone for none)
+        (--ranks 64 for some of them, --ranks alone for none), and of the report over 4,096 digests (--digests)
 whatif  real traces replayed under their own settings: how many are exact, and why others are not; seconds per setting
         at 22,000 and 920,183 events, in Python and in the page; with --torch the model against PyTorch's compiled
         allocator on a fake CUDA runtime
@@ -65,6 +65,7 @@ from benchmarks import (
     growth,
     interactions,
     job_cost,
+    job_digests,
     job_outliers,
     leaks,
     peers,
@@ -176,6 +177,7 @@ def main() -> None:
     parser.add_argument(
         "--ranks", nargs="*", type=int, default=[64, 8, 1024], help="job: sizes of jobs; 8 ranks are of 100 MB"
     )
+    parser.add_argument("--digests", nargs="*", type=int, default=[4096], help="job: numbers of digests to report on")
     parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")
@@ -247,6 +249,7 @@ def main() -> None:
                 options.runs, options.keep or folder, ROOT.parent / "shared" / "recorded"
             )
             print(job_outliers.table(document["outliers"]), flush=True)
+            document["digests"] = job_digests.measure(folder, options.digests)
             document["cost"] = job_cost.run(folder, browser, options.ranks)
         elif options.what == "remedies":
             measured_pairs = remedies.measure(options.keep or folder, [path.name for path in options.snapshots])

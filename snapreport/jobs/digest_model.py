@@ -202,6 +202,11 @@ def checked(content: Any) -> Digest:
     return digest
 
 
+def curves_of(content: Any) -> dict[str, DigestCurve]:
+    """The curves of a digest in a JSON value that :func:`checked` has accepted."""
+    return {axis: _curve(curve) for axis, curve in content["curves"].items()}
+
+
 def _plain(value: Any) -> Any:
     return parts_json(value) if isinstance(value, str) else _stored(value)
 

@@ -34,8 +34,6 @@ the file's size if its entries cannot be parsed (a 107 MB pickle takes 0.26 GB w
 files count thirty times."""
 _ASSUMED_MEMORY = 4 << 30  # where the system does not say
 _COMPRESSED_FACTOR = min(30, MAX_RATIO)
-MOST_DIGESTS_HERE = 256
-"""Digests that are read in this process: each takes 2 ms, and a process takes 0.7 s to start."""
 CONNECT_SECONDS = 30
 """Timeout for connecting to a Dask scheduler."""
 WORKERS_SECONDS = 10
@@ -67,16 +65,15 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
             with open_binary(path) as file:
                 data = file.read(MOST_BYTES + 1)
             if data.startswith(MAGIC):
-                from snapreport.jobs.digest import read_digest
-
                 if (options or {}).get("redaction"):
                     reason = "a digest is redacted when it is made, by snapreport digest --redact"
                     raise SnapshotError(f"{shown_path(path)}: {reason}")
+                made = Made(data)
                 try:
-                    read_digest(data)
+                    _ = made.packed
                 except SnapshotError as error:
                     raise SnapshotError(f"{shown_path(path)}: {error}") from None
-                return Made(data)
+                return made
         data = _digest_of_snapshot(path, options or {})
         # A snapshot is part of cycles, and the command line does not look for these by itself.
         release_freed()
@@ -140,7 +137,7 @@ def make_all(
         else:
             workers = min(len(paths), jobs or processes_for(paths))
             # A single worker is a separate process, too, unless ``jobs`` is 1: if it dies, only its rank fails.
-            if jobs == 1 or len(paths) == 1 or _are_few_digests(paths):
+            if jobs == 1 or len(paths) == 1 or _are_digests(paths):
                 for index, path in enumerate(paths):
                     done(index, make_digest(path, options))
             else:
@@ -148,8 +145,9 @@ def make_all(
     return [made[index] for index in range(len(paths))]
 
 
-def _are_few_digests(paths: Sequence[str]) -> bool:
-    return len(paths) <= MOST_DIGESTS_HERE and all(path.lower().endswith(".digest") for path in paths)
+def _are_digests(paths: Sequence[str]) -> bool:
+    """Whether all are digests. They are read in this process: one takes 2 ms, and passing it on takes as long."""
+    return all(path.lower().endswith(".digest") for path in paths)
 
 
 def processes_for(paths: Sequence[str]) -> int:

@@ -122,10 +122,13 @@ def _level_groups(
         nearest = int(np.argmin(3 * missing + excess))
         level = levels[nearest]
         more = parameters[row] - float(np.median(parameters[level]))
-        is_part = more > PARAMETER_SHARE * float(np.median(totals[level]))
+        is_end = row in (0, world - 1)
+        # The head of a last stage may be small beside its activations: it is measured by the level's own parameters.
+        whole = parameters[level] if is_end else totals[level]
+        is_part = more > PARAMETER_SHARE * float(np.median(whole))
         siblings = np.abs(totals[rows] - totals[row]) <= LEVEL_GAP * totals[row]
         # If two replicas differ, nothing shows which one is normal.
-        if max(map(len, levels)) <= 2 < len(rows) or (is_part and (row in (0, world - 1) or siblings.sum() > 1)):
+        if max(map(len, levels)) <= 2 < len(rows) or (is_part and (is_end or siblings.sum() > 1)):
             alone.append(row)
         else:
             members[nearest].append(row)

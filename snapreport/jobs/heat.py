@@ -55,7 +55,7 @@ def heat_of(job: Job) -> Heat:
     if not found:
         found = [_event_axis(columns, len(job.rows))]
     for row, entry in enumerate(job.rows):
-        curves = entry.packed.read().curves
+        curves = entry.packed.curves()
         for axis in found:
             curve, first, last = _placed(axis, curves, job, entry)
             _fill(axis, row, curve, first, last, scale)

@@ -15,7 +15,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from snapreport.jobs.digest import read_digest
-from snapreport.jobs.digest_model import Digest, DigestCurve
+from snapreport.jobs.digest_format import unpack
+from snapreport.jobs.digest_model import Digest, DigestCurve, curves_of
 
 T = TypeVar("T")
 RankSource = Literal["recording", "file name", "order"]
@@ -46,6 +47,10 @@ class Packed:
     def read(self) -> Digest:
         """The complete digest, decoded from its bytes."""
         return read_digest(self.data)
+
+    def curves(self) -> dict[str, DigestCurve]:
+        """Its curves alone, which takes a third of the time."""
+        return curves_of(unpack(self.data))
 
 
 @dataclass(frozen=True, eq=False)

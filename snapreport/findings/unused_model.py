@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import sentence
 from snapreport.timeline.model_widths import unused_models
@@ -48,5 +48,6 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
         mask,
         confidence="estimate",
+        effort=ONE_LINE,
         evidence=ModelsEvidence(widths=[main, width], blocks=int(mask.sum())),
     )

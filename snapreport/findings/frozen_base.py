@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.mixed_precision import is_low_precision
+from snapreport.findings.saving import bytes_over_time
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -28,6 +29,9 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if size < _MOSTLY * context.bytes_at_peak(parameters) or not context.is_much(size // 2):
         return None
+    allocated = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
+    activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
+    temporaries = bytes_over_time(context.timeline, np.flatnonzero(context.category("temporary"))) // 2
     return Advice(
         "frozen-base",
         "Keep the frozen weights in a 16-bit type",
@@ -36,6 +40,8 @@ def frozen_base(context: AdviceContext) -> Advice | None:
                 "{} are parameters that get no gradient, as of a base model under LoRA or a frozen backbone.",
                 context.share(size),
             ),
+            "Activations are of 16 bits, too, where the whole model is cast; where only its frozen weights are, their "
+            "products cast what they read.",
             "A snapshot does not record types: weights in 16 bits already save nothing.",
         ],
         "from_pretrained(dtype=torch.bfloat16), or base.to(torch.bfloat16)",
@@ -43,6 +49,7 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         mask,
         0.5,
         confidence="estimate",
+        peak_range=(int((allocated - activations - temporaries).max()), int((allocated + activations).max())),
         effort=ONE_LINE,
         line="base.to(torch.bfloat16)",
     )

@@ -27,7 +27,8 @@ recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
-        peaks foretold from two or three of them against the runs
+        peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
+        programs with two remedies
 soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none, generated and recorded over the driver of tests/fakecuda
@@ -61,6 +62,7 @@ from benchmarks import (
     findings,
     first_picture,
     fit,
+    fit_remedies,
     fuzz,
     growth,
     interactions,
@@ -227,6 +229,8 @@ def main() -> None:
         elif options.what == "fit":
             document["rows"] = fit.measure(folder)
             print(fit.table(document["rows"]))
+            document["remedies"] = fit_remedies.measure(folder)
+            print(fit_remedies.table(document["remedies"]))
         elif options.what == "categories":
             paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]
             measured = categories.measure(paths)

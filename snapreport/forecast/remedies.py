@@ -125,6 +125,10 @@ class RemedySearch:
         rows = np.flatnonzero(out)
         return peak_without(self.timeline, rows, out[rows])[0] if len(rows) else self.timeline.peak_bytes
 
+    def peak_reserved(self, chosen: Sequence[Remedy]) -> int:
+        """Bytes, where memory does not limit it."""
+        return self._replay(tuple(chosen), None).peak_reserved
+
     def sizes(self, chosen: Sequence[Remedy]) -> np.ndarray:
         """Int64 bytes by allocation that the remedies leave. One in several masks loses the largest fraction, once,
         and of the rest what proportional remedies take.
@@ -186,7 +190,7 @@ class RemedySearch:
         if len(self.whatif.trace.kind) <= MOST_SEARCHED:
             found = minimum_memory(self.whatif, settings, change, around=0)
             return found.memory or found.unlimited
-        return self._replay(chosen, None).peak_reserved
+        return self.peak_reserved(chosen)
 
     def _replay(self, chosen: tuple[Remedy, ...], memory: int | None) -> Replayed:
         settings, change = self._changes(chosen)

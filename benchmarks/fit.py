@@ -33,8 +33,6 @@ GIVEN_ALONE = ((0,), (1,), (2,))
 ANY_WHOLE = ("batch", "length", "boxes")
 """Numbers that may be any whole one: a width is a multiple of the heads, a side of what a network halves."""
 GIB = 24
-CONTEXT = 500 << 20
-"""Bytes of the device that the CUDA context takes, by default of tests/fakecuda."""
 
 
 def measure(folder: Path) -> list[dict[str, Any]]:
@@ -73,8 +71,8 @@ def _run_largest(python: Path, cards: list[dict[str, Any]]) -> None:
     wanted = dict.fromkeys(
         (card["program"], value, card["memory"]) for card in cards for value in (card["value"], card["value"] + 1)
     )
-    lines = [f"{program} {value} {(memory + CONTEXT) / (1 << 30)!r}" for program, value, memory in wanted if value]
-    variables = {**os.environ}
+    lines = [f"{program} {value} {memory / (1 << 30)!r}" for program, value, memory in wanted if value]
+    variables = {**os.environ, "FAKE_GPU_CONTEXT_MIB": "0"}
     variables.pop("PYTHONPATH", None)
     command = [str(python), str(PROGRAMS / "sized_all.py"), "-"]
     done = subprocess.run(

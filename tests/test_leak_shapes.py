@@ -18,7 +18,7 @@ from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.allocation_growth import theil_sen
-from snapreport.findings.growth_pattern import added_bytes, growth_of
+from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
@@ -335,3 +335,26 @@ def test_a_copy_that_the_next_one_replaces_is_no_cycle(tmp_path: Path) -> None:
 
     leaks, _ = found_in(program(body, 15), tmp_path)
     assert [leak.title for leak in leaks] == []
+
+
+@pytest.mark.parametrize("step", [3, 6])
+def test_one_growth_in_a_whole_trace_is_said(step: int, tmp_path: Path) -> None:
+    """It proves no leak, and is not passed over: the line, the bytes and the step are named."""
+
+    def once(script: Script, number: int) -> None:
+        if number == step:
+            script.alloc("kept", 5 * MIB, KEEP, TRAIN)
+
+    path = tmp_path / "once.pickle"
+    path.write_bytes(pickle.dumps(program(once, 12).raw(), 4))
+    snapshot = snapreport.load(path)
+    leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
+    assert not leaks and verdict.status == "none"
+    parts = "No leak found over", "remember hooks.py", f"grew once, by 5.00 MiB, in the {step + 1}th of them."
+    assert all(part in verdict.reason for part in parts)
+
+
+def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
+    assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == (2, 4)
+    for levels in ([0] * 6, [0, 4, 4, 4, 4, 4], [0, 0, 0, 0, 4], [0, 0, 4, 4, 8, 8], [0, 4, 8, 12, 16]):
+        assert single_growth(np.array(levels), 1) is None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.findings.growth_pattern import growth_of
+from snapreport.findings.growth_pattern import growth_of, single_growth
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
@@ -84,6 +84,23 @@ def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[G
     rise = int(floors[-1] - floors[1])
     found = [growth for growth in found if rise >= _SHOWS * int(growth.staircase[-1] - growth.staircase[1])]
     return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
+
+
+def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[tuple[int, int, int]]:
+    """(stack, repetition, bytes) of stacks that grow once and keep it, most bytes first."""
+    allocations = loop_allocations(timeline, repetitions)
+    remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
+    least = min_growth_bytes(timeline)
+    stacks = _large_stacks(remaining, least)
+    if not len(stacks):
+        return []
+    levels = levels_of(allocations, stacks, repetitions)
+    found = [
+        (int(stack), *growth)
+        for stack, row in zip(stacks.tolist(), levels, strict=True)
+        if (growth := single_growth(row, least)) is not None
+    ]
+    return sorted(found, key=lambda one: (-one[2], one[0]))
 
 
 def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame:

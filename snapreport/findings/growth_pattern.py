@@ -82,6 +82,15 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
     return _growth("grows" if grows else "suspect", added, at, count)
 
 
+def single_growth(levels: np.ndarray, least: float) -> tuple[int, int] | None:
+    """(repetition, bytes) of a line that grows once, by ``least`` or more, after the first repetition and before the
+    last; None for others. It is no pattern: a buffer made late, or a leak of something rare.
+    """
+    added = added_bytes(levels)
+    (at,) = np.nonzero(added >= least)
+    return (int(at[0]), int(added[at[0]])) if len(at) == 1 and 0 < at[0] < len(added) - 1 else None
+
+
 def _goes_on(added: np.ndarray, begin: int) -> bool:
     since = added[begin:]
     return float(since[len(since) // 2 :].sum()) >= _LATER * float(since.sum())

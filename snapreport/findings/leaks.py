@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.contracts.finding import Evidence, Link, Row
-from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations
+from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations, single_growths
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
@@ -102,7 +102,22 @@ def leak_verdict(
                 over=over,
             ),
         )
-    return LeakVerdict("none", sentence("No leak found over {over}.", over=over))
+    none = sentence("No leak found over {over}.", over=over)
+    if once := single_growths(timeline, repetitions):
+        stack, number, size = once[0]
+        none = sentence(
+            "{none} {} grew once, by {}, in the {} of them.",
+            names.place(stack),
+            bytes_part(size),
+            _ordinal(number + 1),
+            none=none,
+        )
+    return LeakVerdict("none", none)
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None) -> list[Finding]:

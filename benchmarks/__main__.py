@@ -13,6 +13,8 @@ interactions
 first-picture
         reports of 22 thousand to 2.83 million events with and without a stored tile: bytes, and the times of
         the first picture, the first frame on screen and the finished page
+shapes  25 shapes of 300,000 events (--sizes): processor time of a load and of a report, and memory, as multiples of
+        the bare unpickling, beside their limits; names of shapes may be given
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of the findings
@@ -74,6 +76,7 @@ from benchmarks import (
     recording,
     remedies,
     reruns,
+    shapes,
     sizes,
     soak,
     switches,
@@ -137,6 +140,7 @@ def main() -> None:
             "interactions",
             "first-picture",
             "growth",
+            "shapes",
             "findings",
             "fit",
             "leaks",
@@ -159,6 +163,7 @@ def main() -> None:
         help="samples to generate and measure (sizes, peers, switches)",
     )
     parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; default 3")
+    parser.add_argument("--sizes", nargs="*", type=int, default=list(shapes.EVENTS), help="shapes: numbers of events")
     parser.add_argument("--most", type=int, default=growth.EVENTS[-1], metavar="EVENTS", help="where growth stops")
     parser.add_argument(
         "--torch",
@@ -202,6 +207,7 @@ def main() -> None:
                 "whatif",
                 "reruns",
                 "fuzz",
+                "shapes",
                 "soak",
             )
             else 0
@@ -268,6 +274,13 @@ def main() -> None:
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))
+        elif options.what == "shapes":
+            document["rows"] = []
+            print(shapes.HEAD)
+            names = [str(name) for name in options.snapshots]
+            for row in shapes.measure(folder, options.sizes, names, options.runs):
+                print(shapes.line(row), flush=True)
+                document["rows"].append(row)
         elif options.what == "growth":
             document["rows"] = growth.grow(folder, empty, options.most)
             print(growth.table(document["rows"]))

@@ -34,8 +34,10 @@ _PUSH_FILLER, _PUSH_PARSED = (bytes([0x4B, number]) + b"Q" for number in (FILLER
 # at again, and eight times as many after each piece without one.
 _FEWEST, _MOST, _GROWTH = 16, 1 << 20, 8
 # Parsing is given up once it has taken longer than unpickling what was read so far, this share of unpickling the file,
-# and some seconds. Unpickling takes twice as long with columns to collect; parsing what a recorder writes, half.
-ALLOWED_SHARE, ALLOWED_SECONDS = 0.2, 0.01
+# and some seconds, in which a recorder's frames and layouts become known. Unpickling takes twice as long with columns
+# to collect; parsing what a recorder writes, half.
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.1, 0.05
+_CHECKED_EVERY = 16  # entries read alone: a thread's clock takes a microsecond to read, in a sandbox 100
 _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
 _NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
@@ -176,8 +178,10 @@ class TraceParser:
             if is_new:
                 self._restarts += 1
                 return runs, unpickled, at, False
-            if self._seconds + time.thread_time() - began > self._allowed(self._bytes + at - begin):
-                return runs, unpickled, at, False
+            if self.alone % _CHECKED_EVERY == 0:
+                seconds = self._seconds + time.thread_time() - began
+                if seconds > self._allowed(self._bytes + at - begin):
+                    return runs, unpickled, at, False
 
     def _between(self, data: bytes, at: int) -> tuple[int, bool | None]:
         """The place after the opcodes between two entries, and whether an entry begins there; None if that cannot be

@@ -11,6 +11,7 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, 
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
+from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.findings.unused_model import unused_model
 from snapreport.sentence import bytes_part, sentence
 from snapreport.small_numbers import is_among
@@ -22,6 +23,8 @@ IN_USE = 4
 """Activations of a forward pass without gradients that are in use at once, as in a residual block. Recorded with and
 without gradients, MiB replayed and measured: 360, 360; 413, 413; 425, 425 and 156, 156 (transformers), 75, 77 (residual
 convolutions), 177, 192 and 202, 232 (a U-net, whose skips live longer)."""
+IN_SEQUENCE = 2
+"""The same of layers that each use the last one's output alone."""
 AT_ONCE = 4
 """Events after which a workspace is gone."""
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
@@ -33,28 +36,37 @@ class PreviousEvidence(AdviceEvidence, kw_only=True):
 
 def _no_grad(context: AdviceContext) -> Advice | None:
     """Activations that are freed together after a forward pass whose graph no backward pass uses."""
-    mask = dropped_graphs(context)
+    unused = unused_graphs(context)
+    mask = dropped_graphs(context) | unused
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
     rows = np.flatnonzero(mask)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
-    ends = np.append(context.born[rows], np.full(IN_USE, len(context.timeline.events)))[IN_USE:]
+    # Library modules alone, one after another, use the output of the last; the program's own lines add and join others.
+    own = context.own_frames[context.innermost()[context.stack[rows]]] & (context.size[rows] >= 1 << 20)
+    in_use = IN_USE if own.any() else IN_SEQUENCE
+    ends = np.append(context.born[rows], np.full(in_use, len(context.timeline.events)))[in_use:]
     share = share_of_lives(context.timeline, rows, ends)[0]
-    what = "evaluation" if context.trains else "inference"
+    what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
+    if 2 * context.bytes_at_peak(unused) > size:
+        what, how = (
+            "the forward pass",
+            "does not use them: they outlive it, and are freed together with the output of the",
+        )
     return Advice(
         "no-grad",
         sentence("Wrap {what} in `torch.no_grad()`", what=what),
         [
             sentence(
-                "{} are activations saved for a backward pass that never runs: they are freed together, after the "
-                "forward pass.",
+                "{} are activations saved for a backward pass that {how} forward pass.",
                 context.share(size),
+                how=how,
             ),
             sentence(
                 "Without a graph each is freed after its last use. The replay frees each when {IN_USE} more have been "
                 "allocated.",
-                IN_USE=IN_USE,
+                IN_USE=in_use,
             ),
         ],
         sentence("`torch.no_grad()`, or `torch.inference_mode()`"),

@@ -17,6 +17,8 @@ from snapreport.timeline.phases import BACKWARD, FORWARD
 
 FEWEST_FREED, FEWEST_STACKS = 16, 5
 """A graph that is dropped frees tensors of many lines at once; a cache or a list of outputs those of few."""
+FEWEST_DROPPED = 3
+"""The same in a program that is known to drop graphs: see ``timeline/activity.py``."""
 _ROOT = r"^_make_grads$"
 """Allocates the gradient of a loss, with which a backward pass begins."""
 _PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
@@ -65,7 +67,10 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     large = (
         table.group_by("group")
         .agg(pl.len(), stacks=pl.col("stack").n_unique())
-        .filter((pl.col("len") >= FEWEST_FREED) & (pl.col("stacks") >= FEWEST_STACKS))
+        .filter(
+            (pl.col("len") >= FEWEST_FREED)
+            & (pl.col("stacks") >= (FEWEST_STACKS if kind == TRAINING else FEWEST_DROPPED))
+        )
     )
     if kind == TRAINING:
         # What is alive at the end may still see its backward pass, but where the same lines dropped a graph before.

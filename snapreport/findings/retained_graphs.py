@@ -9,6 +9,7 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, 
 from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, share_of_lives
+from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, event_part, sentence
 from snapreport.small_numbers import is_among
@@ -57,7 +58,7 @@ def _retained(context: AdviceContext) -> np.ndarray:
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.
     found |= forward & mostly[context.stack] & (context.freed == len(context.timeline.events))
-    return found
+    return np.asarray(found & ~unused_graphs(context))
 
 
 def backward_ends(context: AdviceContext) -> np.ndarray:

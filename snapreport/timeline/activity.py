@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS
-from snapreport.small_numbers import is_among
+from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -24,6 +24,8 @@ KINDS = (TRAINING, INFERENCE, GRAPH_DROPPED, UNKNOWN)
 # Dropping a graph frees everything that a forward pass saved at once: many allocations from many lines. A cache or a
 # list of outputs comes from few lines, and inference frees its temporaries as it goes.
 _GRAPH_ALLOCATIONS, _GRAPH_STACKS = 16, 5
+# A graph of fewer lines holds tensors of most lines that its pass ran; outputs come from few of them.
+_FEW_STACKS, _MOST_STACKS = 3, 0.6
 # Fewer allocations in forward passes may come from code that a framework compiles or traces.
 _FORWARD_ALLOCATIONS = 10
 # If earlier forward passes ended, the last one's live memory is a small part of all that they allocated.
@@ -124,16 +126,27 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     ooms = np.append(0, np.cumsum(action == ACTIONS.index("oom")))
     cut_off = ooms[np.where(end < 0, len(action), end)] > ooms[alloc]
     graphs = (
-        pl.DataFrame({"group": group, "size": size, "stack": stack, "alive": end < 0, "cut": cut_off})
+        pl.DataFrame({"group": group, "size": size, "stack": stack, "alloc": alloc, "alive": end < 0, "cut": cut_off})
         .group_by("group")
         .agg(
             bytes=pl.col("size").sum(),
             count=pl.len(),
             stacks=pl.col("stack").n_unique(),
             open=pl.col("alive").any() | pl.col("cut").any(),
+            first=pl.col("alloc").min(),
+            last=pl.col("alloc").max(),
         )
-        .filter((pl.col("count") >= _GRAPH_ALLOCATIONS) & (pl.col("stacks") >= _GRAPH_STACKS))
+        .filter((pl.col("count") >= _GRAPH_ALLOCATIONS) & (pl.col("stacks") >= _FEW_STACKS))
     )
+    passes = phases.innermost[table["stack"].to_numpy()] == FORWARD
+    born = np.sort(table["alloc_event"].to_numpy()[passes])
+    lines = table["stack"].to_numpy()[passes][np.argsort(table["alloc_event"].to_numpy()[passes], kind="stable")]
+    ran = [
+        len(distinct(lines[slice(*np.searchsorted(born, (first, last + 1)))]))
+        for first, last in graphs.select("first", "last").rows()
+    ]
+    most = (pl.col("stacks") >= _MOST_STACKS * pl.Series(ran, dtype=pl.Float64)) & ~pl.col("open")
+    graphs = graphs.filter((pl.col("stacks") >= _GRAPH_STACKS) | most)
     dropped = int(graphs.filter(~pl.col("open"))["bytes"].to_numpy().max(initial=0))
     forward = int((phases.innermost[table["stack"].to_numpy()] == FORWARD).sum())
     return dropped, bool((graphs.filter("open")["count"] >= _OPEN_SHARE * forward).any())

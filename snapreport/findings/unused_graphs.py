@@ -1,0 +1,64 @@
+"""Graphs that no backward pass uses, though one may run while they are alive: of a teacher, an actor, an evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.findings.advice_births import births as births_without_workspaces
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.graphs import births_until
+from snapreport.small_numbers import is_among
+from snapreport.timeline.activity import TRAINING
+from snapreport.timeline.phases import BACKWARD, FORWARD
+
+FEWEST_TENSORS, FEWEST_LINES = 6, 2
+"""Of a graph: fewer that are freed together may be outputs."""
+DENSE = 0.4
+"""Of the lines that allocate between the first and the last of a graph: without a graph a pass keeps its outputs."""
+
+
+def unused_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of a forward pass, and freed together with most of it outside of any pass, by lines of which
+    no backward pass ever frees anything, while it does of others. None in a program that does not train.
+    """
+    return context.remember("unused graphs", lambda: _unused(context))
+
+
+def _unused(context: AdviceContext) -> np.ndarray:
+    found = np.zeros(len(context.size), bool)
+    if context.timeline.activity.kind != TRAINING:
+        return found
+    phase, last = context.phases.innermost, len(context.timeline.events)
+    forward = (phase == FORWARD)[context.stack] & (context.born >= 0)
+    frees = context.free_stack
+    by_backward = forward & (context.freed < last) & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
+    used = np.bincount(context.stack[by_backward], minlength=len(phase)) > 0
+    if not by_backward.any():
+        return found  # retain_graph=True: what no backward pass frees may have been used
+    outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
+    rows = np.flatnonzero(forward & outside & ~used[context.stack])
+    if not len(rows):
+        return found
+    # Frees with no allocation between them free one graph; the last is of the output, which is needed anyway.
+    table = pl.DataFrame(
+        {"row": rows, "graph": births_until(context)[context.freed[rows]], "stack": context.stack[rows]}
+    ).with_columns(born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows]))
+    graphs = table.group_by("graph").agg(
+        n=pl.len(), lines=pl.col("stack").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
+    )
+    graphs = graphs.filter((pl.col("n") >= FEWEST_TENSORS) & (pl.col("lines") >= FEWEST_LINES))
+    every = births_without_workspaces(context)
+    order, stack = context.born[every.rows[every.forward]], every.stack[every.forward]
+    dense = [
+        count >= DENSE * len(np.unique(stack[slice(*np.searchsorted(order, (first, end + 1)))]))
+        for count, first, end in graphs.select("lines", "first", "end").rows()
+    ]
+    numbers = graphs.filter(pl.Series(dense, dtype=pl.Boolean))["graph"].implode()
+    of_graphs = table.filter(pl.col("graph").is_in(numbers))["stack"].to_numpy()
+    # Several graphs may go at once, or stay to the end: they come from the same lines.
+    lines = np.bincount(of_graphs, minlength=len(phase)) > 0
+    inner = table.filter(pl.col("freed") < pl.col("freed").max().over("graph"))["row"].to_numpy()
+    found[inner] = True
+    found |= forward & (context.freed == last)
+    return np.asarray(found & lines[context.stack])

@@ -27,6 +27,9 @@ CASES = [
     ("neighbours", "cdist", "distance-matrix"),
     ("masked_model", "select", "full-logits"),
     ("masks", "causal", "expanded-mask"),
+    ("averaged_teacher", "no_grad", "no-grad"),
+    ("actor_critic", "no_grad", "no-grad"),
+    ("two_batches", "delete", "previous-outputs"),
 ]
 CLOSE = 0.15
 """A promised peak is at most so far from the one measured."""

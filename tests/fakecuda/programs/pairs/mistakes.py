@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import torch
-from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program
+from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program, train
 from torch import nn
 from torch.nn import functional
 
@@ -191,6 +191,30 @@ def masks() -> None:
         return x.mean()
 
     steps(net, loss_of)
+
+
+@program(delete="previous-outputs")
+def two_batches() -> None:
+    """Predictions for two batches, the first of which stay until the name is bound anew."""
+    net = nn.Sequential(nn.Embedding(16000, 256), *[Layer(256, 4) for _ in range(2)], nn.Linear(256, 16000)).to(DEVICE)
+    with torch.no_grad():
+        for _ in range(2):
+            out = net(integers(16, 256))
+            out.argmax(-1).cpu()
+            if REMEDY == "delete":
+                del out
+
+
+@program(sdpa="fused-attention sdpa-math-kernel", half="accumulation")
+def long_document() -> None:
+    """Two batches of short documents, and one of long ones, whose scores take most of the memory."""
+    net = nn.Sequential(nn.Embedding(4000, 256), *[Layer(256, 8) for _ in range(4)], nn.Linear(256, 4000)).to(DEVICE)
+    lengths = iter((256, 256, 1024))
+
+    def batch() -> tuple[torch.Tensor]:
+        return (integers(4, next(lengths)),)
+
+    train(net, batch, lambda x: functional.cross_entropy(net(x).flatten(0, 1), x.flatten()))
 
 
 @program(after="exception-holds")

@@ -163,7 +163,7 @@ def triplets() -> None:
     train(net, lambda: tuple(floats(48, 12, 5000) for _ in range(3)), loss_of, torch.optim.Adagrad)
 
 
-@program(detach="retained-graphs")
+@program(detach="no-grad retained-graphs")
 def queue() -> None:
     """A queue of keys of earlier batches, as in MoCo, that forgets to detach them."""
     net = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.GELU())], nn.Linear(1024, 128))

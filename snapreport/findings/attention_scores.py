@@ -200,7 +200,7 @@ def _is_call(
     inputs = size[before][of_function]
     for place in range(last + 1, min(last + 9, len(size))):
         output = int(size[place])
-        if not usable[place] or output * TINY <= scores or output == scores:
+        if not usable[place] or output * SMALL <= scores or output == scores:
             continue
         if output < scores and ((inputs == output).sum() >= 2 or (inputs == 3 * output).any()):
             return True

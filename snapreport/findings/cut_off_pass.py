@@ -16,6 +16,10 @@ from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 FEWEST_LAYERS = 3
 """Repeats of the same sizes of parameters that are layers."""
 MOST_PARAMETERS = 4000
+SMALL = 16
+"""Parameters so many times smaller than the largest of a layer are vectors."""
+FEWEST_MATRICES = 3
+"""Of a layer: two convolutions of a residual block are alike, and would be two layers."""
 RIVAL = 0.3
 """Of the bytes of the parameters that repeat most: others that repeat another number of times leave layers unclear."""
 
@@ -79,11 +83,11 @@ class _Pass:
             layer, layers = len(begins), repeats_of_parameters(context) if len(begins) > 1 else 0
         if not 0 < layer <= layers or layers < FEWEST_LAYERS:
             return 0, 0, 0
-        if len(begins) != layer or layer < 2:
+        if before >= 0 or layer < 2:  # what a whole pass needed after this request is known
             return layer, layers, 0
-        # What the last whole layer added, once for each that has not ended; without a graph it adds nothing.
-        last, start = (int(context.timeline.allocated[event]) for event in begins[-2:])
-        return layer, layers, start + max(0, start - last) * (layers - layer + 1)
+        # What a whole layer added at least, for each that has not begun; without a graph it adds nothing.
+        starts = context.timeline.allocated[begins]
+        return layer, layers, int(starts[-1]) + max(0, int(np.diff(starts).min())) * (layers - layer)
 
     def _forward(self, of_pass: np.ndarray) -> np.ndarray:
         """Events of the allocations of a forward pass. of_pass: Bool per allocation."""
@@ -112,10 +116,15 @@ class _Pass:
     def _as_before(self) -> int:
         """Bytes allocated if this pass goes on as the last one did after the same request; no less than that was."""
         at, size = self._same_before(), self.context.timeline.events["size"]
-        if at < 0 or int(size[at]) > int(size[self.event]):
+        # The engine's allocations have no stacks: only one of the same size is the same.
+        is_same = int(size[at]) == int(size[self.event]) or self.stack[self.event] > 0
+        if at < 0 or int(size[at]) > int(size[self.event]) or not is_same:
             return 0
         number = int(self.number[np.searchsorted(self.births, at)])
         end = int(self.begins[number + 1]) if number + 1 < len(self.begins) else self.event
+        # An optimizer's first step makes its state, the others do not.
+        steps = np.flatnonzero((self.context.phases.innermost == OPTIMIZER_STEP)[self.stack[at:end]])
+        end = at + int(steps[0]) if len(steps) else end
         allocated = self.context.timeline.allocated
         grew = int(allocated[at + 1 : end + 1].max()) - int(allocated[at + 1])
         return self.at_failure + grew
@@ -153,8 +162,8 @@ class _Pass:
 
 
 def repeats_of_parameters(context: AdviceContext) -> int:
-    """How many times the sizes of a model's parameters repeat one after another; 0 where they do not, or where others
-    repeat another number of times.
+    """How many times the sizes of a model's parameters repeat one after another; 0 where they do not, where others
+    repeat another number of times, or where so few repeat that a layer may have them several times.
     """
     rows = np.flatnonzero(context.category("parameter") & (context.born >= 0))
     size = context.size[rows[np.argsort(context.born[rows], kind="stable")]]
@@ -162,7 +171,9 @@ def repeats_of_parameters(context: AdviceContext) -> int:
         return 0
     count, covered, (start, end) = _repeats(size)
     others = max(_repeats(size[:start])[:2], _repeats(size[end:])[:2], key=lambda found: found[1])
-    return 0 if others[0] != count and others[1] >= RIVAL * covered else count
+    one = size[start : start + (end - start) // max(1, count)]
+    is_unclear = others[0] != count and others[1] >= RIVAL * covered
+    return 0 if is_unclear or int((SMALL * one > one.max(initial=0)).sum()) < FEWEST_MATRICES else count
 
 
 def _repeats(size: np.ndarray) -> tuple[int, int, tuple[int, int]]:

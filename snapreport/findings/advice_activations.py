@@ -14,6 +14,7 @@ from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
+from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -42,6 +43,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     ):
         return None
     activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
+    activation &= ~unused_graphs(context)
     passes = waiting_graphs(context).passes
     found = repeated_layers(context, activation, passes)
     if found is None:

@@ -49,7 +49,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     ends = np.append(context.born[rows], np.full(in_use, len(context.timeline.events)))[in_use:]
     share = share_of_lives(context.timeline, rows, ends)[0]
     what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
-    if 2 * context.bytes_at_peak(unused) > size:
+    if 2 * context.bytes_at_peak(unused & ~dropped_graphs(context)) > size:
         what, how = (
             "the forward pass",
             "does not use them: they outlive it, and are freed together with the output of the",

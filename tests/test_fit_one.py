@@ -16,6 +16,7 @@ import pytest
 from fake_torch import PROGRAMS, FakeTorch
 
 import snapreport
+from snapreport.allocator.minimum import fits
 from snapreport.allocator.whatif import WhatIf
 from snapreport.forecast.remedies import COST, PROPORTIONAL, Remedy, RemedySearch
 from snapreport.snapshot import Snapshot
@@ -81,7 +82,9 @@ def test_the_cheapest_remedies_run_and_are_not_part_of_each_other() -> None:
         assert one.peak_allocated <= one.peak_reserved <= answer.memory
         assert not any(set(other.remedies) < set(one.remedies) for other in answer.sets)
     cheaper = [remedy for remedy in search().remedies if COST[remedy.effort] < costs[0]]
-    assert all(search().peak_allocated([remedy]) > answer.memory for remedy in cheaper if remedy.mask is not None)
+    for remedy in cheaper:
+        settings, change = search()._changes((remedy,))
+        assert fits(search().whatif, settings, answer.memory, change) is None
 
 
 def test_where_no_remedy_is_needed_and_where_none_is_enough() -> None:

@@ -16,7 +16,7 @@ PICTURE = """() => Math.max(...[
     '.timeline', '.segments-body', '.flame-plot', '.list',
 ].map(name => document.querySelector(`#app .workspace ${name}`)?.offsetHeight ?? 0))"""
 # Sentences that are cut or covered: another element lies on the middle of a line.
-CUT = """() => [...document.querySelectorAll('#top .headline:first-of-type > :nth-child(-n + 2)')].filter(sentence =>
+CUT = """() => [...document.querySelectorAll('#top .chip:first-child > a')].filter(sentence =>
     [...sentence.getClientRects()].some(line => {
         const found = document.elementFromPoint(line.x + line.width / 2, line.y + line.height / 2)
         return !found || !(sentence.contains(found) || found.contains(sentence))

@@ -21,9 +21,10 @@ from snapreport.reading.noise import NOISE, recorded_flags
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
 RECORDED = corpus.REAL.parent / "recorded"
 SIZE = {"width": 1400, "height": 900}
-# Where to click: the middle of the first line of a link.
+# Where to click: the middle of the first line of a failure's link, else of the peak's.
 LINK = """(() => {
-    const box = document.querySelector('#top .headline a').getClientRects()[0]
+    const link = document.querySelector('#top .chip.error a') ?? document.querySelector('#top .headline a')
+    const box = link.getClientRects()[0]
     return [box.x + box.width / 2, box.y + box.height / 2]
 })()"""
 OPEN = "document.querySelector('.details:not([hidden]) :is(.frames, .soft)') !== null"

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from slow_allocator import MIB, Segment, SlowAllocator
 
 
 class Recording(SlowAllocator):
-    """A device with `capacity` bytes, and every event in a snapshot's format."""
+    """A device with `capacity` bytes, and every event in a snapshot's format. `settings`: of the slow allocator."""
 
-    def __init__(self, capacity: int = 1 << 40) -> None:
+    def __init__(self, capacity: int = 1 << 40, **settings: Any) -> None:
         self.trace: list[dict[str, Any]] = []
         self.at = 1 << 40
-        super().__init__(
-            self.place, capacity, 1 << 40, expandable=False, max_split=None, rounding=20 * MIB, divisions=[0] * 16,
-            threshold=0.0, limit=None, oldest_first=False,
-        )  # fmt: skip
+        usual = {
+            "expandable": False, "max_split": None, "rounding": 20 * MIB, "divisions": [0] * 16, "threshold": 0.0,
+            "limit": None, "oldest_first": False,
+        }  # fmt: skip
+        super().__init__(self.place, capacity, 1 << 40, **(usual | settings))
         self.sizes: dict[int, int] = {}
 
     def place(self, size: int) -> int:
@@ -38,7 +40,8 @@ class Recording(SlowAllocator):
 
     def request(self, mib: int, line: int = 1) -> int:
         address = self.malloc(mib * MIB, 0, None)
-        assert address is not None
+        if address is None:
+            raise MemoryError(f"{mib} MiB")
         self.event("alloc", address, mib * MIB, line)
         self.sizes[address] = mib * MIB
         return address
@@ -125,6 +128,38 @@ def full_device() -> dict[str, Any]:
         record.drop(record.request(100 + 10 * number))
     assert record.retries > 3
     return record.snapshot()
+
+
+def mixed_sizes(seed: int) -> list[int]:
+    """Requests of 21 to 499 MiB, of which at most 620 MiB are live: a positive number requests so many MiB, a negative
+    one frees the request of that place, the first being -1.
+    """
+    draw = random.Random(seed)
+    program: list[int] = []
+    live: list[tuple[int, int]] = []
+    for number in range(1, 61):
+        mib = draw.randrange(21, 500)
+        while live and sum(size for _, size in live) + mib > 620:
+            program.append(-live.pop(draw.randrange(len(live)))[0])
+        live.append((number, mib))
+        program.append(mib)
+    return program
+
+
+def peak_reserved(record: Recording, program: list[int]) -> int | None:
+    """Runs a program of :func:`mixed_sizes` and returns its peak in bytes; None where it runs out of memory."""
+    addresses: list[int] = []
+    peak = 0
+    for step in program:
+        if step < 0:
+            record.drop(addresses[-step - 1])
+            continue
+        try:
+            addresses.append(record.request(step))
+        except MemoryError:
+            return None
+        peak = max(peak, record.reserved)
+    return peak
 
 
 def failures_in_private_pools() -> dict[str, Any]:

@@ -122,12 +122,21 @@ def test_page_and_library_agree_on_recordings(report_of: Callable[..., Path], op
     assert next(numbers, None) is None
 
 
-def test_page_and_library_agree_on_failures_in_private_pools(
+def test_page_and_library_agree_on_full_devices(
     report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
-    path = corpus.scratch() / "failures-in-private-pools.pickle"
-    path.write_bytes(pickle.dumps(planted_trace.failures_in_private_pools(), 4))
-    agree(open_report(report_of(path)), path)
+    """Failures in private pools, and a capacity that is a range: with seed 3 rounded sizes fail at its lower end."""
+    record = planted_trace.Recording(1024 * planted_trace.MIB)
+    planted_trace.peak_reserved(record, planted_trace.mixed_sizes(3))
+    paths = []
+    for name, raw in (
+        ("failures-in-private-pools", planted_trace.failures_in_private_pools()), ("range", record.snapshot())
+    ):  # fmt: skip
+        paths.append(corpus.scratch() / f"{name}.pickle")
+        paths[-1].write_bytes(pickle.dumps(raw, 4))
+    opened = open_report(report_of(*paths))
+    for number, path in enumerate(paths):
+        agree(opened, path, [opened.js("snapreport.devices()")[number]])
 
 
 def test_without_a_query(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:

@@ -334,6 +334,33 @@ def test_retries_are_cured_by_garbage_collection() -> None:
     assert runs["recorded settings"]["retries"] > 3 and collected["retries"] == 0
 
 
+@pytest.mark.parametrize("seed", [1, 3, 9, 13, 21])
+def test_the_error_bar_includes_the_peak_on_every_device_that_the_recording_allows(seed: int) -> None:
+    """The recording fills its device, whose size it shows only as a range; the reruns, by the slow allocator of the
+    tests, know it.
+    """
+    record = planted_trace.Recording(1024 * MIB)
+    program = planted_trace.mixed_sizes(seed)
+    assert planted_trace.peak_reserved(record, program) and record.retries
+    whatif = WhatIf(snapreport.load(planted_file("mixed", record.snapshot())).timeline(0))
+    assert whatif.check.exact
+    least, most = whatif.lowest_capacity, whatif.capacity
+    assert least is not None and most is not None and least <= record.capacity <= most
+    own = whatif.baseline
+    assert own.low == own.high == own.peak_reserved == least
+    for text, options in (
+        ("max_split_size_mb:128", {"max_split": 128 * MIB}),
+        ("roundup_power2_divisions:4", {"divisions": [4] * 16}),
+    ):
+        run = whatif.run(parse_settings([text], whatif.own))
+        for capacity in (least, record.capacity, most):
+            peak = planted_trace.peak_reserved(planted_trace.Recording(capacity, **options), program)
+            if peak is None:
+                assert run.peak_reserved is None or run.note
+            else:
+                assert run.low is not None and run.high is not None and run.low <= peak <= run.high
+
+
 def test_a_failed_request_of_a_private_pool_has_no_use_of_the_default_pool() -> None:
     path = planted_file("private-pools", planted_trace.failures_in_private_pools())
     timeline = snapreport.load(path).timeline(0)

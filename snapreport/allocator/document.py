@@ -175,6 +175,8 @@ def limits(whatif: WhatIf) -> list[str]:
     trace, found = whatif.trace, []
     if start := start_text(whatif):
         found.append(start)
+    if whatif.lowest_capacity is not None:
+        found.append(sentence("limits", "capacity_range"))
     if len(trace.pools) > 1:
         # The second was seen in 2.9 and 2.12 over a driver without a GPU; a snapshot does not name its PyTorch.
         found += [sentence("limits", "pools"), sentence("limits", "pool_retries")]

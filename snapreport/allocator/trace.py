@@ -38,6 +38,11 @@ class Capacity:
     bytes: int | None
     exact: bool
 
+    @property
+    def lowest(self) -> int | None:
+        """``least`` where the trace shows a range and replays use its upper end; otherwise None."""
+        return self.least if not self.exact and self.bytes is not None and self.least < self.bytes else None
+
 
 @dataclass(frozen=True)
 class Trace:

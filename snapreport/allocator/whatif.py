@@ -99,6 +99,13 @@ class WhatIf:
         return self._capacity is not None
 
     @property
+    def lowest_capacity(self) -> int | None:
+        """The lower end, in bytes, of the range in which the device's capacity lies; None where ``capacity`` is one
+        value.
+        """
+        return None if self.capacity_given else self.trace.capacity.lowest
+
+    @property
     def placements(self) -> int:
         """How many placements of new segments are tried."""
         is_long = len(self.trace.kind) > REPLAYS["long_trace"]
@@ -140,7 +147,7 @@ class WhatIf:
         return abs((self.baseline.peak_reserved or 0) - self.trace.peak_reserved)
 
     def run(self, settings: AllocatorSettings, change: Change | None = None, name: str | None = None) -> Run:
-        """A run with its error bar: the larger of the residual and the spread over several placements."""
+        """A run with its error bar: the larger of the residual and the spread over placements and capacities."""
         change = change or Change()
         if settings.garbage_collection_threshold and settings.memory_fraction is None:
             if self.capacity is None:
@@ -182,9 +189,19 @@ class WhatIf:
             return Run(name, settings, change, None, None, None, allocated, first.retries, oom, avoided, "", first)
         peaks = [one.peak_reserved for one in done if one.oom_event is None]
         peak = first.peak_reserved
-        note = sentence("notes", "placements", failed=len(failed), tried=len(done)) if failed else ""
+        notes = [sentence("notes", "placements", failed=len(failed), tried=len(done))] if failed else []
+        if self.lowest_capacity is not None:
+            smallest = self.replay(settings, change, memory=Ascending(self.lowest_capacity))
+            if smallest.oom_event is None:
+                peaks.append(smallest.peak_reserved)
+            else:
+                # A run that never reserves more than the lower end would run there in the same way and not fail.
+                peaks.append(self.lowest_capacity)
+                notes.append(sentence("notes", "lowest_capacity"))
         low, high = min(*peaks, peak - residual), max(*peaks, peak + residual)
-        return Run(name, settings, change, peak, low, high, allocated, first.retries, oom, avoided, note, first)
+        return Run(
+            name, settings, change, peak, low, high, allocated, first.retries, oom, avoided, "; ".join(notes), first
+        )
 
 
 def scaled(trace: Trace, parts: Sequence[tuple[np.ndarray, float]]) -> np.ndarray:

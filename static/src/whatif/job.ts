@@ -4,7 +4,7 @@
 import { facts, sentence } from '../allocator/facts'
 import { type Check, selfCheck } from './check'
 import { leastMemory, type Minimum } from './minimum'
-import { type DeviceMemory, placements } from './placement'
+import { DeviceMemory, placements } from './placement'
 import { type Outcome, replayTrace } from './replay'
 import { type AllocatorSettings, bothReadings, sameSettings } from './settings'
 import type { Trace } from './trace'
@@ -67,6 +67,12 @@ export interface MinimumQuestion {
   peakAllocated: number
 }
 
+/** Replays by placement of new segments, and the peak at the lower end of a capacity that is a range; null: it fails. */
+interface Spread {
+  placed: readonly Outcome[]
+  smallest: { capacity: number; peak: number | null } | null
+}
+
 /** Yields its progress, 0 to 1. */
 export function* answerWhatIf(
   trace: Trace,
@@ -76,7 +82,8 @@ export function* answerWhatIf(
   const { settings: texts, fromRecorded } = question
   const { placements: usual, placements_of_long_traces: fewer, long_trace: long } = facts.replays
   const count = trace.kind.length > long ? fewer : usual
-  const total = (texts.length + (question.without ? 2 : 1)) * count + (known ? 0 : 1)
+  const lowest = question.memory === null ? trace.lowestCapacity : null
+  const total = (texts.length + (question.without ? 2 : 1)) * (count + (lowest === null ? 0 : 1)) + (known ? 0 : 1)
   let done = 0
   function* part<T>(work: Generator<number, T>): Generator<number, T> {
     let step = work.next()
@@ -87,10 +94,12 @@ export function* answerWhatIf(
     done++
     return step.value
   }
-  function* spread(settings: AllocatorSettings, without: Uint8Array | null): Generator<number, Outcome[]> {
-    const outcomes: Outcome[] = []
-    for (const memory of placements(capacity, count)) outcomes.push(yield* part(replayOn(settings, memory, without)))
-    return outcomes
+  function* spread(settings: AllocatorSettings, without: Uint8Array | null): Generator<number, Spread> {
+    const placed: Outcome[] = []
+    for (const memory of placements(capacity, count)) placed.push(yield* part(replayOn(settings, memory, without)))
+    if (lowest === null || placed[0].oomEvent !== null) return { placed, smallest: null }
+    const { oomEvent, peakReserved } = yield* part(replayOn(settings, new DeviceMemory(lowest), without))
+    return { placed, smallest: { capacity: lowest, peak: oomEvent === null ? peakReserved : null } }
   }
   const replayOn = (settings: AllocatorSettings, memory: DeviceMemory, without: Uint8Array | null) =>
     replayTrace(trace, settings, memory, { fromRecorded, without: without ?? undefined })
@@ -98,7 +107,7 @@ export function* answerWhatIf(
   const capacity = question.memory ?? trace.capacity
   const startsEmpty = trace.reserved[0] === 0
   const runs: WhatIfRun[] = []
-  const limits = limitsOf(trace, fromRecorded)
+  const limits = limitsOf(trace, fromRecorded, lowest !== null)
   const answer = { check, capacity, startsEmpty, placements: count, residual: 0, limits, runs }
   if (!check.exact) return answer
   const baseline = runOf(OWN, false, yield* spread(check.settings, null), 0)
@@ -141,9 +150,10 @@ function readings(text: string, own: AllocatorSettings): [name: string, Allocato
 }
 
 /** The twin of `limits` of snapreport/allocator/document.py. */
-function limitsOf(trace: Trace, fromRecorded: boolean): string[] {
+function limitsOf(trace: Trace, fromRecorded: boolean, isRange: boolean): string[] {
   const found: (keyof typeof facts.limits)[] = []
   if (trace.reserved[0] !== 0) found.push(fromRecorded ? 'recorded' : 'fresh')
+  if (isRange) found.push('capacity_range')
   if (trace.pool.some((pool) => pool !== 0)) found.push('pools', 'pool_retries')
   if (trace.delayed) found.push('pending_frees')
   if (trace.failed.length) found.push('failures')
@@ -172,13 +182,19 @@ function unknown(settings: string, without: boolean, note: string): WhatIfRun {
   return { settings, without, ...nothing, note, events: new Int32Array(0), reserved: new Float64Array(0) }
 }
 
-function runOf(settings: string, without: boolean, outcomes: readonly Outcome[], residual: number): WhatIfRun {
-  const [first] = outcomes
+function runOf(settings: string, without: boolean, spread: Spread, residual: number): WhatIfRun {
+  const { placed, smallest } = spread
+  const [first] = placed
   const { peakReserved: peak, retries, avoided, events, reserved } = first
   const isKnown = first.oomEvent === null
-  const ran = outcomes.filter((outcome) => outcome.oomEvent === null)
+  const ran = placed.filter((outcome) => outcome.oomEvent === null)
   const peaks = ran.map((outcome) => outcome.peakReserved)
-  const failed = outcomes.length - ran.length
+  const failed = placed.length - ran.length
+  const notes = failed ? [sentence('notes', 'placements', { failed, tried: placed.length })] : []
+  if (smallest) {
+    peaks.push(smallest.peak ?? smallest.capacity)
+    if (smallest.peak === null) notes.push(sentence('notes', 'lowest_capacity'))
+  }
   return {
     settings,
     without,
@@ -188,7 +204,7 @@ function runOf(settings: string, without: boolean, outcomes: readonly Outcome[],
     retries,
     oomEvent: first.oomEvent ?? first.failed[0] ?? null,
     avoided,
-    note: isKnown && failed ? sentence('notes', 'placements', { failed, tried: outcomes.length }) : '',
+    note: isKnown ? notes.join('; ') : '',
     events,
     reserved,
   }

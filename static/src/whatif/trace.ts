@@ -56,6 +56,8 @@ export interface Trace {
   failed: { event: number; size: number; stream: number; pool: number }[]
   /** Bytes for the allocator, as far as the trace says; Infinity: unlimited. */
   capacity: number
+  /** The lower end where the trace shows a range, whose upper end is `capacity`; null where it shows one value. */
+  lowestCapacity: number | null
   /** Other reasons why a replay is inexact: some frees wait for another stream, only some segments are expandable, events
    * were lost, the trace and the final state contradict each other. */
   delayed: boolean
@@ -125,6 +127,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
   }
   const least = data.reserved.reduce((most, bytes) => Math.max(most, bytes), 0)
   const most = bounds.length ? Math.min(...bounds) : Infinity
+  const isRange = Number.isNaN(exact) && most < Infinity && least < most - 1
   const { pool, pools } = poolsOf(data, replay)
   const rows = other.event.length
   const segmentRows = Array.from({ length: rows }, (_, row) => row).filter((row) => {
@@ -154,6 +157,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
     reserved: data.reserved.slice(),
     failed,
     capacity: !Number.isNaN(exact) ? Math.max(exact, least) : most < Infinity ? Math.max(most - 1, least) : Infinity,
+    lowestCapacity: isRange ? least : null,
     delayed: data.freeRequestedEvent.some((event, id) => event >= 0 && data.end[id] < P && data.end[id] > event + 2),
     mixed: expandableSeen && replay.segments.expandable.some((flag) => flag === 0),
     overflowed: info.stats.trace_overflowed === true,

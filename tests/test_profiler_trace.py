@@ -171,6 +171,45 @@ class TestByHand:
         assert snapshot.timeline(0).allocated.tolist() == [700, 800, 300]
         assert "700 B were allocated before profiling started" in in_process("stats", tmp_path / "trace.json").out
 
+    def test_mapped_files_have_totals_of_their_own(self, tmp_path):
+        """Events as a DataLoader's workers cause them: batches in shared memory, each with a total of 0."""
+        events = []
+        allocated = 0
+        for number, (size, address, mapped) in enumerate([
+            (256, 900, True), (512, 16, False), (128, 32, False), (256, 901, True), (-256, 900, True), (64, 48, False),
+            (256, 900, True), (-256, 901, True), (-64, 48, False), (-512, 16, False), (-96, 800, True),
+            (-128, 32, False), (-256, 900, True),
+        ]):  # fmt: skip
+            allocated += 0 if mapped else size
+            total = {"Total Allocated": 0 if mapped else allocated, "Total Reserved": max(size, 0) if mapped else 0}
+            events.append(memory(number, size, address, args={"Device Type": 0, "Device Id": -1, **total}))
+        snapshot = loaded(tmp_path, events)
+        timeline = snapshot.timeline(CPU)
+        # 96 bytes were mapped before the trace.
+        assert timeline.allocated.tolist() == [
+            96, 352, 864, 992, 1248, 992, 1056, 1312, 1056, 992, 480, 384, 256, 0,
+        ]  # fmt: skip
+        assert timeline.recording_gaps == [] and not timeline.reserved.any()
+        assert "reserved" not in in_process("stats", tmp_path / "trace.json").out.splitlines()[2]
+
+    def test_a_data_loader_with_workers_loses_nothing(self, folder):
+        """What PyTorch really reports of shared memory."""
+        import torch
+        from torch.profiler import ProfilerActivity
+        from torch.utils.data import DataLoader
+
+        path = folder / "loader.json"
+        with torch.profiler.profile(
+            activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True, record_shapes=True
+        ) as profiler:
+            doubled = [batch * 2 for batch in DataLoader(torch.arange(64.0), batch_size=16, num_workers=1)]
+        profiler.export_chrome_trace(str(path))
+        assert sum(float(one.sum()) for one in doubled) == 64 * 63
+        events = json.loads(path.read_text())["traceEvents"]
+        uncounted = [e for e in events if e["name"] == "[memory]" and e["args"]["Total Allocated"] < e["args"]["Bytes"]]
+        assert len(uncounted) == 4
+        assert snapreport.load(path).timeline(CPU).recording_gaps == []
+
     def test_nested_calls_of_two_threads(self, tmp_path):
         events = [
             call("a.py(1): outer", 0, 100),

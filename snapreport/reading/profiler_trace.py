@@ -14,6 +14,7 @@ import polars as pl
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.fields import MAX_SIZE
 from snapreport.reading.profiler_columns import Event, Instants, ProfilerColumns, columns_of, frame_table
+from snapreport.reading.profiler_mapped_files import with_mapped_files
 from snapreport.reading.profiler_stacks import CallTree, call_tree, chains, forward_of
 from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.reading.recording import ACTIONS, PROFILER, DeviceRecord, Recording
@@ -129,6 +130,8 @@ def _device(device: int, kind: str, instants: Instants, rows: np.ndarray, stack:
         pl.Series("device_free", [None], dtype=pl.Int64).new_from_index(0, n),
     ])  # fmt: skip
     allocated, reserved = instants.allocated[rows], instants.reserved[rows]
+    if device == CPU:
+        allocated, reserved = with_mapped_files(instants.address[rows], size, allocated, reserved)
     counted = allocated if (allocated >= 0).all() else None
     segments, blocks = empty_tables()
     older = 0 if counted is None else _older_bytes(instants.address[rows], size, counted)

@@ -14,10 +14,12 @@ import polars as pl
 from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
 from snapreport.findings.saving import SavingRow
-from snapreport.findings.selection import stacks_with
 from snapreport.findings.setting_replay import SettingReplays
+from snapreport.memoize import memoize
 from snapreport.number_format import share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
+from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import innermost_marked, stacks_with
 from snapreport.sentence import bytes_part, place_part, sentence
 from snapreport.small_numbers import is_among
 from snapreport.snapshot import Snapshot
@@ -111,6 +113,18 @@ class Advice:
         return bool(self.evidence.get("avoids_failure"))
 
 
+@memoize
+def _of_stacks(recording: Recording) -> dict[Hashable, Any]:
+    return {}
+
+
+@memoize
+def frame_texts(recording: Recording) -> pl.Series:
+    """String per frame: "file function"."""
+    file = pl.col("filename").str.replace_all("\\", "/", literal=True)
+    return recording.frames.select(t=pl.concat_str([file, pl.col("name")], separator=" "))["t"]
+
+
 class AdviceContext:
     """One device at its peak, or at another position: its columns, its stacks, the earlier findings.
 
@@ -146,6 +160,14 @@ class AdviceContext:
         if key not in self._remembered:
             self._remembered[key] = compute()
         result: Result = self._remembered[key]
+        return result
+
+    def remember_of_stacks(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """As :meth:`remember`, for what depends on the recording's stacks alone: computed once for all devices."""
+        known = _of_stacks(self.snapshot.recording)
+        if key not in known:
+            known[key] = compute()
+        result: Result = known[key]
         return result
 
     @cached_property
@@ -223,58 +245,63 @@ class AdviceContext:
 
     def frames(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the text "file function" of one of its frames matches."""
-        return self.remember(("frames", pattern), lambda: self._stacks(self._texts, pattern))
+        return self.remember_of_stacks(("frames", pattern), lambda: self._stacks(self._texts, pattern))
 
     def functions(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the function name of one of its frames matches."""
-        return self.remember(
+        return self.remember_of_stacks(
             ("functions", pattern), lambda: self._stacks(self.snapshot.recording.frames["name"], pattern)
         )
 
     def _stacks(self, texts: pl.Series, pattern: str) -> np.ndarray:
         recording = self.snapshot.recording
         hit = texts.str.contains(pattern).to_numpy()
+        if not hit.any():  # most programs have few of the patterns
+            return np.zeros(len(recording.stack_offsets) - 1, bool)
         return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
 
     def occurs(self, stacks: np.ndarray) -> bool:
         """Whether this device has an allocation, or a free, of one of the stacks marked."""
         return bool(stacks[self.stack].any() or stacks[self.free_stack].any())
 
-    @cached_property
+    @property
     def _texts(self) -> pl.Series:
         """String per frame: "file function"."""
-        return self.snapshot.recording.frames.select(
-            t=pl.concat_str(
-                [pl.col("filename").str.replace_all("\\", "/", literal=True), pl.col("name")], separator=" "
-            )
-        )["t"]
+        return frame_texts(self.snapshot.recording)
+
+    def texts_contain(self, pattern: str) -> np.ndarray:
+        """Bool per frame: whether its text "file function" matches."""
+        return self.remember_of_stacks(("texts", pattern), lambda: self._texts.str.contains(pattern).to_numpy())
 
     def innermost(self, skip: str = r"(?!)") -> np.ndarray:
         """Int64 per stack: its innermost Python frame that is not runtime noise and whose text does not match ``skip``.
 
         -1 where there is none.
         """
+        return self.remember_of_stacks(("innermost", skip), lambda: self._innermost(skip))
+
+    def _innermost(self, skip: str) -> np.ndarray:
         recording = self.snapshot.recording
         flags = recorded_flags(recording)
         wanted = (flags & PYTHON > 0) & (flags & NOISE == 0)
         if skip != r"(?!)":
             wanted &= ~self._texts.str.contains(skip).to_numpy()
-        place = np.flatnonzero(wanted[recording.stack_frames])
-        stack, first = np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1, return_index=True)
+        stack, at = innermost_marked(recording.stack_offsets, wanted[recording.stack_frames])
         frame = np.full(len(recording.stack_offsets) - 1, -1, np.int64)
-        frame[stack] = recording.stack_frames[place[first]]
+        frame[stack] = recording.stack_frames[at]
         return frame
 
     @cached_property
     def function_of_frame(self) -> np.ndarray:
         """Int64 per frame: a number for its file and function, whatever its line; the last is for frame -1."""
-        names = self._texts.rank("dense").to_numpy().astype(np.int64)
-        return np.append(names, 0)
+        return self.remember_of_stacks(
+            "functions of frames", lambda: np.append(self._texts.rank("dense").to_numpy().astype(np.int64), 0)
+        )
 
-    @cached_property
+    @property
     def frames_called(self) -> np.ndarray:
         """Bool per frame: the call of a module, within which its ``forward`` runs."""
-        return self._texts.str.contains(r" (_call_impl|_wrapped_call_impl|_slow_forward)$").to_numpy()
+        return self.texts_contain(r" (_call_impl|_wrapped_call_impl|_slow_forward)$")
 
     @cached_property
     def own_frames(self) -> np.ndarray:

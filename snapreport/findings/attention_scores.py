@@ -14,8 +14,8 @@ import numpy as np
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.selection import stacks_with
 from snapreport.reading.noise import PYTHON, recorded_flags
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED
@@ -88,7 +88,7 @@ def _scores(context: AdviceContext) -> Scores:
     caller = context.function_of_frame[context.innermost(skip)]
     softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
     named = context.frames(_ATTENTION) & ~fused
-    direct = _direct(context, caller)
+    direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller))
     marked = empty.copy()
     # Softmax frames within something called attention, or within a function whose own lines make as large a product.
     centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, direct))
@@ -110,9 +110,9 @@ def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
     """Bool per stack: the innermost Python frame is of the calling function itself, or a softmax or dropout in it."""
     innermost = context.innermost()
     own = context.function_of_frame[innermost] == caller
-    between = context._texts.str.contains(
+    between = context.texts_contain(
         sentence("{_SOFTMAX}|functional\\.py (dropout|softmax)|dropout\\.py forward", _SOFTMAX=_SOFTMAX)
-    ).to_numpy()
+    )
     direct: np.ndarray = (own | np.append(between, False)[innermost]) & (caller > 0)
     return direct
 
@@ -149,7 +149,7 @@ def _by_shape(
     found = np.zeros(len(context.size), bool)
     where = (context.phases.innermost == FORWARD) | named
     stack, size = context.stack[births], context.size[births]
-    other = _in_module(context, _OTHER)[stack]
+    other = context.remember_of_stacks(("in module", _OTHER), lambda: _in_module(context, _OTHER))[stack]
     usable = direct[stack] & where[stack] & ~other & (size >= 1 << 16)
     rows = np.flatnonzero(usable)
     if len(rows) < 3:
@@ -174,11 +174,13 @@ def _by_shape(
 
 def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
-    recording, texts = context.snapshot.recording, context._texts
-    outside = np.cumsum(texts.str.contains(_CALLED).to_numpy()[recording.stack_frames])
+    recording, matches = context.snapshot.recording, context.texts_contain(pattern)
+    if not matches.any():
+        return np.zeros(len(recording.stack_offsets) - 1, bool)
+    outside = np.cumsum(context.texts_contain(_CALLED)[recording.stack_frames])
     before = np.append(0, outside)[recording.stack_offsets[:-1]]
     inside = outside == np.repeat(before, np.diff(recording.stack_offsets))
-    hit = texts.str.contains(pattern).to_numpy()[recording.stack_frames] & inside
+    hit = matches[recording.stack_frames] & inside
     return stacks_with(recording.stack_offsets, hit)
 
 
@@ -268,10 +270,11 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
     """
     stack = context.stack[births]
     softmax = context.frames(_SOFTMAX)[stack]
-    recording = context.snapshot.recording
-    native = recorded_flags(recording)[recording.stack_frames] & PYTHON == 0
-    python_only = ~stacks_with(recording.stack_offsets, native)
-    here = marked[births] & ~softmax & python_only[stack]
+    here = marked[births] & ~softmax
+    if here.any():
+        recording = context.snapshot.recording
+        native = recorded_flags(recording)[recording.stack_frames] & PYTHON == 0
+        here &= ~stacks_with(recording.stack_offsets, native)[stack]
     found = np.zeros(len(context.size), bool)
     for number in np.unique(stack[here]).tolist():
         mine = stack == number

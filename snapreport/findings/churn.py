@@ -17,9 +17,9 @@ from snapreport.findings.basis import basis_of
 from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.repetition import repetitions
-from snapreport.findings.selection import stacks_with
 from snapreport.number_format import count_text, duration_text, plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import bytes_part, device_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline

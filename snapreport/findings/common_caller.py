@@ -8,7 +8,7 @@ import numpy as np
 
 from snapreport.findings.live import place_of_frame
 from snapreport.findings.loop_lines import MODULE_CALL
-from snapreport.findings.selection import stacks_with
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_code
 

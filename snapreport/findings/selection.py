@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import joined, sentence, stack_part
 from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.build import DeviceTimeline
@@ -73,13 +74,6 @@ def _functions(timeline: DeviceTimeline, functions: Sequence[str]) -> Iterator[t
     for word in functions:
         named = recording.frames["name"].str.to_lowercase().str.contains(word, literal=True).to_numpy()
         yield f"func:{word}", stacks_with(recording.stack_offsets, named[recording.stack_frames])[stack]
-
-
-def stacks_with(offsets: np.ndarray, marked: np.ndarray) -> np.ndarray:
-    """Bool per stack: whether one of its frames is marked. ``marked``: Bool per entry of ``stack_frames``."""
-    found = np.zeros(len(offsets) - 1, bool)
-    found[np.searchsorted(offsets, np.flatnonzero(marked), "right") - 1] = True
-    return found
 
 
 def _terms(timeline: DeviceTimeline, mask: np.ndarray) -> list[tuple[str, np.ndarray]]:

@@ -9,6 +9,7 @@ takes between 10% fewer and 5% more bytes than frames by node, while both togeth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -18,12 +19,15 @@ import polars as pl
 from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import innermost_marked
 from snapreport.report.source_links import Rule
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.own_code import is_library, stack_names
 
 LIBRARY_FLAG = 4
 """In addition to the flags of ``reading/noise.py``: code that the reader did not write."""
+
+_AT_A_TIME = 1 << 20  # entries of stacks compared together: 50 MB of columns
 
 
 @dataclass(frozen=True)
@@ -98,33 +102,39 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
 
 def _front_coded(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(shared outer frames, frames, the new frames outermost first) of the stacks of one recording."""
-    offsets, flat = recording.stack_offsets, recording.stack_frames
-    stacks = [flat[a:b][::-1] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-    lcp = np.zeros(len(stacks), np.int64)
-    parts = []
-    for number, stack in enumerate(stacks):
-        previous = stacks[number - 1] if number else stack[:0]
-        common = min(len(previous), len(stack))
-        differs = np.flatnonzero(previous[:common] != stack[:common])
-        lcp[number] = differs[0] if len(differs) else common
-        parts.append(stack[lcp[number] :])
-    sequence = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
-    return lcp, np.diff(offsets).astype(np.int64), sequence
+    offsets, flat = recording.stack_offsets.astype(np.int64), recording.stack_frames
+    lengths = np.diff(offsets)
+    lcp, parts = np.zeros(len(lengths), np.int64), [np.zeros(0, np.int64)]
+    bounds = np.unique(np.append(np.searchsorted(offsets, np.arange(0, offsets[-1], _AT_A_TIME)), len(lengths)))
+    for low, high in itertools.pairwise(np.append(0, bounds[bounds > 0]).tolist()):
+        length, before = lengths[low:high], np.append(lengths[low - 1] if low else 0, lengths[low : high - 1])
+        begins = np.cumsum(length) - length
+        depth = np.arange(length.sum()) - np.repeat(begins, length)  # 0 outermost
+        own = flat[np.repeat(offsets[low + 1 : high + 1] - 1, length) - depth]
+        other = np.repeat(offsets[low:high] - 1, length) - depth  # of the stack before
+        differs = (depth >= np.repeat(before, length)) | (own != flat[np.maximum(other, 0)])
+        lcp[low:high] = length
+        stack, at = innermost_marked(np.append(begins, len(depth)), differs)
+        lcp[low + stack] = at - begins[stack]
+        parts.append(own[depth >= np.repeat(lcp[low:high], length)].astype(np.int64))
+    return lcp, lengths, np.concatenate(parts)
 
 
 def _numbered_by_appearance(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
     """The frames in order of first appearance, those in no stack last, and the sequence by these numbers."""
-    distinct, first, inverse = np.unique(sequence, return_index=True, return_inverse=True)
+    first = np.full(frames, len(sequence), np.int64)
+    # Of several values for one place, the last one remains: assigned backwards, the first.
+    first[sequence[::-1]] = np.arange(len(sequence) - 1, -1, -1)
     order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    absent = np.setdiff1d(np.arange(frames), distinct)
-    return np.concatenate([distinct[order], absent]).astype(np.int64), rank[inverse]
+    rank = np.empty(frames, np.int64)
+    rank[order] = np.arange(frames)
+    return order, rank[sequence]
 
 
 def _postings(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(length, first, gap) of each frame's posting list in a sequence, see :func:`stack_columns`."""
-    nodes = np.argsort(sequence, kind="stable")
+    # numpy sorts 16 bits by their value, five times as fast as wider ones by comparing them.
+    nodes = np.argsort(sequence.astype(np.uint16) if frames <= 1 << 16 else sequence, kind="stable")
     length = np.bincount(sequence, minlength=frames)
     begins = (np.cumsum(length) - length)[length > 0]
     first = np.zeros(frames, np.int64)

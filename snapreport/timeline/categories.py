@@ -12,6 +12,7 @@ import polars as pl
 from snapreport import supervision
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import innermost_marked
 from snapreport.timeline.category_rules import (
     ACTIVATION,
     GRADIENT,
@@ -137,10 +138,9 @@ def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.nd
     match, place = np.full(stacks, len(rules)), np.full(stacks, NOWHERE, np.int32)
     if len(recording.stack_frames):
         flat = of_frame[recording.stack_frames]
-        at = np.flatnonzero(flat < len(rules))
-        stack, first = np.unique(np.searchsorted(recording.stack_offsets, at, "right") - 1, return_index=True)
-        match[stack] = flat[at[first]]
-        place[stack] = at[first] - recording.stack_offsets[stack]
+        stack, at = innermost_marked(recording.stack_offsets, flat < len(rules))
+        match[stack] = flat[at]
+        place[stack] = at - recording.stack_offsets[stack]
     return match, place
 
 

@@ -19,6 +19,7 @@ import polars as pl
 from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import innermost_marked
 
 # Code that the reader did not write and cannot change: installed packages, PyTorch itself and its generated code,
 # Python's standard library.
@@ -220,10 +221,9 @@ def _model_files() -> str:
 def _first(recording: Recording, wanted: np.ndarray) -> np.ndarray:
     """Int64 per stack: the position of its innermost ``wanted`` frame (Bool per frame), -1 without one."""
     offsets = recording.stack_offsets
-    at = np.flatnonzero(wanted[recording.stack_frames])
-    stack, first = np.unique(np.searchsorted(offsets, at, "right") - 1, return_index=True)
+    stack, at = innermost_marked(offsets, wanted[recording.stack_frames])
     place = np.full(len(offsets) - 1, -1, np.int64)
-    place[stack] = at[first] - offsets[stack]
+    place[stack] = at - offsets[stack]
     return place
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 from msgspec import UNSET, convert
 
@@ -51,13 +53,25 @@ def device_stats(timeline: Timeline) -> DeviceStats:
         peak_reserved_bytes=int(reserved.max()),
         oom_events=timeline.oom_events,
         top_stacks_at_peak=[
-            StackAtPeak(row["bytes"], row["count"], frames_of(timeline.recording, row["stack"]))
-            for row in timeline.top_stacks
+            StackAtPeak(row["bytes"], row["count"], frames)
+            for row, frames in zip(
+                timeline.top_stacks,
+                frames_of_each(timeline.recording, [row["stack"] for row in timeline.top_stacks]),
+                strict=True,
+            )
         ],
     )
 
 
 def frames_of(recording: Recording, stack: int) -> list[Frame]:
     """The frames of a stack, innermost first."""
-    rows = recording.frames[recording.stack(stack)].select("filename", "line", "name").rows(named=True)
-    return convert(rows, list[Frame])
+    return frames_of_each(recording, [stack])[0]
+
+
+def frames_of_each(recording: Recording, stacks: Sequence[int]) -> list[list[Frame]]:
+    """The frames of each stack, innermost first: gathered together, and each distinct one made once."""
+    numbers = [recording.stack(stack) for stack in stacks]
+    distinct = sorted({row for rows in numbers for row in rows})
+    rows = recording.frames.select("filename", "line", "name")[distinct].rows(named=True)
+    made = dict(zip(distinct, convert(rows, list[Frame]), strict=True))
+    return [[made[row] for row in rows] for rows in numbers]

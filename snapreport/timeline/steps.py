@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.annotations import clock_of, regions_of_all
 from snapreport.timeline.own_code import own_frames
 
@@ -39,7 +41,7 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     (see ``annotations.py``). If these contain no step, those of other devices are used, since the program is the same.
     """
     if not len(events):
-        return _table([], [], [], [], "annotation")
+        return _none("annotation")
     if recording.recorder is not None:
         steps = _from_recorder(recording.recorder.steps, events)
         if len(steps):
@@ -62,6 +64,11 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     return _from_stacks(recording, events)
 
 
+@functools.cache
+def _none(source: str) -> pl.DataFrame:
+    return _table([], [], [], [], source)
+
+
 def _table(number: Any, name: Any, first: Any, last: Any, source: str) -> pl.DataFrame:
     table = pl.DataFrame(
         {"step": number, "name": name, "first_event": first, "last_event": last},
@@ -74,7 +81,7 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Steps between the step ends of snapreport's recorder, counted from 0 as in its file names."""
     clock = clock_of(events)
     if clock is None or ends.is_empty():
-        return _table([], [], [], [], "recorder")
+        return _none("recorder")
     last = np.searchsorted(clock, ends["time_us"].to_numpy(), "right").astype(np.int64) - 1
     number = ends["step"].to_numpy() - 1
     first = np.append(0 if number[0] == 0 else last[0] + 1, last[:-1] + 1)
@@ -110,7 +117,7 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
         last = pl.min_horizontal(pl.col("last_event"), pl.lit(following) - 1)
         table = table.with_columns(last_event=pl.max_horizontal(last, pl.col("first_event") - 1))
         return _table(table["step"], table["name"], table["first_event"], table["last_event"], "annotation")
-    return _table([], [], [], [], "annotation")
+    return _none("annotation")
 
 
 def _numbers(names: pl.Series, pattern: str) -> pl.Series:
@@ -139,7 +146,7 @@ def _from_metadata(events: pl.DataFrame) -> pl.DataFrame:
             number = values[begins]
             names = [f"step {n}" for n in number.tolist()]
             return _table(number, names, first, np.append(first[1:], len(events)) - 1, "metadata")
-    return _table([], [], [], [], "metadata")
+    return _none("metadata")
 
 
 def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -160,24 +167,13 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
         caller = np.full(len(last), -1, np.int64)
         caller[has_any] = own_frames(recording)[stack[births[place[has_any]]]]
         return _ending_at(last[_of_last_optimizer(caller)], events, "optimizer")
-    return _table([], [], [], [], "optimizer")
+    return _none("optimizer")
 
 
 def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     action, stack = events["action"].to_physical().to_numpy(), events["stack"].to_numpy()
-    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
-    names = recording.frames["name"].to_list()
     births = np.flatnonzero((action == ACTIONS.index("alloc")) & (stack > 0))
-    of_stack = np.repeat(np.arange(len(recording.stack_offsets) - 1), np.diff(recording.stack_offsets))
-    for rule in _rules()["stack"]:
-        in_file, in_function = re.compile(rule["file"]).search, re.compile(rule["function"]).search
-        hit = np.fromiter(
-            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
-            bool,
-            len(files),
-        )
-        of_optimizer = np.zeros(len(recording.stack_offsets) - 1, bool)
-        of_optimizer[of_stack[hit[recording.stack_frames]]] = True
+    for rule, of_optimizer in zip(_rules()["stack"], _optimizer_stacks(recording), strict=True):
         mine = np.flatnonzero(of_optimizer[stack[births]])
         if not len(mine):
             continue
@@ -191,7 +187,24 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         until = np.where(is_last, len(events), following)
         last = frees[np.searchsorted(frees, until, "left") - 1]
         return _ending_at(last, events, "stack")
-    return _table([], [], [], [], "stack")
+    return _none("stack")
+
+
+@memoize
+def _optimizer_stacks(recording: Recording) -> list[np.ndarray]:
+    """Bool per stack, for each rule: whether a frame is of an optimizer's step. Computed once for all devices."""
+    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
+    names = recording.frames["name"].to_list()
+    found = []
+    for rule in _rules()["stack"]:
+        in_file, in_function = re.compile(rule["file"]).search, re.compile(rule["function"]).search
+        hit = np.fromiter(
+            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
+            bool,
+            len(files),
+        )
+        found.append(stacks_with(recording.stack_offsets, hit[recording.stack_frames]))
+    return found
 
 
 def _of_last_optimizer(caller: np.ndarray) -> np.ndarray:
@@ -226,7 +239,7 @@ def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFr
     """
     last = last[last >= 0]
     if not len(last):
-        return _table([], [], [], [], source)
+        return _none(source)
     first = np.append(0, last[:-1] + 1)
     names = [f"step {number}" for number in range(1, len(last) + 1)]
     births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))

@@ -233,12 +233,17 @@ class AdviceContext:
         found: np.ndarray = is_among(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
         return found
 
+    @cached_property
+    def _categories(self) -> np.ndarray:
+        return self.timeline.allocations["category"].to_physical().to_numpy()
+
     def category(self, *names: str) -> np.ndarray:
         """Bool per allocation, without what leaks: eight graphs that are never freed are no eight layers."""
 
         def found() -> np.ndarray:
-            codes = self.timeline.allocations["category"].to_physical().to_numpy()
-            of_category: np.ndarray = is_among(codes, [CATEGORIES.index(name) for name in names]) & ~self.leaked
+            of_category: np.ndarray = (
+                is_among(self._categories, [CATEGORIES.index(name) for name in names]) & ~self.leaked
+            )
             return of_category
 
         return self.remember(("category", names), found)

@@ -232,6 +232,8 @@ def _neighbours(
     centres: places in ``births``.
     """
     found = np.zeros(len(context.size), bool)
+    if not len(centres):
+        return found
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]

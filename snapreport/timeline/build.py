@@ -140,7 +140,7 @@ class DeviceTimeline:
         """The ten stacks with the most bytes at the peak: ``stack``, ``bytes``, ``count``."""
         return self.stacks_at_peak.head(10).rows(named=True)
 
-    @property
+    @cached_property
     def peak_stackless_bytes(self) -> int:
         """Bytes at the peak whose allocation has no frames."""
         return int(self.stacks_at_peak.filter(pl.col("stack") == 0)["bytes"].sum())

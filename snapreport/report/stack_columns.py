@@ -27,7 +27,7 @@ from snapreport.timeline.own_code import is_library, stack_names
 LIBRARY_FLAG = 4
 """In addition to the flags of ``reading/noise.py``: code that the reader did not write."""
 
-_AT_A_TIME = 1 << 20  # entries of stacks compared together: 50 MB of columns
+_AT_A_TIME = 1 << 17  # entries of stacks compared together: 6 MB of columns
 
 
 @dataclass(frozen=True)

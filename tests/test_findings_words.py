@@ -138,7 +138,7 @@ def check(path: Path) -> int:
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers} | {f"{n / 1e6:,.1f} s" for n in numbers}
         # The signs of missing events are tested in test_recording_gaps.
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
-        # What a run would have needed is tested in test_whatif, what the end of a pass needs in test_failures.
+        # What a run would have needed is tested in test_whatif, what the end of a pass needs by benchmarks failures.
         elsewhere = re.compile("allocator settings avoids the failure|(in layer|To the end of this) ")
         detail = [line for line in finding.detail if not elsewhere.search(line)]
         for line in (finding.title, *detail, *(line for line in finding.basis if line not in gaps)):

@@ -181,7 +181,7 @@ def redact_options(command: Command) -> Command:
     switch = click.option(
         "--redact",
         is_flag=True,
-        help="Replace home directories by ~, and user names, host names and mail addresses by ***. --strip-prefix "
+        help="Replace the folders of people by ~, and user names, host names and mail addresses by ***. --strip-prefix "
         "makes the names of files relative to a directory.",
     )
     return switch(patterns(command))

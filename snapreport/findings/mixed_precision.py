@@ -15,7 +15,7 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
 MARGIN = 0.08
-"""Of 44 programs recorded with autocast, 42 were at most so far from their replay, and none further than 10%."""
+"""Of 64 recordings with autocast all lay in the range that it gives; the replay itself was up to 14% off."""
 
 
 class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):

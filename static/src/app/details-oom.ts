@@ -37,7 +37,6 @@ export function oomDetails(
     if (label.textContent === 'Allocated' || label.textContent === 'At') label.classList.add('long')
   return [
     ...(figures ? [h('p', { class: 'oom-cause' }, verdictSentence(figures))] : []),
-    ...remediesPart(parts.store.state),
     ...(stacks.frames(stack).length
       ? stackPart(parts, stacks, stack, 'Stack trace of the request')
       : [
@@ -47,6 +46,7 @@ export function oomDetails(
     facts,
     ...(figures ? [] : [h('p', { class: 'soft' }, 'Free memory is computed for the first 32 failures of a device.')]),
     ...heldPart(parts, data, stacks, event),
+    ...remediesPart(parts.store.state),
   ]
 }
 

@@ -37,11 +37,14 @@ def test_a_limit_on_splitting_is_named() -> None:
 
 
 def test_the_cache_of_keys_and_values_is_counted_once() -> None:
-    """Advice about the cache is about all of it, though it grows."""
+    """Advice about the cache is about all of it, though it grows: at a failure, with the request that failed."""
     snapshot = recorded.load("oom_kv")
-    peak = next(f for f in findings(snapshot) if f.kind == "peak")
-    shares = {row["category"]: row["bytes"] for row in peak.evidence["categories"]}
-    assert advice("oom_kv")["kv-cache"].evidence["at_peak_bytes"] == shares["kv cache"]
+    oom = next(f for f in findings(snapshot) if f.kind == "oom")
+    shares = {row["category"]: row["bytes"] for row in oom.evidence["categories"]}
+    of_stack = {row["stack"]: row["category"] for row in oom.evidence["stacks"]}
+    assert of_stack[oom.evidence["stack"]] == "kv cache"
+    needed = shares["kv cache"] + oom.evidence["requested_bytes"]
+    assert advice("oom_kv")["kv-cache"].evidence["at_peak_bytes"] == needed
 
 
 def test_the_first_optimizer_step_is_named() -> None:

@@ -33,7 +33,10 @@ def advice(snapshot: Snapshot) -> list[Finding]:
 
 def test_text(snapshot: Snapshot, advice: list[Finding]) -> None:
     text = " ".join(stats_text(snapshot).split())
-    places = [text.index(finding.title) for finding in advice]
+    # The diagnosis above the findings names the best remedy, too; a finding's title is followed by its confidence.
+    titles = [f"{finding.title} [{finding.confidence}]" for finding in advice]
+    assert [text.count(title) for title in titles] == [1] * len(advice)
+    places = [text.index(title) for title in titles]
     assert places == sorted(places)
     assert [any(line in text for line in finding.detail) for finding in advice[:4]] == [True, True, True, False]
 
@@ -41,8 +44,11 @@ def test_text(snapshot: Snapshot, advice: list[Finding]) -> None:
 def test_markdown(snapshot: Snapshot, advice: list[Finding]) -> None:
     text = ticket_markdown(snapshot).replace("\\", "").replace("`", "")
     shown, folded = text.split("<details>")
-    assert all((finding.title in shown) == (number < 3) for number, finding in enumerate(advice))
-    assert all(finding.title in folded for finding in advice[3:]) and folded.count("</details>") == 1
+    # The diagnosis above the list names the best remedy, too.
+    items = [f"- **{finding.title}** ({finding.confidence})." for finding in advice]
+    assert [shown.count(item) for item in items] == [1] * 3 + [0] * len(items[3:])
+    assert [folded.count(item) for item in items] == [0] * 3 + [1] * len(items[3:])
+    assert folded.count("</details>") == 1
     assert f"{len(advice) - 3} more suggestion" in folded
 
 

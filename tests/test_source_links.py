@@ -183,13 +183,16 @@ def test_summary_and_markdown_with_a_template(tmp_path: Path) -> None:
 
 
 def test_headlines_link_lines_beside_the_moment(tmp_path: Path) -> None:
-    """A sentence links to its moment, and each line that it names to its source."""
+    """A sentence of the header links to its moment, and each line that it names to its source."""
     out = tmp_path / "report.html"
     assert in_process(leaking(tmp_path), "-o", out, "--link", EDITOR).code == 0
-    headlines = re.findall(r'<p class="headline">(.*)</p>', out.read_text(encoding="utf-8"))
-    found = [link for headline in headlines for link in Links(headline).found]
+    (header,) = re.findall(r'<header id="top">(.*?)</header>', out.read_text(encoding="utf-8"), re.DOTALL)
+    assert '<ul class="verdict"' in header and '<p class="headline">' in header
+    found = Links(header).found
     own = [(url, text) for url, text in found if url.startswith("vscode:")]
     assert own and all(re.fullmatch(rf"(.* )?\w+\.py:{url.rpartition(':')[2]}", text) for url, text in own)
+    lines = re.findall(r"\w+\.py:\d+", re.sub("<[^>]*>", " ", header))
+    assert lines == [text.rpartition(" ")[2] for _, text in own]
     assert any(url.startswith("#") and len(text) > 10 for url, text in found)
     text = sentence("Most is {}.", stack_part(7, "f a.py:1 ← g b.py:2"))
     assert sentence_markup(text, "#x") == '<a href="#x">Most is <code>f a.py:1 ← g b.py:2</code>.</a>'

@@ -133,8 +133,9 @@ def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
 
 
 def _leaves(leak: Finding) -> str:
-    """The peak that is left without a leak."""
-    if not leak.evidence["saving"]["saves_bytes"]:
+    """The peak that is left without a leak; nothing is replayed without what waits for the garbage collector."""
+    saving = leak.evidence.get("saving")
+    if not saving or not saving["saves_bytes"]:
         return ""
     return sentence("Without it the peak is {} (replayed).", bytes_part(int(leak.evidence["needed_peak_bytes"])))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import corpus
 import pytest
@@ -16,6 +18,13 @@ from snapreport.agents import answers
 from snapreport.findings.run import findings
 
 pytest.importorskip("mcp.server.mcpserver")
+T = TypeVar("T")
+
+
+def in_a_thread(conversation: Coroutine[Any, Any, T]) -> T:
+    """Its result. This thread may have a loop already: the one that drives browsers."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, conversation).result()
 
 
 def ask(*questions: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
@@ -29,7 +38,7 @@ def ask(*questions: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
             results = [await client.call_tool(name, arguments) for name, arguments in questions]
         return [(bool(result.is_error), "".join(part.text for part in result.content)) for result in results]
 
-    return asyncio.run(talk())
+    return in_a_thread(talk())
 
 
 def test_an_out_of_memory_error_is_understood_by_calls_alone() -> None:
@@ -97,7 +106,7 @@ def test_the_tools_are_described() -> None:
         async with Client(server()) as client:
             return list((await client.list_tools()).tools)
 
-    found = asyncio.run(tools())
+    found = in_a_thread(tools())
     assert {tool.name for tool in found} == {"overview", "findings", "query", "stack", "whatif", "fit", "diff"}
     assert all(tool.description and len(tool.description) < 600 for tool in found)
 

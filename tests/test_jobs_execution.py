@@ -70,16 +70,19 @@ def test_dask_gives_the_same_bytes(cluster: Any, ranks: list[Path], report: byte
     assert build_job(snapreport.job(ranks, dask=cluster.scheduler_address)) == report
 
 
+SOON = 0.5  # seconds
+
+
 def test_dask_without_workers_says_so_and_ends(
     ranks: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(execution, "WORKERS_SECONDS", 0.2)
     with (
-        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=None) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, scheduler_port=0) as empty,
         pytest.raises(SnapshotError, match=r"no worker joined the Dask cluster within 0\.\d+ s; --dask-timeout"),
     ):
-        snapreport.job(ranks, dask=empty.scheduler_address, dask_timeout=0.5)
+        snapreport.job(ranks, dask=empty.scheduler_address, dask_timeout=SOON)
     assert "waiting for a worker of the Dask cluster" in capsys.readouterr().err
 
 

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import fake_torch
 import pytest
 from test_jobs_runs import MINUTE, write
+from waiting import GUARD_SECONDS, wait_until
 
 from snapreport.jobs.build import build_job, job
 from snapreport.jobs.digest import read_digest
@@ -84,12 +84,10 @@ def test_ctrl_c_ends_with_a_page_that_loads_itself_no_more(tmp_path: Path) -> No
     command = [sys.executable, "-m", "snapreport", "job", tmp_path / "run", "--watch", "1", "-o", page]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        until = time.monotonic() + 120
-        while not page.exists() and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_until(page.exists, "the first page")
         assert PAGE_REFRESHES in page.read_bytes()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=GUARD_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0 and "1 rank, 0 new. Rank 0 is running, at step 10." in err

@@ -216,10 +216,10 @@ def test_the_generated_leak_and_batch_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_one_more_layer_of_a_recorded_stage(torch: fake_torch.FakeTorch, tmp_path: Path) -> None:
-    done = torch.run(fake_torch.PROGRAMS / "ranks.py", tmp_path, "stages", "layer", 2, 6, 1)
+    done = torch.run(fake_torch.PROGRAMS / "ranks.py", tmp_path, "stages", "layer", 3, 8, 1)
     assert done.code == 0, done.err
     (outlier,) = plain(job_json(snapreport.job(tmp_path, jobs=1)))["outliers"]
-    assert (outlier["rank"], outlier["cause"]["kind"], outlier["cause"]["factor"]) == (2, "layers", 1.25)
+    assert (outlier["rank"], outlier["cause"]["kind"], outlier["cause"]["factor"]) == (3, "layers", 1.25)
 
 
 allocation = st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(-1, 20), st.integers(1, 8), st.booleans())

@@ -22,6 +22,8 @@ from snapreport.findings.growth_pattern import added_bytes, growth_of, single_gr
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
+from snapreport.report.sentence_html import Links
+from snapreport.report.verdict import chips
 
 TRAIN = ("/app/train.py", "main")
 CALL = ("/env/site-packages/torch/nn/modules/module.py", "_call_impl")
@@ -219,6 +221,8 @@ def test_one_burst_of_a_loop_that_only_allocates(tmp_path: Path) -> None:
         script.free(address, TRAIN)
     (cycle,), status = found_in(script, tmp_path)
     assert status == "unknown" and cycle.severity == "info" and cycle.evidence["burst_bytes"] == 20 * 16 * MIB
+    (chip,) = chips([cycle], {0: 0}, 0, Links())
+    assert chip.cause == cycle.title and chip.remedy == cycle.detail[-1], "no peak without it was replayed"
 
 
 def test_loading_weights_is_no_leak_and_decides_nothing(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def best_remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
 def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
     """What to do, with its number: a leak has its own sentences, other problems have advice."""
     if finding.kind == "leak":
-        return joined([_leaves(finding), finding.detail[-1]])
+        return joined(text for text in (_leaves(finding), finding.detail[-1]) if text)
     remedies = best_remedies(finding, found)
     return sentence("{}.", remedies[0].title) if remedies else ""
 

@@ -19,6 +19,7 @@ from snapreport.contracts import plain
 from snapreport.findings.diff import diff, diff_document
 from snapreport.findings.same_stacks import same_stacks
 from snapreport.reading.recording import Recording
+from snapreport.report.diff_text import diff_text
 
 
 def recording_of(stacks: list[list[tuple[str, str, int]]]) -> Recording:
@@ -70,6 +71,36 @@ def test_a_moved_checkout_changes_nothing() -> None:
     before = planted("training", steps=2)
     result = diff(before, snapreport.load(rewritten(path_of("training", steps=2), "elsewhere.pickle", move)))
     assert result.matching.both == result.matching.count
+
+
+@pytest.mark.parametrize("new", ["nets/model.py", "transformer.py"])
+def test_a_moved_or_renamed_file_changes_nothing_and_is_named(new: str) -> None:
+    def move(frame: dict) -> None:
+        if frame["filename"].endswith("/model.py"):
+            frame["filename"] = frame["filename"].removesuffix("model.py") + new
+            frame["line"] += 3
+
+    before = planted("training", steps=2)
+    result = diff(before, snapreport.load(rewritten(path_of("training", steps=2), "renamed.pickle", move)))
+    assert result.matching.both == result.matching.count
+    ((old, now),) = result.matching.renamed.items()
+    assert old.endswith("model.py") and now.endswith(new)
+    assert f"moved or renamed: {old} → {now}" in diff_text(result)
+    assert [set(table["change"]) for table in result.devices[0].functions] == [{"same"}] * len(
+        result.devices[0].moments
+    )
+
+
+def test_another_file_with_functions_of_the_same_name_is_not_a_renamed_one() -> None:
+    """Both models have a forward, but it calls other layers."""
+    train = ("/w/train.py", "main", 9)
+    layers = "/x/site-packages/torch/nn"
+    before, after = (
+        [[(f"{layers}/{name}.py", "forward", 1), (f"/w/{file}.py", "forward", 5), train] for name in names]
+        for file, names in (("resnet", ("conv", "pool", "norm")), ("vit", ("linear", "attention", "norm")))
+    )
+    result = same_stacks(recording_of(before), recording_of(after))
+    assert not result.renamed and result.both == 1  # the empty stack
 
 
 def test_a_planted_regression_is_found_first_with_its_bytes() -> None:

@@ -12,12 +12,13 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
+from snapreport.findings.renamed_files import LEAST_SHARE, renamed_files
 from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording
 
@@ -32,19 +33,19 @@ class Matching:
     """``before``, ``after``: Int64, the number of the common identity of each stack of either recording.
 
     Identities are 0 … ``count`` - 1; those below ``both`` occur on both sides. Stack 0, the empty one, is identity 0.
+    ``renamed``: files of the program that were moved or renamed, names before → after.
     """
 
     before: np.ndarray
     after: np.ndarray
     both: int
     count: int
+    renamed: dict[str, str] = field(default_factory=dict)
 
 
 def same_stacks(before: Recording, after: Recording) -> Matching:
     """Match the stacks of two recordings one to one."""
-    names = _file_names(before, after)
-    first, second = (_shapes(recording, renamed) for recording, renamed in zip((before, after), names, strict=True))
-    _number(first, second)
+    first, second, renamed = _common_shapes(before, after)
     pairs: list[tuple[int, int]] = []
     groups: defaultdict[bytes, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, shapes in enumerate((first, second)):
@@ -62,7 +63,38 @@ def same_stacks(before: Recording, after: Recording) -> Matching:
         alone = np.flatnonzero(numbers < 0)
         numbers[alone] = count + np.arange(len(alone))
         count += len(alone)
-    return Matching(identity[0], identity[1], len(pairs), count)
+    return Matching(identity[0], identity[1], len(pairs), count, renamed)
+
+
+def _common_shapes(before: Recording, after: Recording) -> tuple[_Shapes, _Shapes, dict[str, str]]:
+    """The numbered shapes of both sides, and the files that were renamed: those through which at least half of the
+    stacks are then of a shape that the other side has.
+    """
+    names, own = _file_names(before, after)
+    frames = (before.frames, after.frames)
+    pairs = [
+        [(file, function) for file, function in zip(files, table["name"].to_list(), strict=True) if file in mine]
+        for files, table, mine in zip(names, frames, own, strict=True)
+    ]
+    renamed = renamed_files(*pairs)
+    while True:
+        first = _shapes(before, names[0].replace(renamed) if renamed else names[0])
+        second = _shapes(after, names[1])
+        _number(first, second)
+        wrong = [old for old in renamed if not _is_same_code(first, second, (names[0] == old).to_numpy())]
+        if not wrong:
+            return first, second, renamed
+        renamed = {old: new for old, new in renamed.items() if old not in wrong}
+
+
+def _is_same_code(first: _Shapes, second: _Shapes, frames: np.ndarray) -> bool:
+    """Whether half of the first side's stacks with one of the ``frames`` (Boolean by frame) have a shape of the
+    second's.
+    """
+    inside = np.concatenate(([0], np.cumsum(frames[first.flat])))
+    stacks = np.flatnonzero(np.diff(inside[first.offsets]))
+    known = set(second.keys)
+    return sum(first.keys[stack] in known for stack in stacks.tolist()) >= LEAST_SHARE * max(len(stacks), 1)
 
 
 @dataclass
@@ -142,16 +174,18 @@ def _in_order(rows: np.ndarray, columns: np.ndarray) -> list[int]:
     return picked[::-1]
 
 
-def _file_names(before: Recording, after: Recording) -> tuple[pl.Series, pl.Series]:
-    """The files of both recordings' frames under names that do not depend on where a library or a checkout lies."""
+def _file_names(before: Recording, after: Recording) -> tuple[list[pl.Series], list[set[str]]]:
+    """The files of both recordings' frames under names that do not depend on where a library or a checkout lies, and
+    the program's own among them.
+    """
     sides = [[installed_name(name) for name in recording.frames["filename"].to_list()] for recording in (before, after)]
     own = [{name for name in names if _is_own(name)} for names in sides]
     # Recorded in one place, the paths say it themselves. Else what all of a side's own files have in common goes.
     if not own[0] & own[1]:
         roots = [_common_folder(sorted(names)) for names in own]
         sides = [[_under(name, root) for name in names] for names, root in zip(sides, roots, strict=True)]
-    first, second = (pl.Series("file", names, dtype=pl.String) for names in sides)
-    return first, second
+        own = [{_under(name, root) for name in names} for names, root in zip(own, roots, strict=True)]
+    return [pl.Series("file", names, dtype=pl.String) for names in sides], own
 
 
 def installed_name(name: str) -> str:

@@ -23,6 +23,7 @@ def diff_text(result: SnapshotDiff) -> str:
             lines.append(f"only {side}: device {', '.join(map(str, devices))}")
     if not result.devices:
         lines.append("no device in common")
+    lines += [f"moved or renamed: {old} → {new}" for old, new in sorted(result.matching.renamed.items())]
     for device in result.devices:
         lines += ["", device_names(device.before.kind, (device.before.device, device.after.device))]
         lines += [f"  {_moment(moment)}" for moment in device.moments[:2]]
@@ -77,12 +78,14 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
         for before, after in changed.select("stack_before", "stack_after").rows()
     ]
     changed = changed.with_columns(place=pl.Series(places, dtype=pl.String))
-    changed = changed.filter(pl.col("delta").sum().over("place") != 0).head(ROWS)
+    changed = changed.filter(pl.col("delta").sum().over("place") != 0)
+    changed = changed.group_by("place", "change", maintain_order=True).agg(pl.col("delta").sum(), stacks=pl.len())
+    changed = changed.sort(pl.col("delta").abs(), descending=True, maintain_order=True).head(ROWS)
     if not len(changed):
         return []
     return ["  at the peak, by stack:"] + [
-        f"    {signed(delta):>11}  {change:<8}  {place}"
-        for delta, change, place in changed.select("delta", "change", "place").rows()
+        f"    {signed(delta):>11}  {change:<8}  {place}{f' ({stacks} stacks)' if stacks > 1 else ''}"
+        for delta, change, place, stacks in changed.select("delta", "change", "place", "stacks").rows()
     ]
 
 

@@ -108,7 +108,7 @@ class Case:
             evidence = findings_oracle.churn(device, self.bounds(number))
             at = evidence and evidence["first"]
         elif finding.kind != "advice":
-            row: Row = tests_of(finding.kind).expected(self, finding)
+            row: Row = module_of(finding.kind).expected(self, finding)
             return row
         else:
             evidence = advice_oracle.evidence(self.snapshot, number, self.devices, finding, self.found)
@@ -131,7 +131,7 @@ class Case:
         return sum(self.expected(leak)["bytes"] for leak in leaks)
 
 
-def tests_of(kind: str) -> Any:
+def module_of(kind: str) -> Any:
     """The test file of a kind of finding that the oracles here do not know, ``tests/test_findings_<kind>.py``:
     ``expected(case, finding)`` is its own oracle, ``PLANTED`` the preset and the changes of a run that has the cause.
     """

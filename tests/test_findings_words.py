@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
 import findings_oracle
 import held_oracle
+import oracle
 import pytest
 import saving_oracle
 import table_oracle
@@ -26,8 +28,9 @@ CONSTANTS = re.compile(
     r"\"Tried to allocate [^\"]*\"|"
     r"cuda:\d+|\b(?:32|16|8)[- ]bits?\b|within 64 events|up to 1 MiB larger|when 4 more|\(0, 0\)"
 )
-# Which block sizes are assumed is computed with the blocks, and tested there.
-ASSUMED = re.compile(r"The block sizes of .*? are assumed")
+# Which block sizes are assumed is computed with the blocks, and tested there; in which step a line grew once is tested
+# in test_leak_shapes.
+ASSUMED = re.compile(r"The block sizes of .*? are assumed|, in the \d+(?:st|nd|rd|th) of them")
 
 
 def size_words(size: int) -> str:
@@ -103,7 +106,8 @@ def advised(found: Case, finding: Finding) -> list[float]:
     device = saving_oracle.with_failures(found.devices[finding.device])
     numbers: list[float] = [device.peak_bytes, sum(len(d.events) > 1 for d in found.devices.values()), 8]
     live = held_oracle.live_at(device, device.peak_event)
-    numbers.append(sum(one.size for one in live if one.category == "activation"))
+    # A request that failed is of the category that its line allocated most of.
+    numbers.append(sum(one.size for one in live if usual_category(found.devices[finding.device], one) == "activation"))
     # What a setting would have reserved is compared with replays in test_whatif.
     numbers += [finding.evidence[key] for key in ("reserved_bytes", "replayed_bytes") if key in finding.evidence]
     for other in found.found:
@@ -111,6 +115,17 @@ def advised(found: Case, finding: Finding) -> list[float]:
             want = found.expected(other)["evidence"]
             numbers += [n for _, n in numeric(want, "")] + more_numbers(found, other, want)
     return numbers
+
+
+def usual_category(device: oracle.Device, one: oracle.Allocation) -> str:
+    if one.alloc_event < 0 or device.events[one.alloc_event]["action"] != "oom":
+        return one.category
+    event = device.events[one.alloc_event]
+    stack, most = oracle.frames_of(event), Counter[str]()
+    alike = [a for a in device.allocations if a.alloc_event >= 0 and a.stack == stack]
+    for other in [a for a in alike if a.size == one.size] or alike:
+        most[other.category] += other.size
+    return most.most_common(1)[0][0] if most else one.category
 
 
 def wholes(found: Case, finding: Finding, e: Row) -> list[float]:
@@ -138,7 +153,8 @@ def check(path: Path) -> int:
         known |= {f"{n / 1e3:,.1f} ms" for n in numbers} | {f"{n / 1e6:,.1f} s" for n in numbers}
         # The signs of missing events are tested in test_recording_gaps.
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
-        # What a run would have needed is tested in test_whatif, what the end of a pass needs by benchmarks failures.
+        # What a run would have needed is tested in test_whatif, what the end of a pass needs in
+        # test_cut_off_pass and by benchmarks failures.
         elsewhere = re.compile("allocator settings avoids the failure|(in layer|To the end of this) ")
         detail = [line for line in finding.detail if not elsewhere.search(line)]
         for line in (finding.title, *detail, *(line for line in finding.basis if line not in gaps)):

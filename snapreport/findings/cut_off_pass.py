@@ -80,6 +80,8 @@ class _Pass:
             begins = self._first_lines(here)
             if len(begins) > 1 and not (self.stack[here] == self.stack[self.event]).any():
                 return 0, 0, 0  # a line that no whole layer ran
+            if len(begins) and self.stack[self.event] == self.stack[begins[0]]:
+                begins = np.append(begins, self.event)  # it would have begun the next layer
             layer, layers = len(begins), repeats_of_parameters(context) if len(begins) > 1 else 0
         if not 0 < layer <= layers or layers < FEWEST_LAYERS:
             return 0, 0, 0

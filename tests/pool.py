@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MOST = 4  # pages open: each has a process of its own, and the data of its report
-# Follows the address without a hash, as the page does when a user removes the hash; ends transitions at once.
+# Follows the address without a hash, as the page does when a user removes the hash (an entry without a state: one of the
+# page's own keeps the theme and the bookmarks); ends transitions at once.
 START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()
     getSelection().removeAllRanges()
     for (const element of document.querySelectorAll('#app *'))
         if (element.scrollTop || element.scrollLeft) element.scrollTo(0, 0)
-    history.replaceState(history.state, '', location.pathname + location.search)
+    history.replaceState(null, '', location.pathname + location.search)
     dispatchEvent(new HashChangeEvent('hashchange'))
     await snapreport.setView({})
     for (const fading of document.getAnimations())
         if (fading.effect.getComputedTiming().endTime < Infinity) fading.finish()
 }"""
 FOLLOW = """fragment => {
-    history.replaceState(history.state, '', fragment)
+    history.replaceState(null, '', fragment)
     dispatchEvent(new HashChangeEvent('hashchange'))
     return snapreport.setView({})
 }"""

@@ -23,7 +23,7 @@ const START: State = {
 }
 
 /** A browser's history: entries of an address and a state, as the specification has them. */
-function openPage(): { store: Store; history: string[]; back(): void; wait(): void; enter(hash: string): void } {
+function openPage(): { store: Store; history: string[]; back(): void; wait(ms?: number): void; enter(hash: string): void } {
   mock.timers.reset()
   mock.timers.enable({ apis: ['setTimeout'] })
   const entries: { hash: string; state: unknown }[] = [{ hash: '', state: null }]
@@ -66,7 +66,7 @@ function openPage(): { store: Store; history: string[]; back(): void; wait(): vo
       entries[at] = { hash, state: null }
       heard()
     },
-    wait: () => mock.timers.tick(1000),
+    wait: (ms = 1000) => mock.timers.tick(ms),
   }
 }
 
@@ -102,6 +102,27 @@ test('views, selections and jumps are entries of the history, pans, zooms and le
     assert.deepEqual(store.state, state)
   }
   assert.equal(page.history.length, states.length, 'going back adds nothing')
+})
+
+test('jumps in quick succession are entries of their own, as long as they are few', () => {
+  const page = openPage()
+  const { store } = page
+  for (let at = 0; at < 3; at++) {
+    store.set({ x: [at, at + 1] })
+    store.jump({ at })
+    page.wait(1)
+  }
+  page.back()
+  assert.equal(store.state.at, 1)
+  page.back()
+  assert.equal(store.state.at, 0)
+  for (let at = 100; at < 200; at++) {
+    store.jump({ at })
+    page.wait(1)
+  }
+  assert.ok(page.history.length < 30, 'browsers refuse a hundred')
+  page.wait()
+  assert.equal(page.history.at(-1), writeHash(store.state, START))
 })
 
 test('Back keeps bookmarks and theme; an address that is entered has its own', () => {

@@ -17,6 +17,8 @@ import { keeping } from './marks'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
+/** Jumps that may come at once without waiting for that: with what is written regularly less than 100 in 30 s. */
+const JUMPS_AT_ONCE = 20
 /** The moment of the peak, where the report starts at another. */
 const PEAK = 'peak'
 /** The state of the history's entries that the page has written; an address that the reader enters has none. */
@@ -85,6 +87,8 @@ export function readHash(hash: string, start: State, devices: number): State {
 export function bindHash(store: Store, start: State, devices: number): void {
   let timer = 0
   let last = 0
+  /** Grows by WRITE_EVERY_MS with every write; while it is in the past, jumps are written at once. */
+  let paid = -Infinity
   let known = location.hash
   let written = store.state
   let { jumps } = store
@@ -96,6 +100,7 @@ export function bindHash(store: Store, start: State, devices: number): void {
   const write = (): void => {
     timer = 0
     last = performance.now()
+    paid = Math.max(paid, last - JUMPS_AT_ONCE * WRITE_EVERY_MS) + WRITE_EVERY_MS
     // A link was just followed: its event is pending, and its hash must not be overwritten.
     if (location.hash !== known) return
     const { state } = store
@@ -114,7 +119,12 @@ export function bindHash(store: Store, start: State, devices: number): void {
     }
   }
   store.subscribe(() => {
-    if (timer === 0) timer = window.setTimeout(write, Math.max(0, last + WRITE_EVERY_MS - performance.now()))
+    const now = performance.now()
+    // Back right after a jump, or one jump right after another, finds the jump's entry.
+    const isAtOnce = store.jumps > jumps && paid <= now
+    if (timer !== 0 && !isAtOnce) return
+    clearTimeout(timer)
+    timer = window.setTimeout(write, isAtOnce ? 0 : Math.max(0, last + WRITE_EVERY_MS - now))
   })
   window.addEventListener('hashchange', () => {
     clearTimeout(timer)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MOST = 4  # pages open: each has a process of its own, and the data of its report
-# Follows the address without a hash, as the page does when a user removes the hash (an entry without a state: one of the
-# page's own keeps the theme and the bookmarks); ends transitions at once.
+# Follows the address without a hash, as the page does when a user removes the hash: as an entry without a state, for
+# the page's own keep the theme and the bookmarks. Ends transitions at once.
 START = """async () => {
     document.querySelector('.timeline.box-mode') && document.querySelector('button[title^="Zoom to a box"]').click()
     document.activeElement?.blur()

@@ -24,15 +24,28 @@ from snapreport.mesh import levels
 def test_opens_offline_without_a_request_or_an_error(
     shown_path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    """Watched by ``borrow_report``; the device of the worst failure or highest peak is shown first, and its picture."""
+    """Watched by ``borrow_report``; the device of the worst failure or highest peak is shown first, and its picture: of
+    its timeline, or of the segments of a final state, where no event was recorded.
+    """
     opened = borrow_report(report_of(shown_path), is_new=True)
-    assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
     devices = corpus.replayed(shown_path)
     assert opened.js("snapreport.devices()") == sorted(devices)
     with_data = [d for d in sorted(devices) if devices[d].events or devices[d].allocations]
     view = opened.view()
     start = expected_opening(devices)
-    assert view["view"] == "timeline" and (not start or view["device"] == sorted(devices)[start[0]])
+    assert not start or view["device"] == sorted(devices)[start[0]]
+    first = devices[view["device"]] if with_data else None
+    pictures = opened.js("performance.getEntriesByName('snapreport:first-picture').length")
+    if first and not first.events and first.segments:  # a timeline would be one rectangle
+        assert view["view"] == "segments" and pictures == 0
+        shown = opened.js("snapreport.debug.view()")["segments"]
+        assert sorted((int(s["address"], 16), s["size"]) for s in shown if s["known"]) == sorted(
+            (s["address"], s["total_size"]) for s in first.segments if s["total_size"]
+        )
+        # The timeline is a click away, and has its picture.
+        opened.set_view(view="timeline")
+        pictures = opened.js("performance.getEntriesByName('snapreport:first-picture').length")
+    assert opened.view()["view"] == "timeline" and pictures == 1
     drawn = opened.js("snapreport.drawn()")
     assert drawn["pending"] == 0 and (not with_data or drawn["triangles"] > 0)
 

@@ -23,7 +23,13 @@ const START: State = {
 }
 
 /** A browser's history: entries of an address and a state, as the specification has them. */
-function openPage(): { store: Store; history: string[]; back(): void; wait(ms?: number): void; enter(hash: string): void } {
+function openPage(): {
+  store: Store
+  history: string[]
+  back(): void
+  wait(ms?: number): void
+  enter(hash: string): void
+} {
   mock.timers.reset()
   mock.timers.enable({ apis: ['setTimeout'] })
   const entries: { hash: string; state: unknown }[] = [{ hash: '', state: null }]

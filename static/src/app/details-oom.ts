@@ -14,6 +14,8 @@ import { remediesPart } from './verdict'
 
 /** Rows of a breakdown; all of them are in the table. */
 const MOST = 6
+/** The part of all memory below which a part explains nothing: functions are in sight instead of categories of a few KiB. */
+const LEAST = 0.01
 
 export function oomTitle({ requested }: OomEvent): string {
   return `Out of memory: ${formatBytes(requested)} requested`
@@ -75,10 +77,10 @@ function withExact(bytes: number): HTMLElement {
   return h('span', { title: formatBytesExact(bytes) }, formatBytes(bytes))
 }
 
-/** Parts of less than 1% of reserved memory explain nothing and are left out. */
+/** Parts that explain nothing are left out. */
 function figureRows(figures: OomFigures): Row[] {
   const { segment, deviceFree, usable, largestUsable, otherStream, otherPool, otherSize, pending, reserved } = figures
-  const some = (bytes: number): string | null => (bytes >= reserved / 100 && bytes > 0 ? formatBytes(bytes) : null)
+  const some = (bytes: number): string | null => (bytes >= LEAST * reserved && bytes > 0 ? formatBytes(bytes) : null)
   return [
     ['Segment needed', segment === null ? null : formatBytes(segment)],
     ['Free on the device', deviceFree === null ? 'not recorded' : formatBytes(deviceFree)],
@@ -120,14 +122,14 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
         h('span', { class: 'held-bytes' }, `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
       ),
     )
-  const categories = heldByCategory(data, position).slice(0, MOST)
+  const categories = heldByCategory(data, position).filter(({ bytes }) => bytes >= LEAST * total)
   const lines = heldByLine(data, stacks, position)
   return [
     h('div', { class: 'stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category and function`)),
     h(
       'ol',
       { class: 'held-list held-chips', 'data-held': 'category', 'aria-label': 'By category' },
-      ...categories.map(({ category, bytes }) => {
+      ...categories.slice(0, MOST).map(({ category, bytes }) => {
         const name = info.categories[category]
         const query = `live:${event} category:${quoted(name)}`
         return button(name, bytes, `Search for ${query}`, () => store.set({ query }))

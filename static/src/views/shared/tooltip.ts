@@ -52,8 +52,10 @@ export class Tooltip {
     this.place()
   }
 
+  /** Also ends a dismissal: the pointer has left. */
   hide(): void {
     this.element.hidden = true
+    this.isDismissed = false
     if (open === this) open = null
   }
 

@@ -79,7 +79,9 @@ def test_dask_without_workers_says_so_and_ends(
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(execution, "WORKERS_SECONDS", 0.2)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, scheduler_port=0) as empty,
+        distributed.LocalCluster(
+            n_workers=0, processes=True, dashboard_address="127.0.0.1:0", scheduler_port=0
+        ) as empty,
         pytest.raises(SnapshotError, match=r"no worker joined the Dask cluster within 0\.\d+ s; --dask-timeout"),
     ):
         snapreport.job(ranks, dask=empty.scheduler_address, dask_timeout=SOON)

@@ -64,7 +64,7 @@ def fresh(text: str) -> str:
 
 
 def frame(number: int) -> dict[str, Any]:
-    return {"filename": f"/work/model/layer{number % 40}.py", "line": number, "name": f"forward_{number}"}
+    return {"filename": f"/home/user/model/layer{number % 40}.py", "line": number, "name": f"forward_{number}"}
 
 
 def program(

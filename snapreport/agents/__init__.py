@@ -1,1 +1,1 @@
-"""What programs that write and read text with a limited context are given: short answers, as tools and as a skill."""
+"""Short answers for agents, whose context is limited: the tools of a server, and a skill."""

@@ -28,8 +28,8 @@ def server() -> MCPServer:
     return made
 
 
-def _told(answer: Callable[..., str], *arguments: Any) -> str:
-    """Errors that a reader can act on; others are defects, which the SDK reports as such."""
+def _answered(answer: Callable[..., str], *arguments: Any) -> str:
+    """The answer, or an error in one line that its reader can act on. Defects are reported as such by the SDK."""
     try:
         return answer(*arguments)
     except SnapshotError as error:
@@ -40,12 +40,12 @@ def overview(path: str) -> str:
     """A snapshot in 8 KB of JSON: headline, activity, peaks, steps, findings (cause, where, remedy, effort, saving,
     confidence) and the largest stacks at the peak. Ask this first.
     """
-    return _told(answers.overview, path)
+    return _answered(answers.overview, path)
 
 
 def findings(path: str, kind: str = "") -> str:
     """All findings with their reasons and evidence; `kind`: one of those in the overview, such as oom, leak, advice."""
-    return _told(answers.findings, path, kind)
+    return _answered(answers.findings, path, kind)
 
 
 def query(path: str, query: str, device: int | None = None) -> str:
@@ -53,12 +53,12 @@ def query(path: str, query: str, device: int | None = None) -> str:
     functions, files and modules; also size>1MiB, category:activation, live:peak, live:EVENT, event:A..B,
     stack:N, step:3, top:20. Terms side by side must all hold; OR, -term and parentheses combine them.
     """
-    return _told(answers.query, path, query, device)
+    return _answered(answers.query, path, query, device)
 
 
 def stack(path: str, stack: int) -> str:
     """One stack trace, innermost frame first, and what it allocated; numbers are those of overview and findings."""
-    return _told(answers.stack, path, stack)
+    return _answered(answers.stack, path, stack)
 
 
 def whatif(
@@ -72,7 +72,7 @@ def whatif(
     `without` queries whose allocations never happen, `memory` such as 24GiB for the allocator; `cards` searches the
     smallest card, which takes longer.
     """
-    return _told(answers.whatif, path, settings or [], without or [], memory, cards)
+    return _answered(answers.whatif, path, settings or [], without or [], memory, cards)
 
 
 def fit(
@@ -85,12 +85,12 @@ def fit(
     """Foretells peaks at batch sizes (or lengths) `to` from recordings of one program at the sizes `at`, and the
     largest that fits. With one path and `memory`: the cheapest remedies that run there.
     """
-    return _told(answers.fit, paths, at, to or [], memory, settings or [])
+    return _answered(answers.fit, paths, at, to or [], memory, settings or [])
 
 
 def diff(before: str, after: str) -> str:
     """What appeared, vanished, grew and shrank between two snapshots of one program."""
-    return _told(answers.diff, before, after)
+    return _answered(answers.diff, before, after)
 
 
 _TOOLS: dict[str, Callable[..., str]] = {

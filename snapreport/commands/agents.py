@@ -1,4 +1,4 @@
-"""The commands ``snapreport mcp`` and ``snapreport skill``: snapreport for programs that read text."""
+"""The commands ``snapreport mcp`` and ``snapreport skill``: snapreport for agents."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from snapreport.errors import SnapshotError
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.curves import allocated_curve
 from snapreport.vocabulary import CATEGORIES
 
 # The page's light colours of categories, near enough to be recognised.
@@ -98,9 +99,5 @@ def held(timeline: DeviceTimeline) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     result = {}
     for name in CATEGORIES:
         of = category == name
-        change = np.zeros(len(allocated), np.int64)
-        np.add.at(change, born[of] + 1, size[of])
-        gone = of & (freed >= 0)
-        np.subtract.at(change, freed[gone] + 1, size[gone])
-        result[name] = np.cumsum(change)[position]
+        result[name] = allocated_curve(born[of], freed[of], size[of], len(allocated) - 1)[position]
     return edges - 1, result

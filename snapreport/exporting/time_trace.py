@@ -11,6 +11,7 @@ import polars as pl
 from snapreport.number_format import bytes_text, device_name
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.own_code import own_frames
 
 SLICES = 2_000
@@ -84,11 +85,7 @@ def _counters(timeline: DeviceTimeline, times: np.ndarray) -> list[Counter]:
     for name in category.unique(maintain_order=True):
         of = (category == name).to_numpy()
         # Index 0 is the state before the trace.
-        step = np.zeros(len(times) + 1, np.int64)
-        np.add.at(step, born[of] + 1, size[of])
-        gone = of & (freed >= 0)
-        np.subtract.at(step, freed[gone] + 1, size[gone])
-        curves.append(_changes(name, np.cumsum(step)[1:], times))
+        curves.append(_changes(name, allocated_curve(born[of], freed[of], size[of], len(times))[1:], times))
     return curves
 
 

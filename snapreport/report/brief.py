@@ -175,7 +175,8 @@ def brief_text(snapshot: Snapshot) -> str:
             lines += _wrapped(f"- {name}{_line(finding, device)}", "  ")
         if device.stacks:
             first = device.stacks[0]
-            held = f"{name}largest at the peak: {bytes_text(first.bytes)} by {first.lines[0]}"
+            when = "at the peak" if device.events else "in the final state"
+            held = f"{name}largest {when}: {bytes_text(first.bytes)} by {first.lines[0]}"
             lines += _wrapped(f"- {held}", "  ")
         if device.missing:
             lines += _wrapped(f"- {name}{device.missing}", "  ")

@@ -161,8 +161,7 @@ test('stacks come out of front coding innermost first', () => {
     ['d', 'a'],
     ['d'],
   ])
-  assert.deepEqual([...stacks.trie.postings.begins], [0, 1, 2, 3, 5])
-  assert.deepEqual([...stacks.trie.postings.nodes], [0, 1, 2, 3, 4])
+  assert.deepEqual([...stacks.trie.frameOf], [0, 1, 2, 3, 3])
   assert.equal(stacks.top(0), null)
   assert.equal(stacks.top(3)!.name, 'b')
   assert.deepEqual(stacks.top(5)!.fx, { fx_node: 'mm' })

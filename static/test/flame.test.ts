@@ -11,7 +11,6 @@ import { weigh } from '../src/flame/weigh'
 import { blend, FrameColours, inkOn, originOf } from '../src/views/flame/colours'
 import { moved } from '../src/views/flame/cursor'
 import { clip, wordsIn } from '../src/views/flame/painter'
-import { postingsOf } from './postings'
 import { random } from './trace'
 
 interface Made {
@@ -54,7 +53,6 @@ function randomStacks(count: number, deep: number, r: () => number): Made {
     stacks,
     trie: {
       frameOf: Int32Array.from(frameOf),
-      postings: postingsOf(frameOf, frames.length),
       caller: Int32Array.from(caller),
       leaf: Int32Array.from(leaf),
       frames: {
@@ -463,7 +461,6 @@ function trieOf(stacks: Frame[][]): StackTrie {
   const names = [...new Set(frames.map((f) => f.name))]
   return {
     frameOf: Int32Array.from(frameOf),
-    postings: postingsOf(frameOf, frames.length),
     caller: Int32Array.from(caller),
     leaf: Int32Array.from(leaf),
     frames: {

@@ -5,30 +5,17 @@ import type { DeviceData, DeviceInfo, Stacks, StackTrie } from '../src/data/mode
 import { parseSize, QueryError, type Text } from '../src/search/fields'
 import { asksForTimes, parse } from '../src/search/grammar'
 import { evaluateQuery, liveMatches, type Matches, nextBySize, rankBySize } from '../src/search/matches'
-import { FramePostings } from '../src/search/postings'
 import { OUTSIDE_STEPS, positionsWithin, stepQueries } from '../src/search/steps'
-import { holds, StringIndex } from '../src/search/strings'
 import { suggest, wordAt } from '../src/search/suggest'
-import { StackTexts } from '../src/search/texts'
+import { Folded, StackTexts } from '../src/search/texts'
 import { stepsOf } from '../src/steps/steps'
-import { postingsOf } from './postings'
 import { info, random, randomDevice } from './trace'
 
-test('the string index finds what a look at every string finds', () => {
-  const r = random(4)
-  const letters = [...'abcAB01_:/.<>()é日\u{1f525} ']
-  const word = (most: number): string =>
-    Array.from({ length: Math.floor(r() * most) }, () => letters[Math.floor(r() * letters.length)]).join('')
-  const strings = ['', 'a', 'ab', 'abc', ...Array.from({ length: 900 }, () => word(14))]
-  const index = new StringIndex(strings)
-  for (let i = 0; i < 600; i++) {
-    const parts = Array.from({ length: 1 + Math.floor(r() * 2) }, () => word(5).toLowerCase()).filter(
-      (part) => part !== '',
-    )
-    const want = strings.map((text) => Number(holds(text.toLowerCase(), parts)))
-    assert.deepEqual([...index.having(parts)], want, JSON.stringify(parts))
-  }
-  assert.deepEqual([...new StringIndex(['ABC', 'b']).having(['b', 'c'])], [1, 0])
+test('a text holds parts in their order, in any case', () => {
+  const having = (texts: string[], ...parts: string[]): number[] => [...new Folded(texts).having(parts)]
+  assert.deepEqual(having(['ABC', 'b', '', 'cb'], 'b', 'c'), [1, 0, 0, 0])
+  assert.deepEqual(having(['aa', 'aaa'], 'aa', 'a'), [0, 1])
+  assert.deepEqual(having(['', 'x']), [0, 1])
 })
 
 test('sizes are read as the library reads them', () => {
@@ -43,7 +30,6 @@ test('sizes are read as the library reads them', () => {
 /** Stacks 0: none, 1: a.py f, 2: a.py f called by b.py g, 3: b.py g. */
 const trie: StackTrie = {
   frameOf: Int32Array.of(0, 1, 0),
-  postings: postingsOf([0, 1, 0], 2),
   caller: Int32Array.of(-1, -1, 1),
   leaf: Int32Array.of(-1, 0, 2, 1),
   frames: {
@@ -74,19 +60,10 @@ test('a query tells whether it needs times', () => {
   )
 })
 
-test('a frame names every stack that holds it', () => {
-  const postings = new FramePostings(trie)
-  assert.deepEqual([...postings.having([0])], [0, 1, 1, 0])
-  assert.deepEqual([...postings.having([1])], [0, 0, 1, 1])
-  assert.deepEqual([...postings.having([])], [0, 0, 0, 0])
-  assert.deepEqual([...postings.having([1, 0])], [0, 1, 1, 1])
-})
-
-test('stacks by frame, file, function, place and line equal a walk along every stack', () => {
+test('stacks by file, function, place and line equal a walk along every stack', () => {
   const r = random(7)
   const pick = (below: number): number => Math.floor(r() * below)
   for (let round = 0; round < 60; round++) {
-    // Few frames recur within a stack, many are rare: both ways of finding stacks are taken.
     const frames = 1 + pick(round % 2 ? 6 : 400)
     const nodes = pick(500)
     const files = 1 + pick(round % 3 ? 5 : 300)
@@ -97,7 +74,6 @@ test('stacks by frame, file, function, place and line equal a walk along every s
     const some: StackTrie = {
       ...trie,
       frameOf: Int32Array.from(frameOf),
-      postings: postingsOf(frameOf, frames),
       caller: Int32Array.from({ length: nodes }, (_, node) => pick(node + 1) - 1),
       leaf: Int32Array.from(codes(1 + pick(300), nodes + 1), (node) => node - 1),
       frames: {
@@ -114,17 +90,6 @@ test('stacks by frame, file, function, place and line equal a walk along every s
         for (let node = leaf; node >= 0; node = some.caller[node]) if (is(some.frameOf[node])) return 1
         return 0
       })
-    const postings = new FramePostings(some)
-    for (const wanted of [
-      [pick(frames)],
-      codes(pick(20), frames),
-      Array.from({ length: frames }, (_, frame) => frame),
-    ]) {
-      assert.deepEqual(
-        [...postings.having(wanted)],
-        walked((frame) => wanted.includes(frame)),
-      )
-    }
     const texts = StackTexts.of({ count: some.leaf.length, trie: some } as unknown as Stacks)
     const text = (part: string, place: { parts: string[]; line: number } | null = null): Text => ({
       kind: 'text',

@@ -14,18 +14,10 @@ export interface Frame extends FrameJson {
   address?: string
 }
 
-/** Posting lists: the nodes of a frame are nodes[begins[frame]] … nodes[begins[frame + 1] - 1], in ascending order. */
-export interface Postings {
-  begins: Int32Array
-  nodes: Int32Array
-}
-
 /** All stacks as columns: a node is one frame under its caller, a stack is the node it ends at. A caller comes before those it calls. */
 export interface StackTrie {
   /** per node: its frame */
   frameOf: Int32Array
-  /** the same by frame, as the report holds it */
-  postings: Postings
   /** per node: the node of its caller; -1 for an outermost frame */
   caller: Int32Array
   /** per stack: the node of its innermost frame; -1 for a stack without frames */

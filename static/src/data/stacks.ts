@@ -4,7 +4,7 @@
 // is, the file says by posting lists: the nodes of each frame.
 
 import type { DecodedBlob } from './columns'
-import type { Frame, Postings, StackTrie, Stacks } from './model'
+import type { Frame, StackTrie, Stacks } from './model'
 import { type LineAddress, lineAddress } from './source-links'
 
 const NONE = -1
@@ -16,8 +16,8 @@ const LIBRARY = 4
 export function readStacks(blob: DecodedBlob): Stacks {
   const lcp = blob.u32('stack_lcp')
   const length = blob.u32('stack_length')
-  const postings = readPostings(blob)
-  const caller = new Int32Array(postings.nodes.length)
+  const frameOf = framesOfNodes(blob)
+  const caller = new Int32Array(frameOf.length)
   const leaf = new Int32Array(length.length)
 
   // path[depth] is the node at that depth of the stack before, outermost first.
@@ -32,33 +32,23 @@ export function readStacks(blob: DecodedBlob): Stacks {
   }
   if (node !== caller.length) throw new Error(`the stacks name ${node} frames, the report holds ${caller.length}`)
   const named = { frame: blob.u32('stack_name'), launcher: blob.u32('stack_launcher') }
-  return new StackTable(new FrameTable(blob), postings, caller, leaf, named)
+  return new StackTable(new FrameTable(blob), frameOf, caller, leaf, named)
 }
 
 /** Stored are differences: of a frame's first node to that of the frame before, of each further one to the one before it. */
-function readPostings(blob: DecodedBlob): Postings {
+function framesOfNodes(blob: DecodedBlob): Int32Array {
   const length = blob.u32('posting_length')
   const first = blob.u32('posting_first')
   const gap = blob.u32('posting_gap')
-  const begins = new Int32Array(length.length + 1)
-  for (let frame = 0; frame < length.length; frame++) begins[frame + 1] = begins[frame] + length[frame]
-  const nodes = new Int32Array(begins[length.length])
+  const frameOf = new Int32Array(length.reduce((sum, nodes) => sum + nodes, 0))
   let read = 0
   let begin = 0
   for (let frame = 0; frame < length.length; frame++) {
     begin += first[frame]
-    for (let at = begins[frame], node = begin; at < begins[frame + 1]; at++) {
-      if (at > begins[frame]) node += gap[read++]
-      nodes[at] = node
+    for (let i = 0, node = begin; i < length[frame]; i++) {
+      if (i > 0) node += gap[read++]
+      frameOf[node] = frame
     }
-  }
-  return { begins, nodes }
-}
-
-function framesOfNodes({ begins, nodes }: Postings): Int32Array {
-  const frameOf = new Int32Array(nodes.length)
-  for (let frame = 0; frame + 1 < begins.length; frame++) {
-    for (let at = begins[frame]; at < begins[frame + 1]; at++) frameOf[nodes[at]] = frame
   }
   return frameOf
 }
@@ -112,27 +102,24 @@ class FrameTable {
 
 class StackTable implements Stacks {
   readonly count: number
-  private readonly frameOf: Int32Array
 
   constructor(
     private readonly table: FrameTable,
-    private readonly postings: Postings,
+    private readonly frameOf: Int32Array,
     private readonly caller: Int32Array,
     private readonly leaf: Int32Array,
     /** Places in the stacks, 1 the innermost and 0 none; computed in snapreport/timeline/own_code.py alone. */
     private readonly named: { readonly frame: Uint32Array; readonly launcher: Uint32Array },
   ) {
     this.count = leaf.length
-    this.frameOf = framesOfNodes(postings)
   }
 
   get trie(): StackTrie {
-    const { table, frameOf, caller, leaf, postings } = this
+    const { table, frameOf, caller, leaf } = this
     return {
       frameOf,
       caller,
       leaf,
-      postings,
       frames: table,
       isNoise: (frame) => (table.flags[frame] & NOISE) !== 0,
       isPython: (frame) => (table.flags[frame] & PYTHON) !== 0,

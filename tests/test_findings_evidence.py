@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -13,6 +11,7 @@ from expected import case
 from snapreport.findings.gate_rules import FAILING_KINDS
 from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.run import KINDS
+from snapreport.schemas.documents import schema
 
 
 def test_evidence_is_as_declared(snapshot_path: Path) -> None:
@@ -24,9 +23,8 @@ def test_evidence_is_as_declared(snapshot_path: Path) -> None:
 
 
 def test_every_kind_of_finding_is_known_everywhere() -> None:
-    schema = json.loads(resources.files("snapreport").joinpath("schemas/snapreport-stats-2.schema.json").read_text())
     names = {kind.name for kind in KINDS}
-    assert set(schema["$defs"]["Finding"]["properties"]["kind"]["enum"]) == names
+    assert set(schema("stats --json")["$defs"]["Finding"]["properties"]["kind"]["enum"]) == names
     assert len(names) == len({kind.label for kind in KINDS}) == len(KINDS)
     assert set(FAILING_KINDS) < names
 

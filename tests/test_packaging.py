@@ -46,9 +46,10 @@ FLOORS = [
     {"report"},
     {"jobs", "agents"},
     {"history"},
-    {"commands", "notebook", "pytest_plugin"},
+    {"notebook", "pytest_plugin", "schemas"},
+    {"commands"},
     {"samples"},
-    {"cli", "schemas"},
+    {"cli"},
     {"__main__"},
 ]
 HEAVY = ("polars", "numpy", "torch", "jinja2", "brotli")

@@ -1,10 +1,9 @@
-"""What the commands print as JSON conforms to the JSON Schemas that the package ships."""
+"""What the commands print as JSON conforms to the JSON Schemas that `snapreport schema` prints."""
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,20 @@ import pytest
 from cli import in_process, on_loaded
 
 from snapreport.samples import write_job
-from snapreport.schemas.documents import DOCUMENTS, generated, schema_file, schema_name
+from snapreport.schemas.documents import DOCUMENTS, generated, schema_name
 
-FOLDER = resources.files("snapreport") / "schemas"
-FILES = {schema_name(document).partition("/")[0]: schema_file(document) for document in DOCUMENTS.values()}
-NAMES = [name.removeprefix("snapreport-") for name in FILES]
+NAMES = [schema_name(document).removeprefix("snapreport-").partition("/")[0] for document in DOCUMENTS.values()]
 
 
+@functools.cache
 def schema(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((FOLDER / FILES[f"snapreport-{name}"]).read_text("utf-8"))
+    document: dict[str, Any] = in_process("schema", name).json
     return document
+
+
+def test_documents_are_listed() -> None:
+    assert [line.split()[0] for line in in_process("schema").out.splitlines()] == NAMES
+    assert in_process("schema", "stat").code == 2
 
 
 def test_generated_files_are_fresh() -> None:

@@ -1,8 +1,9 @@
 """The shapes of all JSON that snapreport prints, stores and reads back: one msgspec Struct for each object.
 
-The JSON Schemas in ``snapreport/schemas``, the validation of digests and the TypeScript types of the page are made from
-them; ``python -m snapreport.schemas`` writes those files again. A struct's docstring is its description in the schema,
-an annotated field's description that of the field. Keys are in the order of the fields.
+The JSON Schemas that ``snapreport schema`` prints, the validation of digests and the TypeScript types of the page are
+made from them; ``python -m snapreport.schemas`` writes those types and the list of keys in ``docs/json.md`` again. A
+struct's docstring is its description in the schema, an annotated field's description that of the field. Keys are in the
+order of the fields.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The JSON Schemas of what the commands print, generated from ``snapreport/contracts``; see ``documents.py``."""
+"""The JSON Schemas of what the commands print, generated from ``snapreport/contracts`` when they are asked for."""

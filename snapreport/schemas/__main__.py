@@ -1,4 +1,4 @@
-"""Write the JSON Schemas and the page's types again: ``python -m snapreport.schemas``, in a checkout's root."""
+"""Write the page's types and the list of all keys again: ``python -m snapreport.schemas``, in a checkout's root."""
 
 from __future__ import annotations
 

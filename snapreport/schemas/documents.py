@@ -1,9 +1,8 @@
-"""The files that are generated from the contracts: a JSON Schema of each document, and the page's types."""
+"""What is generated from the contracts: a JSON Schema of each document, the list of all keys, and the page's types."""
 
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from snapreport.contracts.manifest import RawManifest
 from snapreport.contracts.stats import StatsDocument
 from snapreport.contracts.whatif import WhatIfDocument
 from snapreport.findings.run import KINDS
-from snapreport.schemas.typescript import typescript
+from snapreport.schemas.typescript import signatures, typescript
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "stats --json": StatsDocument,
@@ -38,11 +37,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
 def schema_name(document: type[msgspec.Struct]) -> str:
     """``snapreport-check/1``: the value of its key ``schema``."""
     return str(document.__struct_config__.tag)
-
-
-def schema_file(document: type[msgspec.Struct]) -> str:
-    """``snapreport-check-1.schema.json``."""
-    return f"{schema_name(document).replace('/', '-')}.schema.json"
 
 
 def schema(command: str) -> dict[str, Any]:
@@ -97,7 +91,44 @@ def plain_text(docstring: str) -> str:
 
 def generated(checkout: Path) -> dict[Path, str]:
     """File of ``checkout`` → its content."""
-    folder = checkout / "snapreport" / "schemas"
-    page = checkout / "static" / "src" / "data" / "contracts.ts"
-    schemas = {folder / schema_file(DOCUMENTS[name]): json.dumps(schema(name), indent=1) + "\n" for name in DOCUMENTS}
-    return {**schemas, page: typescript(RawManifest)}
+    return {
+        checkout / "static" / "src" / "data" / "contracts.ts": typescript(RawManifest),
+        checkout / "docs" / "json.md": keys_page(),
+    }
+
+
+def keys_page() -> str:
+    """All keys of all documents on one page of Markdown, where a review sees what a change breaks."""
+    rows = [
+        f"| `{command}` | `{schema_name(document)}` | `{document.__name__}` |"
+        for command, document in DOCUMENTS.items()
+    ]
+    evidence = [one for kind in KINDS for one in kind.evidence]
+    lines = signatures(*DOCUMENTS.values(), *evidence)
+    kinds = [f"| `{kind.name}` | {', '.join(f'`{one.__name__}`' for one in kind.evidence)} |" for kind in KINDS]
+    return PAGE.format(rows="\n".join(rows), kinds="\n".join(kinds), objects="\n".join(lines))
+
+
+PAGE = """\
+# JSON
+
+<!-- Generated from snapreport/contracts: `python -m snapreport.schemas` writes this page again. -->
+
+The commands below print JSON that keeps its keys: the number in `schema` rises when a key is removed or changes its
+meaning, not when one is added. `snapreport schema stats` prints the JSON Schema (2020-12) with a description of every
+key. Sizes are bytes; `name?` is a key that may be missing.
+
+| command | `schema` | object |
+| --- | --- | --- |
+{rows}
+
+A finding's `evidence` depends on its `kind`:
+
+| kind | evidence |
+| --- | --- |
+{kinds}
+
+```text
+{objects}
+```
+"""

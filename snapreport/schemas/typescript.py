@@ -35,6 +35,31 @@ def typescript(*roots: type[msgspec.Struct]) -> str:
     return HEAD + "".join(written.values())
 
 
+def signatures(*roots: type[msgspec.Struct]) -> list[str]:
+    """``Name: key type, key? type`` of ``roots`` and of all that they contain, each once, wrapped at :data:`WIDTH`."""
+    waiting: list[Any] = [types.type_info(root) for root in roots]
+    written: dict[type, str] = {}
+    while waiting:
+        info = waiting.pop(0)
+        if info.cls in written:
+            continue
+        keys = [f"{field.encode_name}{_mark(field)} {_type(field.type, waiting)}" for field in info.fields]
+        written[info.cls] = textwrap.fill(
+            f"{info.cls.__name__}: {', '.join(keys)}",
+            WIDTH,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return list(written.values())
+
+
+def _mark(field: types.Field) -> str:
+    """``?`` where the key may be missing."""
+    is_unset = msgspec.NODEFAULT is field.default is field.default_factory
+    return "?" if is_unset and not field.required else ""
+
+
 def _struct(info: types.StructType, found: list[Any]) -> str:
     doc = _comment(" ".join((info.cls.__doc__ or "").replace("``", "`").split()), "")
     fields = [(field, *_with_description(field.type)) for field in info.fields]
@@ -45,9 +70,7 @@ def _struct(info: types.StructType, found: list[Any]) -> str:
     if info.tag is not None:
         lines.append(f"  {info.tag_field}: '{info.tag}'\n")
     for field, kind, description in fields:
-        is_unset = msgspec.NODEFAULT is field.default is field.default_factory
-        mark = "?" if is_unset and not field.required else ""
-        lines.append(f"{_comment(description, '  ')}  {field.encode_name}{mark}: {_type(kind, found)}\n")
+        lines.append(f"{_comment(description, '  ')}  {field.encode_name}{_mark(field)}: {_type(kind, found)}\n")
     return "".join([*lines, "}\n"])
 
 

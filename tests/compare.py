@@ -127,8 +127,8 @@ def assert_live_sets(snapshot: Any, number: int, device: oracle.Device) -> None:
             assert expected[len(live) // 2] == device.offset(middle, position)
 
 
-def assert_stats(stats: dict[str, Any], device: oracle.Device) -> None:
-    """One device's entry of ``stats --json`` against the oracle's."""
+def assert_stats(stats: dict[str, Any], device: oracle.Device, stacks: dict[str, Any] | None = None) -> None:
+    """One device's entry of ``stats --json`` against the oracle's; ``stacks``: of --frames, else frames are in it."""
     for key, value in device.stats().items():
         assert stats[key] == value, f"{key} is {stats[key]}, not {value}"
     want = device.top_stacks_at_peak()
@@ -137,5 +137,7 @@ def assert_stats(stats: dict[str, Any], device: oracle.Device) -> None:
     by_frames = {frames: (size, count) for size, count, frames in want}
     for entry, (size, _, _) in zip(got, want, strict=False):
         assert entry["bytes"] == size, "most bytes first"
-        frames = tuple((f["filename"], f["line"], f["name"]) for f in entry["frames"])
+        frames = tuple(
+            (f["filename"], f["line"], f["name"]) for f in (stacks[str(entry["stack"])] if stacks else entry["frames"])
+        )
         assert by_frames.pop(frames) == (entry["bytes"], entry["count"])

@@ -235,7 +235,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_stdin_and_stdout(tmp_path: Path) -> None:
     whole = pickle.dumps(GOOD)
     stats = process("stats", "-", "--json", stdin=whole, cwd=tmp_path)
-    assert stats.code == 0 and stats.json["schema"] == "snapreport-stats/2"
+    assert stats.code == 0 and stats.json["schema"] == "snapreport-stats/3"
     report = process("-", "-o", "-", stdin=whole, cwd=tmp_path)
     assert report.code == 0 and report.out.lstrip().lower().startswith("<!doctype html>")
     assert report.out.rstrip().endswith("</html>") and not list(tmp_path.iterdir())

@@ -75,7 +75,7 @@ class TestProject:
         snap = corpus.path_of("small")
         assert on_loaded("check", snap).code == 1
         assert on_loaded("check", "--max-peak", "1TiB", snap).code == 0
-        assert on_loaded("stats", snap).json["schema"] == "snapreport-stats/2"
+        assert on_loaded("stats", snap).json["schema"] == "snapreport-stats/3"
         (tmp_path / "pyproject.toml").write_text('[tool.snapreport]\nrules = "rules.toml"\n')
         run = in_process("stats", snap)
         assert run.code == 2 and str(tmp_path / "rules.toml") in run.err

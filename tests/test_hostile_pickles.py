@@ -328,6 +328,6 @@ def test_any_byte_changed(snapshot: Any, protocol: int, data: st.DataObject) -> 
 def answers_or_refuses(content: bytes) -> None:
     run = in_process("stats", "-", "--json", stdin=content)
     if run.code == 0:
-        assert run.json["schema"] == "snapreport-stats/2"
+        assert run.json["schema"] == "snapreport-stats/3"
     else:
         assert_refused(run)

@@ -16,6 +16,8 @@ from cli import in_process, on_loaded, process
 from hypothesis import example, given
 
 import snapreport
+from snapreport.contracts import plain
+from snapreport.timeline.stats import with_frames
 
 
 def test_whole_pipeline(snapshot_path: Path) -> None:
@@ -23,10 +25,10 @@ def test_whole_pipeline(snapshot_path: Path) -> None:
 
 
 def test_stats(snapshot_path: Path) -> None:
-    run = on_loaded("stats", snapshot_path, "--json")
+    run = on_loaded("stats", snapshot_path, "--json", "--frames")
     assert run.code == 0 and not run.err
     document = run.json
-    assert document["schema"] == "snapreport-stats/2"
+    assert document["schema"] == "snapreport-stats/3"
     (entry,) = document["snapshots"]
     assert entry["file"].endswith(snapshot_path.name) and entry["bytes"] == snapshot_path.stat().st_size
     devices = corpus.replayed(snapshot_path)
@@ -34,7 +36,7 @@ def test_stats(snapshot_path: Path) -> None:
     settings = corpus.raw(snapshot_path)
     settings = settings.get("allocator_settings") or {} if isinstance(settings, dict) else {}
     for stats in entry["devices"]:
-        compare.assert_stats(stats, devices[stats["device"]])
+        compare.assert_stats(stats, devices[stats["device"]], entry["stacks"])
         assert stats["trace_overflowed"] == settings.get("trace_alloc_overflowed")
         assert stats["kind"] in ("cuda", "host")
 
@@ -51,9 +53,9 @@ def test_random_traces(snapshot: Any, protocol: int) -> None:
     loaded = load(snapshot, protocol)
     devices = oracle.replay(snapshot)
     compare.assert_same(loaded, devices)
-    stats = json.loads(json.dumps(loaded.stats()))
+    stats = json.loads(json.dumps(plain(with_frames(loaded.recording, loaded.file_stats()))))
     for entry in stats["devices"]:
-        compare.assert_stats(entry, devices[entry["device"]])
+        compare.assert_stats(entry, devices[entry["device"]], stats["stacks"])
 
 
 def trace(*events: tuple[str, int, int], **final: Any) -> dict[str, Any]:

@@ -302,7 +302,7 @@ class TestOtherJson:
             ("[]", "an empty JSON list; wanted is"),
             ('[{"x": 1}, {"x": 2}]', "a JSON list of 2 objects; wanted is"),
             ("[[1, 2], [3, 4]]", "looks like the memory timeline of torch.profiler (export_memory_timeline)"),
-            ('{"schema": "snapreport-stats/2"}', "is output of snapreport itself (snapreport-stats/2)"),
+            ('{"schema": "snapreport-stats/3"}', "is output of snapreport itself (snapreport-stats/3)"),
             ('{"traceEvents": [{"ph": "X", "name": "f"}]}', "a profiler trace without memory events: record it with"),
             ('{"traceEvents": 3}', "JSON that is no profiler trace: Expected `array | null`, got `int`"),
             ('{"traceEvents": [{"ph": "i", "na', "damaged or cut short JSON"),

@@ -257,7 +257,7 @@ def test_stats_of_a_query() -> None:
     device = run.json["snapshots"][0]["devices"][0]
     matches = device["matches"]
     assert (
-        run.json["schema"] == "snapreport-stats/2"
+        run.json["schema"] == "snapreport-stats/3"
         and run.json["query"] == "size>1MiB"
         and device["allocations"] == len(place.rows)
     )

@@ -81,7 +81,7 @@ def path(request: pytest.FixtureRequest) -> Path:
 
 
 def test_stats(path: Path) -> None:
-    valid("stats", printed("stats", path, "--json"))
+    valid("stats", printed("stats", path, "--json", "--frames"))
     valid("stats", printed("stats", path, "--json", "--query", "size>1MiB"))
 
 

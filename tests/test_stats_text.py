@@ -46,3 +46,18 @@ def test_cpp_frames_never_name_a_stack_that_has_python() -> None:
 def test_help_of_the_bare_command_has_the_options_of_a_report() -> None:
     out = run("--help").out
     assert all(option in out for option in ("--output", "--title", "--max-size", "--source", "--rules", "--version"))
+
+
+def test_json_has_the_frames_of_the_stacks_that_it_names_only_on_request() -> None:
+    path = corpus.path_of("oom")
+    short = on_loaded("stats", path, "--json")
+    assert '"filename"' not in short.out
+    (entry,) = on_loaded("stats", path, "--json", "--frames").json["snapshots"]
+    (same,) = short.json["snapshots"]
+    frames = entry.pop("stacks")
+    assert entry == same
+    named = {int(number) for number in re.findall(r'"stack": (\d+)', short.out)}
+    assert {int(number) for number in frames} == named
+    snapshot = corpus.loaded(path)
+    assert all(rows == snapshot.frames(int(number)).rows(named=True) for number, rows in frames.items())
+    assert on_loaded("stats", path, "--frames").code == 2

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/2).")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON (schema snapreport-stats/3).")
+@click.option("--frames", is_flag=True, help="With --json: the stack traces of all stacks that it names, by number.")
 @click.option("--brief", is_flag=True, help="Only what somebody acts on: 2 KB of text, with --json 8 KB a snapshot.")
 @click.option(
     "--markdown", is_flag=True, help="Print findings, numbers and the largest stacks as Markdown, for a ticket."
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 def stats(
     snaps: tuple[str, ...],
     as_json: bool,
+    frames: bool,
     brief: bool,
     markdown: bool,
     query: str | None,
@@ -65,6 +67,8 @@ def stats(
         raise click.UsageError("--markdown goes with neither --json nor --query")
     if brief and (markdown or query is not None):
         raise click.UsageError("--brief goes with neither --markdown nor --query")
+    if frames and (brief or not as_json):
+        raise click.UsageError("--frames goes with --json")
     if query is not None:
         from snapreport.search.grammar import parse
 
@@ -76,7 +80,7 @@ def stats(
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
     snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
-    text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, markdown, query, links)
+    text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:
         report_unlinked(links, snapshots)
@@ -93,7 +97,9 @@ def _brief(snapshots: Sequence[Snapshot], as_json: bool) -> str:
     return json_text(BriefDocument([brief(snapshot) for snapshot in snapshots]), indent=None)
 
 
-def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: str | None, links: SourceLinks) -> str:
+def _text(
+    snapshots: Sequence[Snapshot], as_json: bool, frames: bool, markdown: bool, query: str | None, links: SourceLinks
+) -> str:
     if markdown:
         from snapreport.report.ticket import ticket_markdown
 
@@ -101,8 +107,11 @@ def _text(snapshots: Sequence[Snapshot], as_json: bool, markdown: bool, query: s
     if as_json:
         from snapreport.contracts import json_text
         from snapreport.contracts.stats import StatsDocument
+        from snapreport.timeline.stats import with_frames
 
         files = [_with_findings(snapshot, query) for snapshot in snapshots]
+        if frames:
+            files = [with_frames(one.recording, file) for one, file in zip(snapshots, files, strict=True)]
         return json_text(StatsDocument(files, UNSET if query is None else query))
     from snapreport.number_format import bytes_text
 

@@ -38,22 +38,23 @@ class DeviceNumbers(Struct):
 
 
 class StackAtPeak(Struct, forbid_unknown_fields=True):
-    """The bytes of one stack at the peak."""
+    """The bytes of one stack at the peak. ``stack``: its number; ``name``: the program's line, null without a trace."""
 
+    stack: Count
+    name: str | None
     bytes: Bytes
     count: Count
-    frames: Frames
 
 
 class MatchedStack(Struct):
-    """The matching allocations of one stack, and those live at the peak. ``name``: the program's line."""
+    """The matching allocations of one stack, and those live at the peak; ``stack`` and ``name`` as at the peak."""
 
+    stack: Count
+    name: str | None
     bytes_at_peak: Bytes
     count_at_peak: Count
     bytes: Bytes
     count: Count
-    name: str | None
-    frames: Frames
 
 
 class Matches(Struct):
@@ -77,16 +78,19 @@ class DeviceStats(DeviceNumbers):
 
 
 class FileStats(Struct):
-    """One snapshot file. ``source``: of a profiler's trace, what wrote it; ``notes``: what was unusual in the file."""
+    """One snapshot file. ``source``: of a profiler's trace, what wrote it; ``notes``: what was unusual in the file;
+    ``stacks``: with --frames, the stack traces of all numbers of stacks in this document.
+    """
 
     file: str
     bytes: Count
     source: str | UnsetType = UNSET
     devices: list[DeviceStats] = []
     notes: dict[str, Any] = {}
+    stacks: dict[str, Frames] | UnsetType = UNSET
 
 
-class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/2"):
+class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/3"):
     """The numbers and findings of snapshot files. ``query``: of --query."""
 
     snapshots: list[FileStats]

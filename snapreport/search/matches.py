@@ -11,9 +11,9 @@ from snapreport import terminal
 from snapreport.contracts.stats import MatchedStack, Matches
 from snapreport.search.evaluate import Searcher
 from snapreport.timeline.own_code import own_lines
-from snapreport.timeline.stats import frames_of
 
 TOP = 10
+_SUMS = ("bytes_at_peak", "count_at_peak", "bytes", "count")
 
 
 def device_matches(searcher: Searcher, query: str) -> Matches:
@@ -37,22 +37,14 @@ def device_matches(searcher: Searcher, query: str) -> Matches:
         .sort(["bytes_at_peak", "bytes", "stack"], descending=[True, True, False])
         .head(TOP)
     )
-    recording = timeline.recording
-    names = own_lines(recording)
+    names = own_lines(timeline.recording)
     return Matches(
         count=len(rows),
         bytes=int(rows["size"].sum()),
         count_at_peak=len(live),
         bytes_at_peak=int(live["size"].sum()),
         top_stacks=[
-            MatchedStack(
-                row["bytes_at_peak"],
-                row["count_at_peak"],
-                row["bytes"],
-                row["count"],
-                names[row["stack"]],
-                frames_of(recording, row["stack"]),
-            )
+            MatchedStack(row["stack"], names[row["stack"]], *(row[key] for key in _SUMS))
             for row in stacks.rows(named=True)
         ],
         notes=found.notes,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 from msgspec import UNSET, convert
+from msgspec.structs import replace
 
+from snapreport.contracts import plain
 from snapreport.contracts.stats import DeviceStats, FileStats, StackAtPeak
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
+from snapreport.timeline.own_code import own_lines
 
 
 def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
@@ -33,6 +37,7 @@ def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
 def device_stats(timeline: Timeline) -> DeviceStats:
     """The entry of a device, without findings."""
     allocations, allocated, reserved = timeline.allocations, timeline.allocated, timeline.reserved
+    names = own_lines(timeline.recording)
     return DeviceStats(
         device=timeline.device,
         kind=timeline.kind,
@@ -53,14 +58,26 @@ def device_stats(timeline: Timeline) -> DeviceStats:
         peak_reserved_bytes=int(reserved.max()),
         oom_events=timeline.oom_events,
         top_stacks_at_peak=[
-            StackAtPeak(row["bytes"], row["count"], frames)
-            for row, frames in zip(
-                timeline.top_stacks,
-                frames_of_each(timeline.recording, [row["stack"] for row in timeline.top_stacks]),
-                strict=True,
-            )
+            StackAtPeak(row["stack"], names[row["stack"]], row["bytes"], row["count"]) for row in timeline.top_stacks
         ],
     )
+
+
+def with_frames(recording: Recording, file: FileStats) -> FileStats:
+    """``file`` with the frames of every stack whose number it names."""
+    stacks = sorted(set(_named_stacks(plain(file))))
+    frames = frames_of_each(recording, stacks)
+    return replace(file, stacks={str(stack): one for stack, one in zip(stacks, frames, strict=True)})
+
+
+def _named_stacks(node: Any) -> Iterator[int]:
+    if isinstance(node, dict):
+        if isinstance(stack := node.get("stack"), int):
+            yield stack
+        node = list(node.values())
+    if isinstance(node, list):
+        for value in node:
+            yield from _named_stacks(value)
 
 
 def frames_of(recording: Recording, stack: int) -> list[Frame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -36,6 +37,7 @@ class Snapshot:
         self._rules = rules
         self._inference = inference
         self._timelines: dict[int, DeviceTimeline] = {}
+        self._idle: DeviceTimeline | None = None  # that of any device on which nothing happened
         self._searchers: dict[int, Searcher] = {}
 
     def __repr__(self) -> str:
@@ -132,12 +134,16 @@ class Snapshot:
         """Raises KeyError for a device that is not in ``devices``, :class:`SnapshotError` for impossible sizes."""
         if device not in self._timelines:
             check_fork()
-            try:
-                timeline = build_timeline(
-                    self.recording, self._record(device), self._categories, inference=self._inference
-                )
-            except SnapshotError as error:
-                raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
+            record = self._record(device)
+            is_idle = not (len(record.events) or len(record.segments) or len(record.blocks))
+            if is_idle and self._idle:  # PyTorch writes all devices that a process sees, most of them idle
+                timeline = dataclasses.replace(self._idle, device=device, kind=record.kind, events=record.events)
+            else:
+                try:
+                    timeline = build_timeline(self.recording, record, self._categories, inference=self._inference)
+                except SnapshotError as error:
+                    raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
+                self._idle = timeline if is_idle else self._idle
             timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
             self._timelines[device] = timeline
         return self._timelines[device]

@@ -1,8 +1,9 @@
-"""How many one-line changes of the code the tests notice: ``python -m benchmarks.mutants allocator --count 40``.
+"""How many one-line changes of the code the tests notice: ``python -m benchmarks.mutants allocator --count 60``.
 
-Each mutant is one change of one operator, constant or condition in a copy of the package, with the test files of its
-package run against it, without recordings of ``../shared``. Survivors are printed: each is a missing test, or says the
-same as before.
+Each mutant is one change of one operator, constant or condition in a copy of the package. Tests that call the changed
+function run against it, quickest first, until one fails; without recordings of ``../shared``, and without those that
+need a browser or another process. Which test calls what is recorded once, in the file of ``--calls``. Survivors are
+printed: each is a missing test, or says the same as before.
 """
 
 from __future__ import annotations
@@ -10,24 +11,28 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import pickle
 import random
+import re
+import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import CodeType, FrameType
+
+# Imported before a process is forked for each mutant, which imports only the package and its tests.
+import polars  # noqa: F401
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# Files that state what a package does; all others test it only through the rest.
-TESTS = {
-    "allocator": ["allocator_model", "whatif", "exact_limits"],
-    "timeline": ["levels", "blocks", "annotations", "graphs", "repeated_tensors", "categories", "steps_of_optimizers",
-                 "activity", "exact_limits"],
-    "jobs": ["jobs", "jobs_gate", "jobs_command", "exact_limits"],
-    "findings": ["findings_fragmentation", "findings_leaks", "findings_oom", "findings_peak", "advice_rules",
-                 "findings_advice", "opening", "exact_limits", "witnesses"],
-}  # fmt: skip
+PACKAGES = ("allocator", "findings", "jobs", "timeline")
+NEEDS_MORE = re.compile(r"chromium|open_report|borrow_report|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile")
+Calls = dict[str, tuple[float, set[tuple[str, str]]]]  # test: seconds, and the (file, function) that it calls
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -74,36 +79,136 @@ def _annotations(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def killed(copy: Path, tests: list[str]) -> bool:
-    """Whether the tests fail on the package in ``copy``; a run that never ends counts as failed."""
-    nothing = str(copy / "none")
-    variables = {"PYTHONPATH": str(copy), "SNAPREPORT_REAL_SNAPSHOTS": nothing, "SNAPREPORT_RECORDED": nothing}
-    call = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        "tests/pytest.ini",
-        "-x",
-        *(f"tests/test_{name}.py" for name in tests),
-    ]
-    try:
-        done = subprocess.run(
-            call, cwd=copy, env={**os.environ, **variables}, capture_output=True, timeout=900, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+def function_at(source: str, line: int) -> str:
+    """The outermost function or method around a line, as in ``co_qualname``; "" for what runs when it is imported."""
+    for node in ast.parse(source).body:
+        for prefix, inner in [
+            ("", node),
+            *((f"{node.name}.", n) for n in getattr(node, "body", ()) if isinstance(node, ast.ClassDef)),
+        ]:
+            if isinstance(inner, ast.FunctionDef) and inner.lineno <= line <= (inner.end_lineno or line):
+                return prefix + inner.name
+    return ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
-    parser.add_argument("package", choices=sorted(TESTS))
-    parser.add_argument("--count", type=int, default=40, help="how many, chosen at random; default 40")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", nargs="*", default=[], help="of these files of the package alone")
-    options = parser.parse_args()
-    files = sorted((ROOT / "snapreport" / options.package).glob("*.py"))
+class Recorder:
+    """A plugin of pytest that records which functions of the package each test calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls: Calls = {}
+        self.failed: set[str] = set()
+        self._folder = f"{folder}{os.sep}"
+        self._seen: set[CodeType] = set()
+
+    def _called(self, frame: FrameType, _event: str, _argument: object) -> None:
+        self._seen.add(frame.f_code)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._seen.clear()
+        threading.settrace(self._called)
+        sys.settrace(self._called)
+        began = time.process_time()
+        result = yield
+        seconds = time.process_time() - began
+        sys.settrace(None)
+        own = [code for code in self._seen if code.co_filename.startswith(self._folder)]
+        functions = {(c.co_filename[len(self._folder) :], c.co_qualname.split(".<locals>")[0]) for c in own}
+        self.calls[item.nodeid] = (seconds, functions)
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:  # where it is recorded: it counts objects, for example
+            self.failed.add(report.nodeid)
+
+
+class Chosen:
+    """A plugin of pytest that runs these tests alone, in this order."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self._order = {test: place for place, test in enumerate(tests)}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        result = yield
+        items[:] = sorted((i for i in items if i.nodeid in self._order), key=lambda item: self._order[item.nodeid])
+        return result
+
+
+def forked(copy: Path, seconds: float, work: Callable[[], int]) -> int:
+    """The exit code of ``work`` in another process, which may use so much of the processor; -1 if it was ended."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1,) * 2)
+            with open(os.devnull, "w") as nothing:
+                os.dup2(nothing.fileno(), 1)
+                os.dup2(nothing.fileno(), 2)
+            os.chdir(copy)
+            sys.path.insert(0, str(copy))
+            nowhere = str(copy / "none")
+            os.environ |= {
+                "PYTHONPATH": str(copy),
+                "SNAPREPORT_REAL_SNAPSHOTS": nowhere,
+                "SNAPREPORT_RECORDED": nowhere,
+            }
+            code = work()
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
+
+
+def record(file: str, into: Path, copy: Path) -> int:
+    recorder = Recorder(copy / "snapreport")
+    code = pytest.main(["-c", "tests/pytest.ini", "-p", "no:xdist", f"tests/{file}"], plugins=[recorder])
+    calls = {test: called for test, called in recorder.calls.items() if test not in recorder.failed}
+    into.write_bytes(pickle.dumps(calls))
+    return 0 if calls else int(code)
+
+
+def recorded_calls(copy: Path, known: Path) -> Calls:
+    """What each test calls, from the file ``known`` or by running them, one file after another."""
+    if known.exists():
+        calls: Calls = pickle.loads(known.read_bytes())
+        return calls
+    calls = {}
+    part = copy / "calls"
+    for path in sorted((copy / "tests").glob("test_*.py")):
+        if NEEDS_MORE.search(path.read_text(encoding="utf-8")):
+            continue
+        code = forked(copy, 600, partial(record, path.name, part, copy))
+        print(f"{path.name}: {'recorded' if code == 0 else 'left out, it fails or has nothing to run'}", flush=True)
+        if code == 0:
+            calls |= pickle.loads(part.read_bytes())
+    known.write_bytes(pickle.dumps(calls))
+    return calls
+
+
+def run_tests(tests: list[str]) -> int:
+    files = dict.fromkeys(f"tests/{test.partition('::')[0]}" for test in tests)
+    return int(pytest.main(["-c", "tests/pytest.ini", "-x", "-p", "no:xdist", *files], plugins=[Chosen(tests)]))
+
+
+def tests_of(calls: Calls, file: str, function: str, seconds: float) -> list[str]:
+    """Tests that call a function of a file, or anything of it (""); quickest first, as many as take so long."""
+    calling = {t for t, (_, called) in calls.items() if any(f == file and g == (function or g) for f, g in called)}
+    # What a test of a file has computed, others of it may share.
+    beside = {test.partition("::")[0] for test in calling}
+    chosen: list[str] = []
+    for test in sorted(calls, key=lambda test: (test not in calling, calls[test][0])):
+        if test in calling or test.partition("::")[0] in beside:
+            seconds -= calls[test][0]
+            if chosen and seconds < 0:
+                break
+            chosen.append(test)
+    return chosen
+
+
+def survivors(package: str, options: argparse.Namespace, copy: Path, calls: Calls) -> tuple[int, int]:
+    """(mutants tried, mutants that no test noticed), the latter printed."""
+    files = sorted((ROOT / "snapreport" / package).glob("*.py"))
     places = [
         (path, number)
         for path in files
@@ -111,26 +216,47 @@ def main() -> None:
         for number, _ in enumerate(mutants(path.read_text(encoding="utf-8")))
     ]
     chosen = random.Random(options.seed).sample(places, min(options.count, len(places)))
-    found = 0
+    survived = 0
+    for turn, (path, number) in enumerate(chosen, 1):
+        source = path.read_text(encoding="utf-8")
+        line, change, changed = list(mutants(source))[number]
+        file = str(path.relative_to(ROOT / "snapreport"))
+        tests = tests_of(calls, file, function_at(source, line), options.seconds)
+        target = copy / "snapreport" / file
+        target.write_text(changed, encoding="utf-8")
+        os.utime(target, (turn, turn))  # compiled files are told apart by their source's size and second
+        limit = 20 + 4 * sum(calls[test][0] for test in tests)
+        if not tests or forked(copy, limit, partial(run_tests, tests)) == 0:
+            survived += 1
+            print(f"survived {len(tests)} tests: {path.name}:{line}: {change}", flush=True)
+        target.write_text(source, encoding="utf-8")
+        os.utime(target, (0, 0))
+        if turn % 10 == 0:
+            print(f"{turn - survived} of {turn} noticed", flush=True)
+    return len(chosen), survived
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)}; default all")
+    parser.add_argument("--count", type=int, default=60, help="how many of each, chosen at random; default 60")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--files", nargs="*", default=[], help="of these files alone")
+    parser.add_argument("--seconds", type=float, default=60, help="of processor time, for a mutant's tests; default 60")
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "snapreport-calls.pickle")
+    options = parser.parse_args()
+    table = []
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
-        leave = shutil.ignore_patterns("node_modules", ".git", ".venv*", "__pycache__")
+        leave = shutil.ignore_patterns("node_modules", ".git", ".venv*", "__pycache__", ".mypy_cache")
         shutil.copytree(ROOT, copy, ignore=leave)
-        if killed(copy, TESTS[options.package]):
-            sys.exit("the tests fail without a change")
-        for done, (path, number) in enumerate(chosen, 1):
-            source = path.read_text(encoding="utf-8")
-            line, change, changed = list(mutants(source))[number]
-            target = copy / path.relative_to(ROOT)
-            target.write_text(changed, encoding="utf-8")
-            if killed(copy, TESTS[options.package]):
-                found += 1
-            else:
-                print(f"survived: {path.name}:{line}: {change}", flush=True)
-            target.write_text(source, encoding="utf-8")
-            if done % 10 == 0:
-                print(f"{found} of {done} noticed", flush=True)
-    print(f"{options.package}: {found} of {len(chosen)} noticed, {100 * found / max(1, len(chosen)):.0f}%")
+        calls = recorded_calls(copy, options.calls)
+        for package in options.packages or PACKAGES:
+            tried, survived = survivors(package, options, copy, calls)
+            table.append(
+                f"{package}: {tried - survived} of {tried} noticed, {100 * (1 - survived / max(1, tried)):.0f}%"
+            )
+    print("\n".join(table))
 
 
 if __name__ == "__main__":

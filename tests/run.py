@@ -82,16 +82,19 @@ def environment(folder: Path, install: bool) -> Path:
 
 
 def browser(python: Path) -> None:
-    """Ensures that there is a Chromium: the machine's, else Debian's, else playwright's. The tests fail without one."""
+    """Ensures that there is a Chromium: Debian's headless shell, which opens a page in half the time of other builds;
+    else the machine's; else playwright's. The tests fail without one.
+    """
     found = [python, TESTS / "browser.py"]
-    if run(*found) == 0:
-        return
-    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+    is_named = "SNAPREPORT_CHROMIUM" in os.environ or shutil.which("chromium-headless-shell")
+    if not is_named and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
         say("installing Debian's chromium")
         run("apt-get", "update", "-qq")
         for package in ("chromium-headless-shell", "chromium"):
             if run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package) == 0:
                 break
+            if run(*found) == 0:
+                return
     if run(*found):
         say("downloading playwright's chromium")
         run(python, "-m", "playwright", "install", "chromium")

@@ -57,10 +57,13 @@ def keep_freed_memory() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``snapshot_path``: every generated, committed and real snapshot in turn; ``real_path``: the real ones alone;
-    ``shown_path``: those that differ in what a page can show.
+    """``snapshot_path``: generated, committed and real snapshots in turn; ``real_path``: all real ones alone;
+    ``shown_path``: those that differ in what a page can show; ``telling_path``: in what is found in them.
     """
-    every = {"snapshot_path": corpus.names(), "real_path": corpus.real_names(), "shown_path": corpus.shown_names()}
+    every = {
+        "snapshot_path": corpus.names(), "real_path": corpus.real_names(), "shown_path": corpus.shown_names(),
+        "telling_path": corpus.telling_names(),
+    }  # fmt: skip
     for fixture, names in every.items():
         if fixture in metafunc.fixturenames:
             given = names or [pytest.param("none", marks=pytest.mark.skip(reason=corpus.NO_REAL))]
@@ -80,6 +83,11 @@ def snapshot_path(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def shown_path(request: pytest.FixtureRequest) -> Path:
+    return corpus.path_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def telling_path(request: pytest.FixtureRequest) -> Path:
     return corpus.path_of(request.param)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
 COMMITTED = ROOT / "sample_reports"
+WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated and committed ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.
 GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
@@ -57,8 +58,11 @@ def scratch() -> Path:
 
 
 def names() -> list[str]:
-    """The available snapshots: generated ones, the small one first, then committed ones, then real ones."""
-    return ["small", *sorted(GENERATED.keys() - {"small"}), *committed(), *real_names()]
+    """The available snapshots: generated ones, the small one first, then committed ones, then real ones that differ."""
+    real = (
+        real_names() if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else [n for n in real_names() if n not in ALIKE]
+    )
+    return ["small", *sorted(GENERATED.keys() - {"small"}), *committed(), *real]
 
 
 def committed() -> list[str]:
@@ -69,37 +73,54 @@ def real_names() -> list[str]:
     return sorted(p.name for p in REAL.glob("*.pickle"))
 
 
-# Those that show nothing in any view that the others do not.
+def telling_names() -> list[str]:
+    """Those that differ in what is found in them: generated and committed ones, small recordings of one cause each, and
+    real ones whose failures and gaps no other has.
+    """
+    real = {"expandable_oom_3gpu.pickle", "lightning_oom.pickle", "trimmed_inconsistent.pickle"}
+    small = sorted(path.name for path in WITNESSES.iterdir() if path.name.partition(".")[0] not in WITHOUT_ORACLE)
+    return [*(name for name in names() if name != "large" and (name in real or name not in real_names())), *small]
+
+
+# Recordings whose findings have an oracle only where steps are annotated (leaks, churn), or whose sentences have
+# numbers that only the program knows (labels, masks, passes) or that a setting proposes.
+WITHOUT_ORACLE = {
+    "crowded", "cycles", "emptied", "host", "masked_model", "masks", "predictions", "retried", "stored", "unsplit",
+    "waiting",
+}  # fmt: skip
+# Real ones that show nothing in any view that the others do not, and of whose findings a small recording has the cause.
 ALIKE = {
     "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle",
-    "denoising_graphs.pickle",
-    "cublas_workspace.pickle", "empty_cache_loop.pickle", "forward_of_trained.pickle",
+    "cublas_workspace.pickle", "denoising_graphs.pickle", "empty_cache_loop.pickle", "forward_of_trained.pickle",
     "forward_without_no_grad.pickle", "inference_churn.pickle", "inference_fragmentation.pickle",
     "megatron_init.pickle", "previous_logits.pickle", "quantised_kv_llama7b.pickle", "train_step_fp32.pickle",
     "training_late_start.pickle", "transient_free_segment.pickle", "two_models_alive.pickle",
-    # Generated: other layouts of the same program, and findings, which are tested without a browser.
+}  # fmt: skip
+# Those that show nothing new: other layouts of the same program, and findings, which are tested without a browser.
+UNSHOWN = {
     "churn", "compiled", "fragmentation", "layout-2.1", "layout-2.5", "layout-2.8", "leak", "training", "truncated",
+    "lightning_oom.pickle", "zeroth_order.pickle",
 }  # fmt: skip
 
 
 def varied_names() -> list[str]:
     """The real snapshots that differ in what a view can show: devices, expandable segments, private pools, failures, no
     trace or a late one, contradictions, annotations, few events and most. The columns that views draw are compared with
-    the oracle on all of them; a view is not driven through a browser on those that are alike.
+    the oracle on all of :func:`names`.
     """
-    return [name for name in real_names() if name not in ALIKE]
+    return [name for name in shown_names() if name in real_names()]
 
 
 def shown_names() -> list[str]:
     """All of :func:`names` but those that show nothing new."""
-    return [name for name in names() if name not in ALIKE]
+    return [name for name in names() if name not in UNSHOWN]
 
 
 @functools.cache
 def path_of(name: str) -> Path:
     """The file of a snapshot by its name; generated ones are made on first use."""
     if name not in GENERATED:
-        return next(p for p in [REAL / name, *COMMITTED.rglob(name)] if p.exists())
+        return next(p for p in [REAL / name, WITNESSES / name, *COMMITTED.rglob(name)] if p.exists())
     from snapreport import samples
 
     preset, changes = GENERATED[name]

@@ -13,7 +13,7 @@ import corpus
 import pytest
 import recorded
 
-SNAPSHOTS = frozenset(corpus.names())
+SNAPSHOTS = frozenset([*corpus.names(), *corpus.telling_names()])
 RECORDINGS = frozenset(recorded.names())
 # Files that take minutes and cannot be divided: started last, they would keep one worker busy when the others are done.
 LONG = tuple(f"test_{name}.py" for name in ("whatif", "recorder_cuda", "jobs", "hostile_pickles", "recorder_oom"))

@@ -111,7 +111,7 @@ def check_siblings(opened: Any, device: Any, i: int) -> None:
     assert abs(float(number) * 1024**power - same["bytes"]) <= 0.006 * same["bytes"]
 
 
-def test_links_lead_on(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_links_lead_on(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("training")
     device = corpus.replayed(path)[0]
     first = next(
@@ -119,7 +119,7 @@ def test_links_lead_on(report_of: Callable[..., Path], open_report: Callable[...
         for i in range(500, len(device.allocations))
         if at_address(device, i)[1] is not None and device.allocations[i].stack
     )
-    opened = open_report(report_of(path), f"#select={first}", before=CLIPBOARD)
+    opened = borrow_report(report_of(path), f"#select={first}", before=CLIPBOARD)
     after = links(opened, "Address after")[0]
     opened.page.locator(f".details dd [data-allocation='{after}']").first.click()
     assert opened.view()["select"] == after
@@ -130,14 +130,14 @@ def test_links_lead_on(report_of: Callable[..., Path], open_report: Callable[...
     opened.until("window.copied !== undefined")
     link, path_uri = opened.js("window.copied"), report_of(path).as_uri()
     assert link.startswith(path_uri) and f"select={other}" in link
-    again = open_report(report_of(path), link.removeprefix(path_uri))
+    again = borrow_report(report_of(path), link.removeprefix(path_uri), is_new=True)
     assert again.view()["select"] == other
     opened.page.get_by_title("Copy the address").click()
     opened.until("copied.startsWith('0x')")
     assert int(opened.js("copied"), 16) == device.allocations[other].addr
 
 
-def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) -> None:
+def test_quoted_source_is_text(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("training.pickle.gz")
     snapshot = snapreport.load(path)
     hostile = "<img src=x onerror=alert(1)></script><script>alert({})</script><!-- \u2028"
@@ -150,7 +150,7 @@ def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) 
     wanted = {i for i, f in enumerate(frames["filename"].to_list()) if f.endswith("gpt/model.py")}
     allocations = snapshot.allocations(0)
     chosen = next(i for i, s in enumerate(allocations["stack"].to_list()) if wanted & set(snapshot.recording.stack(s)))
-    opened = open_report(tmp_path / "r.html", f"#select={chosen}")
+    opened = borrow_report(tmp_path / "r.html", f"#select={chosen}")
     opened.page.locator(".details .source").first.wait_for()
     shown = opened.js("""[...document.querySelectorAll('.details .frame:has(.source)')].map(f => [
         f.querySelector('.place').title, f.querySelector('.here').textContent, f.querySelectorAll('.line').length])""")
@@ -167,21 +167,21 @@ def test_quoted_source_is_text(tmp_path: Path, open_report: Callable[..., Any]) 
     assert opened.js("document.querySelectorAll('.details img, .details script').length") == 0
 
 
-def test_no_source_unless_asked(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), "#select=20")
+def test_no_source_unless_asked(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")), "#select=20")
     opened.settle()
     assert opened.page.locator(".details .frame").count() > 0 and opened.page.locator(".details .source").count() == 0
 
 
-def test_bookmarks(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_bookmarks(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     report = report_of(corpus.path_of("training"))
-    opened = open_report(report, "#x=1000..2000&select=70")
+    opened = borrow_report(report, "#x=1000..2000&select=70")
     opened.page.keyboard.press("k")
     opened.page.keyboard.type("the <b>peak</b> & more")
     opened.page.keyboard.press("Enter")
     opened.set_view(x=[3000, 4000], select=-1)
     opened.until("location.hash.includes('marks.list') && location.hash.includes('x=3000')")
-    again = open_report(report, opened.js("location.hash"))
+    again = borrow_report(report, opened.js("location.hash"), is_new=True)
     assert again.view()["select"] is None
     button = again.page.get_by_role("button", name="Bookmarks (1)")
     button.click()
@@ -196,7 +196,7 @@ def test_bookmarks(report_of: Callable[..., Path], open_report: Callable[..., An
     again.page.keyboard.type("second")
     again.page.keyboard.press("Enter")
     again.until("location.hash.includes('second')")
-    third = open_report(report, again.js("location.hash"))
+    third = borrow_report(report, again.js("location.hash"))
     third.page.keyboard.press("k")
     names = third.page.locator(".mark-go")
     assert names.all_inner_texts() == ["début", "second"]
@@ -209,10 +209,10 @@ def test_bookmarks(report_of: Callable[..., Path], open_report: Callable[..., An
     third.until("!location.hash.includes('marks.list')")
 
 
-def test_a_picture_of_the_timeline(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_picture_of_the_timeline(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     from PIL import Image
 
-    opened = open_report(report_of(corpus.path_of("training")), device_scale_factor=2)
+    opened = borrow_report(report_of(corpus.path_of("training")), device_scale_factor=2)
     opened.settle()
     with opened.page.expect_download() as coming:
         opened.page.get_by_role("button", name="PNG").click()

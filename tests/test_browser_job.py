@@ -56,9 +56,9 @@ def tip(opened: Any) -> str:
 
 
 def test_the_planted_outlier_is_named_with_its_stack(
-    open_report: Callable[..., Any], job_path: Path, planted: Planted
+    borrow_report: Callable[..., Any], job_path: Path, planted: Planted
 ) -> None:
-    opened = open_report(job_path)
+    opened = borrow_report(job_path)
     assert opened.view()["view"] == "job"
     name = "{} {}:{}".format(*STACKS[DISPATCH][:3])
     first = opened.page.locator(".job-outlier").first.inner_text()
@@ -76,8 +76,8 @@ def test_the_planted_outlier_is_named_with_its_stack(
     opened.check()
 
 
-def test_cells_say_what_was_planted(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
-    opened = open_report(job_path, "#view=job&job.sort=peak")
+def test_cells_say_what_was_planted(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = borrow_report(job_path, "#view=job&job.sort=peak")
     shown = debug(opened)
     peaks = planted.allocated.max(axis=1)
     order = [int(key) for key in shown["order"]]
@@ -96,8 +96,8 @@ def test_cells_say_what_was_planted(open_report: Callable[..., Any], job_path: P
     opened.check()
 
 
-def test_brushing_is_linked_to_every_part(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
-    opened = open_report(job_path, "#view=job&job.tab=stacks")
+def test_brushing_is_linked_to_every_part(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = borrow_report(job_path, "#view=job&job.tab=stacks")
     page = opened.page
     page.mouse.move(*cell(opened, 48, 10))
     page.mouse.down()
@@ -135,8 +135,8 @@ def test_brushing_is_linked_to_every_part(open_report: Callable[..., Any], job_p
     opened.check()
 
 
-def test_keys_move_a_cell_pick_it_and_brush(open_report: Callable[..., Any], job_path: Path) -> None:
-    opened = open_report(job_path)
+def test_keys_move_a_cell_pick_it_and_brush(borrow_report: Callable[..., Any], job_path: Path) -> None:
+    opened = borrow_report(job_path)
     page = opened.page
     page.locator(".job-map").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
@@ -165,9 +165,9 @@ def test_keys_move_a_cell_pick_it_and_brush(open_report: Callable[..., Any], job
     opened.check()
 
 
-def test_the_keyboard_keeps_its_place(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+def test_the_keyboard_keeps_its_place(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
     """What a key presses is often drawn anew, or gone: the focus does not fall back to the start of the page."""
-    opened = open_report(job_path)
+    opened = borrow_report(job_path)
     page = opened.page
 
     def focus() -> str:
@@ -195,11 +195,11 @@ def test_the_keyboard_keeps_its_place(open_report: Callable[..., Any], job_path:
     opened.check()
 
 
-def test_the_address_holds_it_all(open_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
-    opened = open_report(job_path)
+def test_the_address_holds_it_all(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
+    opened = borrow_report(job_path)
     set_options(opened, metric="reserved", sort="above", against="group", stack=str(DISPATCH), ranks="0..9,52")
     opened.until("location.hash.includes('job.ranks')")
-    again = open_report(job_path, opened.js("location.hash"))
+    again = borrow_report(job_path, opened.js("location.hash"), is_new=True)
     assert debug(again)["order"] == debug(opened)["order"]
     assert debug(again)["rows"] == debug(opened)["rows"]
     assert debug(again)["map"]["scale"] == debug(opened)["map"]["scale"]
@@ -208,12 +208,12 @@ def test_the_address_holds_it_all(open_report: Callable[..., Any], job_path: Pat
     again.check()
 
 
-def test_without_webgl_the_map_is_the_same_picture(open_report: Callable[..., Any], job_path: Path) -> None:
+def test_without_webgl_the_map_is_the_same_picture(borrow_report: Callable[..., Any], job_path: Path) -> None:
     from PIL import Image, ImageChops
 
     pictures = []
     for before in ("", NO_WEBGL):
-        opened = open_report(job_path, "#view=job&job.against=group&job.ranks=0..20", before=before)
+        opened = borrow_report(job_path, "#view=job&job.against=group&job.ranks=0..20", before=before)
         assert debug(opened)["map"]["isWebGl"] is (before == "")
         map_ = opened.page.locator(".job-map").screenshot()
         pictures.append(Image.open(io.BytesIO(map_)).convert("RGB"))
@@ -224,35 +224,35 @@ def test_without_webgl_the_map_is_the_same_picture(open_report: Callable[..., An
     assert (difference.max(axis=2) > 2).mean() < 0.005
 
 
-def test_a_lost_context_comes_back(open_report: Callable[..., Any], job_path: Path) -> None:
-    opened = open_report(job_path)
+def test_a_lost_context_comes_back(borrow_report: Callable[..., Any], job_path: Path) -> None:
+    opened = borrow_report(job_path)
     before = opened.page.locator(".job-map").screenshot()
     opened.lose_context()
     assert opened.page.locator(".job-map").screenshot() == before
 
 
 @pytest.mark.parametrize("width", [360, 800, 1300, 3840])
-def test_nothing_is_wider_than_the_window(open_report: Callable[..., Any], job_path: Path, width: int) -> None:
-    opened = open_report(job_path, "#view=job&job.tab=groups", viewport={"width": width, "height": 800})
+def test_nothing_is_wider_than_the_window(borrow_report: Callable[..., Any], job_path: Path, width: int) -> None:
+    opened = borrow_report(job_path, "#view=job&job.tab=groups", viewport={"width": width, "height": 800})
     for tab in ("groups", "stacks", "categories", "findings", "ranks"):
         set_options(opened, tab=tab)
         assert opened.js("document.documentElement.scrollWidth <= innerWidth"), tab
 
 
-def test_a_job_of_digests_alone_has_no_views_of_devices(open_report: Callable[..., Any], job_path: Path) -> None:
-    opened = open_report(job_path)
+def test_a_job_of_digests_alone_has_no_views_of_devices(borrow_report: Callable[..., Any], job_path: Path) -> None:
+    opened = borrow_report(job_path)
     assert opened.page.locator(".tabs").first.locator("button").all_inner_texts() == ["Job", "Summary"]
     assert opened.js("snapreport.devices()") == []
     with pytest.raises(Exception, match="no view"):
         opened.set_view(view="timeline")
 
 
-def test_a_thousand_ranks_open_small(open_report: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_thousand_ranks_open_small(borrow_report: Callable[..., Any], tmp_path: Path) -> None:
     planted = planted_job(1024, columns=256)
     path = tmp_path / "large.html"
     path.write_bytes(planted.document)
     assert len(planted.document) < 3_000_000
-    opened = open_report(path, "#view=job&job.sort=group")
+    opened = borrow_report(path, "#view=job&job.sort=group")
     shown = debug(opened)
     assert sorted(int(key) for key in shown["order"]) == list(range(1024 + 3))
     opened.page.mouse.move(*cell(opened, shown["order"].index(str(planted.outlier)), planted.oom_step))

@@ -9,7 +9,6 @@ from typing import Any
 
 import corpus
 import numpy as np
-import pytest
 from PIL import Image
 
 VIEWS = ("segments", "reserved", "flame", "table", "events")
@@ -56,10 +55,9 @@ def test_each_view_at_the_size_at_which_it_is_shown(
     assert len({height for _, height in shown}) == 2, "some have a legend"
 
 
-@pytest.mark.parametrize("name", ["training", "no-stacks"])
-def test_what_is_seen_is_as_without(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_what_is_seen_is_as_without(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     """Compared pixel by pixel with a page that was opened on the view."""
-    report = report_of(corpus.path_of(name))
+    report = report_of(corpus.path_of("training"))
     opened = open_report(report, reduced_motion="reduce")  # no animation is running when a picture is taken
     for view in VIEWS:
         straight = open_report(report, f"#view={view}", reduced_motion="reduce")

@@ -264,8 +264,8 @@ def test_retries_come_with_the_setting_and_what_makes_it_work(tmp_path: Path) ->
     assert "garbage-collection-threshold" not in advised(retrying({"garbage_collection_threshold": 0.8}), tmp_path)
 
 
-def test_links_lead_into_the_page(snapshot_path: Path) -> None:
-    snapshot = corpus.loaded(snapshot_path)
+def test_links_lead_into_the_page(telling_path: Path) -> None:
+    snapshot = corpus.loaded(telling_path)
     index = {device: place for place, device in enumerate(snapshot.devices)}
     for finding in findings(snapshot):
         if finding.kind == "advice":

@@ -14,9 +14,9 @@ from snapreport.findings.run import KINDS
 from snapreport.schemas.documents import schema
 
 
-def test_evidence_is_as_declared(snapshot_path: Path) -> None:
+def test_evidence_is_as_declared(telling_path: Path) -> None:
     kinds = {kind.name: kind for kind in KINDS}
-    for finding in case(snapshot_path).found:
+    for finding in case(telling_path).found:
         assert type(finding.evidence) in kinds[finding.kind].evidence
         # mypy knows the types of what rules write, but not of rows that come from a table.
         msgspec.convert(finding.to_json()["evidence"], type(finding.evidence))

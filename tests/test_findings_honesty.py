@@ -64,8 +64,8 @@ def read_hash(link: str, devices: int) -> dict[str, Any]:
     return state
 
 
-def test_every_finding_is_plain_and_says_what_it_rests_on(snapshot_path: Path) -> None:
-    snapshot, found = told(snapshot_path)
+def test_every_finding_is_plain_and_says_what_it_rests_on(telling_path: Path) -> None:
+    snapshot, found = told(telling_path)
     assert [SEVERITIES.index(f.severity) for f in found] == sorted(SEVERITIES.index(f.severity) for f in found)
     for finding in found:
         as_json = finding.to_json()
@@ -83,9 +83,9 @@ def test_every_finding_is_plain_and_says_what_it_rests_on(snapshot_path: Path) -
             assert ("The replay ends with" in basis) == (timeline.reconciliation_bytes != 0)
 
 
-def test_missing_frames_and_what_is_unknown_are_told(snapshot_path: Path) -> None:
-    snapshot, found = told(snapshot_path)
-    for number, device in corpus.replayed(snapshot_path).items():
+def test_missing_frames_and_what_is_unknown_are_told(telling_path: Path) -> None:
+    snapshot, found = told(telling_path)
+    for number, device in corpus.replayed(telling_path).items():
         if not device.peak_bytes:
             assert not [f for f in found if f.device == number and f.kind == "peak"]
             continue
@@ -101,8 +101,8 @@ def test_missing_frames_and_what_is_unknown_are_told(snapshot_path: Path) -> Non
         assert said.lower().endswith(f"unknown {bytes_text(unknown).lower()}.") == (unknown >= 0.01 * device.peak_bytes)
 
 
-def test_every_link_leads_somewhere(snapshot_path: Path) -> None:
-    snapshot, found = told(snapshot_path)
+def test_every_link_leads_somewhere(telling_path: Path) -> None:
+    snapshot, found = told(telling_path)
     for finding in found:
         events = len(snapshot.events(finding.device))
         state = read_hash(link_of(finding, snapshot.devices.index(finding.device)), len(snapshot.devices))

@@ -170,8 +170,9 @@ def test_no_churn_is_told_where_there_is_none(preset: str, changes: dict) -> Non
     assert churn_findings(snapshot, snapshot.timeline(0)) == []
 
 
-def test_churn_counts_what_a_plain_walk_counts(snapshot_path: Path) -> None:
-    snapshot = corpus.loaded(snapshot_path)
+@pytest.mark.parametrize("name", ["churn", "pools", "expandable", "crowded.pickle.xz", "emptied.pickle.xz"])
+def test_churn_counts_what_a_plain_walk_counts(name: str) -> None:
+    snapshot = corpus.loaded(corpus.path_of(name))
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
         found = churn(timeline)

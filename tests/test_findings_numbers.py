@@ -106,8 +106,8 @@ def check(path: Path) -> set[str]:
     return names
 
 
-def test_every_number(snapshot_path: Path) -> None:
-    check(snapshot_path)
+def test_every_number(telling_path: Path) -> None:
+    check(telling_path)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -135,9 +135,9 @@ def test_all_kinds_and_all_exceptions_occur() -> None:
     } <= names
 
 
-def test_findings_that_the_oracle_has_are_told(snapshot_path: Path) -> None:
+def test_findings_that_the_oracle_has_are_told(telling_path: Path) -> None:
     """The other way round: a peak, what is new at the end, failures and fragmentation are not omitted."""
-    found = case(snapshot_path)
+    found = case(telling_path)
     for number, device in found.devices.items():
         kinds = [f.kind for f in found.found if f.device == number]
         assert kinds.count("peak") == (device.peak_bytes > 0)

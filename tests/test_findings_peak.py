@@ -113,7 +113,7 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
         ).all()
 
 
-def test_history_is_any_allocation_or_free_recorded(snapshot_path: Path) -> None:
-    snapshot = corpus.loaded(snapshot_path)
-    for number, device in corpus.replayed(snapshot_path).items():
+def test_history_is_any_allocation_or_free_recorded(telling_path: Path) -> None:
+    snapshot = corpus.loaded(telling_path)
+    for number, device in corpus.replayed(telling_path).items():
         assert has_history(snapshot.timeline(number)) == any(a.origin != "ghost" for a in device.allocations)

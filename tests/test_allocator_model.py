@@ -130,7 +130,9 @@ def traces(path: Path) -> list[Trace]:
 
 
 @pytest.mark.parametrize(
-    "path", [corpus.REAL / name for name in corpus.real_names()] + recordings(), ids=lambda p: p.stem
+    "path",
+    [corpus.REAL / name for name in corpus.real_names()] + recordings() + sorted(corpus.WITNESSES.iterdir()),
+    ids=lambda path: path.stem,
 )
 def test_real_traces_replay_exactly(path: Path) -> None:
     """Every address, every segment event and the whole reserved curve, under the trace's own settings."""

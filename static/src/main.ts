@@ -1,10 +1,9 @@
 // The entry point of the bundle. The same script is the page and, started from a blob without a document, its worker.
 
 import { installApi } from './api'
-import { type BlobTexts, openClient } from './worker/client'
 import { startApp } from './app/app'
-import { reportDamagedParts } from './app/damaged-parts'
-import { warmUp } from './app/warm-up'
+import { reportDamagedParts, warmUp } from './app/opening'
+import { type BlobTexts, openClient } from './worker/client'
 import { startWorker } from './worker/start'
 
 if (typeof document === 'undefined') startWorker(self as never)

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { helpFor } from '../src/app/keyboard'
-import { bindHash, writeHash } from '../src/app/hash'
-import { MARKS } from '../src/app/marks'
+import { bindHash, MARKS, writeHash } from '../src/app/hash'
 import { type State, Store } from '../src/ui/state'
 
 const START: State = {

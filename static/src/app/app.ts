@@ -2,39 +2,32 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
+import { positionOf } from '../data/live'
+import { liveBytes } from '../data/peak-without'
+import { dominantStack, stackShares } from '../data/stack-shares'
 import { asksForTimes } from '../search/grammar'
-import type { DataClient } from '../worker/data-client'
-import { TimelineView } from '../views/timeline/timeline-view'
-import { pageActions } from './actions'
-import { Announcer } from './announcer'
-import { currentView } from './current-view'
-import { DetailsPanel } from './details'
 import { hasData } from '../ui/devices'
 import { fill, h } from '../ui/dom'
 import { isSandboxed } from '../ui/download'
-import { bindHash, readHash, writeHash } from './hash'
-import { HelpDialog } from './help'
-import { bindKeys } from './keyboard'
-import { LegendHost } from './legend-host'
-import { Notice } from './notice'
-import { PageTools } from './page-tools'
-import { statePatch } from './patch'
-import { prepareViews, REPLAYED_EARLY_EVENTS } from './prepare-views'
-import { bindLinks } from './report-links'
-import { SearchBox } from './search-box'
-import { skipLink } from './skip-link'
-import { Split } from './split'
-import { dataOf, Stage } from './stage'
-import { startState } from './start-state'
 import { type State, Store } from '../ui/state'
 import { bindTheme } from '../ui/theme'
-import { TimelineActions } from './timeline-actions'
+import { TimelineView } from '../views/timeline/timeline-view'
+import type { DataClient } from '../worker/data-client'
+import { pageActions, TimelineActions } from './actions'
+import { DetailsPanel } from './details'
+import { bindHash, bindLinks, readHash, writeHash } from './hash'
+import { JobHost } from './job-host'
+import { bindKeys, HelpDialog } from './keyboard'
+import { LegendHost } from './legend'
+import { Announcer, Notice, skipLink } from './messages'
+import { PageTools } from './page-tools'
+import { prepareViews, REPLAYED_EARLY_EVENTS } from './prerender'
+import { SearchBox } from './search-box'
+import { Split } from './split'
+import { dataOf, Stage } from './stage'
+import { currentView, startState, statePatch } from './start-state'
 import { Toolbar } from './toolbar'
 import { bindVerdict } from './verdict'
-import { liveBytes } from '../data/peak-without'
-import { positionOf } from '../data/live'
-import { dominantStack, stackShares } from '../data/stack-shares'
-import { JobHost } from './job-host'
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -81,7 +74,7 @@ class App implements Controller {
       info: () => this.info,
       changed: () => this.render(),
     })
-    const centreOn = (event: number): void => timelineActions.centreOn(event)
+    const { centreOn } = timelineActions
     const saved = (text: string): void => (isSandboxed() ? this.notice.show(text) : this.announcer.say(text))
     this.stage = new Stage(
       { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
@@ -117,7 +110,7 @@ class App implements Controller {
       store: this.store,
       scene: () => this.timeline.currentScene,
       matches: () => this.stage.matchesOf(this.store.state, this.timeline.currentScene),
-      reveal: (event) => timelineActions.reveal(event),
+      reveal: timelineActions.reveal,
     })
     const actions = pageActions({
       ...page,

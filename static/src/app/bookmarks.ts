@@ -1,9 +1,8 @@
 // Bookmarks: the view under a name, in a small popover. They live in the address, so a copied link carries them.
 
 import { fill, h } from '../ui/dom'
-import { readHash, writeHash } from './hash'
-import { keeping, type Mark, MARKS, readMarks, writeMarks } from './marks'
 import type { State, Store } from '../ui/state'
+import { keeping, MARKS, type Mark, readHash, readMarks, writeHash, writeMarks } from './hash'
 
 export class Bookmarks {
   /** The button and, under it, the popover. */

@@ -14,9 +14,8 @@ import type { Store } from '../ui/state'
 import { describeFrame, framesLine } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { WithoutButton } from '../views/shared/without-button'
-import { type Siblings, siblingsOf } from './details-facts'
+import { allocationLink, type Links, type Siblings, siblingsOf } from './details-rows'
 import { remediesPart } from './verdict'
-import { allocationLink, type Links } from './details-rows'
 
 const SIBLINGS_SHOWN = 8
 /** Other stacks of the same query that are named. */

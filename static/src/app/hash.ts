@@ -13,7 +13,6 @@ import {
   VIEWS,
   type ViewName,
 } from '../ui/state'
-import { keeping } from './marks'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
@@ -167,4 +166,70 @@ function decode(text: string): string {
   } catch {
     return text
   }
+}
+
+export const MARKS = 'marks.list'
+const MOST = 50
+const LONGEST_NAME = 80
+
+export interface Mark {
+  name: string
+  /** "#view=…", as the address writes it; "" for the report as it opens. */
+  hash: string
+}
+
+/** The marks in the option; malformed ones are ignored. */
+export function readMarks(text: string | undefined): Mark[] {
+  let rows: unknown
+  try {
+    rows = JSON.parse(text ?? '[]')
+  } catch {
+    return []
+  }
+  if (!Array.isArray(rows)) return []
+  return rows
+    .filter(
+      (row): row is [string, string] =>
+        Array.isArray(row) &&
+        row.length === 2 &&
+        row.every((part) => typeof part === 'string') &&
+        /^(#|$)/.test(row[1]),
+    )
+    .slice(0, MOST)
+    .map(([name, hash]) => ({ name: name.slice(0, LONGEST_NAME), hash }))
+}
+
+/** A place of this report with the bookmarks and the theme of `now`, which stay wherever the reader goes. */
+export function keeping(place: State, { theme, options }: State): State {
+  const { [MARKS]: _, ...others } = place.options
+  return { ...place, theme, options: options[MARKS] ? { ...others, [MARKS]: options[MARKS] } : others }
+}
+
+/** Null for none: the address stays clean. */
+export function writeMarks(marks: readonly Mark[]): string | null {
+  return marks.length
+    ? JSON.stringify(marks.slice(0, MOST).map(({ name, hash }) => [name.slice(0, LONGEST_NAME), hash]))
+    : null
+}
+
+/** `opened`: called once the place is in the state. */
+export function bindLinks(store: Store, start: State, devices: number, opened: () => void): void {
+  document.addEventListener('click', (event) => {
+    if (
+      event.defaultPrevented ||
+      event.button !== 0 ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return
+    const link = event.target instanceof Element ? event.target.closest('#top a, #summary a') : null
+    const hash = link?.getAttribute('href')
+    if (!hash?.startsWith('#')) return
+    event.preventDefault()
+    const { state } = store
+    store.jump({ ...keeping(readHash(hash, start, devices), state), noise: state.noise })
+    opened()
+  })
 }

@@ -1,17 +1,16 @@
 // What the toolbar offers on every view: bookmarks, and the view as a picture.
 
-import type { DataClient } from '../worker/data-client'
-import { describeWindow } from '../views/shared/describe'
-import type { TimelineView } from '../views/timeline/timeline-view'
-import { Bookmarks } from './bookmarks'
 import { deviceName } from '../ui/devices'
 import { h } from '../ui/dom'
-import { fileName } from '../ui/download'
-import { captioned, composite, joined, savePicture } from './save-picture'
+import { download, fileName } from '../ui/download'
+import type { State, Store } from '../ui/state'
+import { describeWindow } from '../views/shared/describe'
+import type { TimelineView } from '../views/timeline/timeline-view'
+import type { DataClient } from '../worker/data-client'
+import { Bookmarks } from './bookmarks'
+import type { JobHost } from './job-host'
 import type { Split } from './split'
 import type { Stage } from './stage'
-import type { State, Store } from '../ui/state'
-import type { JobHost } from './job-host'
 
 interface Parts {
   client: DataClient
@@ -102,4 +101,118 @@ export class PageTools {
     if (query) parts.push(`matching ${query}`)
     return parts.filter(Boolean).join(', ')
   }
+}
+
+const TITLE_HEIGHT = 46
+const PADDING = 14
+const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+
+export interface Caption {
+  title: string
+  /** What of the report is shown. */
+  detail: string
+}
+
+/**
+ * The canvases inside an element, each where it lies on screen, and the labels that are elements (`labels`: a selector), on the
+ * element's background. In device pixels. Call right after drawing: a WebGL canvas keeps its pixels no longer.
+ */
+export function composite(element: HTMLElement, labels: string): HTMLCanvasElement {
+  const ratio = devicePixelRatio || 1
+  const base = element.getBoundingClientRect()
+  const out = document.createElement('canvas')
+  out.width = Math.max(1, Math.round(base.width * ratio))
+  out.height = Math.max(1, Math.round(base.height * ratio))
+  const ctx = out.getContext('2d')!
+  ctx.fillStyle = getComputedStyle(element).getPropertyValue('--panel').trim()
+  ctx.fillRect(0, 0, out.width, out.height)
+  // On whole device pixels, as the screen has them: between them everything would blur.
+  const px = (cssPixels: number): number => Math.round(cssPixels * ratio)
+  for (const canvas of element.querySelectorAll('canvas')) {
+    const box = canvas.getBoundingClientRect()
+    const style = getComputedStyle(canvas)
+    if (box.width === 0 || box.height === 0 || style.visibility === 'hidden') continue
+    ctx.drawImage(canvas, px(box.left - base.left), px(box.top - base.top), px(box.width), px(box.height))
+  }
+  ctx.scale(ratio, ratio)
+  for (const label of element.querySelectorAll<HTMLElement>(labels)) if (!label.hidden) drawLabel(ctx, label, base)
+  return out
+}
+
+/** An element of plain lines: its box and its text. */
+function drawLabel(ctx: CanvasRenderingContext2D, label: HTMLElement, base: DOMRect): void {
+  const box = label.getBoundingClientRect()
+  const style = getComputedStyle(label)
+  const x = box.left - base.left
+  const y = box.top - base.top
+  ctx.fillStyle = style.backgroundColor
+  ctx.fillRect(x, y, box.width, box.height)
+  if (parseFloat(style.borderTopWidth) > 0) {
+    ctx.strokeStyle = style.borderTopColor
+    ctx.strokeRect(x + 0.5, y + 0.5, box.width - 1, box.height - 1)
+  }
+  ctx.fillStyle = style.color
+  ctx.font = `${style.fontSize} ${FONT}`
+  ctx.textBaseline = 'middle'
+  ctx.textAlign = 'left'
+  const lines = label.children.length
+    ? Array.from(label.children, (line) => line.textContent ?? '')
+    : [label.textContent ?? '']
+  const height = (box.height - parseFloat(style.paddingTop) * 2) / lines.length
+  lines.forEach((line, i) => {
+    ctx.fillText(line, x + parseFloat(style.paddingLeft), y + parseFloat(style.paddingTop) + (i + 0.5) * height)
+  })
+}
+
+/** A picture with its caption over it. `picture` is in device pixels. */
+export function captioned(picture: HTMLCanvasElement, caption: Caption, element: Element): HTMLCanvasElement {
+  const ratio = devicePixelRatio || 1
+  const style = getComputedStyle(element)
+  const ink = (name: string): string => style.getPropertyValue(name).trim()
+  const out = document.createElement('canvas')
+  out.width = picture.width
+  out.height = picture.height + Math.round(TITLE_HEIGHT * ratio)
+  const ctx = out.getContext('2d')!
+  ctx.fillStyle = ink('--panel')
+  ctx.fillRect(0, 0, out.width, out.height)
+  ctx.drawImage(picture, 0, out.height - picture.height)
+  ctx.scale(ratio, ratio)
+  ctx.textBaseline = 'middle'
+  const width = out.width / ratio - 2 * PADDING
+  ctx.fillStyle = ink('--ink')
+  ctx.font = `600 14px ${FONT}`
+  ctx.fillText(caption.title, PADDING, 15, width)
+  ctx.fillStyle = ink('--ink-soft')
+  ctx.font = `12px ${FONT}`
+  ctx.fillText(caption.detail, PADDING, 34, width)
+  return out
+}
+
+/** Two pictures as one: side by side, or one over the other. */
+export function joined(pictures: readonly HTMLCanvasElement[], stacked: boolean): HTMLCanvasElement {
+  const gap = Math.round(PADDING * (devicePixelRatio || 1))
+  const across = pictures.map(({ width }) => width)
+  const down = pictures.map(({ height }) => height)
+  const sum = (sizes: number[]): number => sizes.reduce((total, size) => total + size + gap, -gap)
+  const out = document.createElement('canvas')
+  out.width = stacked ? Math.max(...across) : sum(across)
+  out.height = stacked ? sum(down) : Math.max(...down)
+  const ctx = out.getContext('2d')!
+  let at = 0
+  for (const picture of pictures) {
+    if (stacked) ctx.drawImage(picture, 0, at)
+    else ctx.drawImage(picture, at, 0)
+    at += gap + (stacked ? picture.height : picture.width)
+  }
+  return out
+}
+
+/** Downloads a picture as a file; settles with a message about it. Rejects where the browser cannot make one that large. */
+export function savePicture(picture: HTMLCanvasElement, name: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    picture.toBlob((blob) => {
+      if (!blob) return reject(new Error('the picture is too large for this browser'))
+      resolve(download(name, 'image/png', [blob]))
+    }, 'image/png')
+  })
 }

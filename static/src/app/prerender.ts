@@ -3,7 +3,7 @@
 // two frames are waiting, and 30 to 80 ms otherwise; with both cores busy 20 to 90 instead of 40 to 310.
 
 import { h } from '../ui/dom'
-import { InputWatch, idle } from '../ui/idle'
+import { idle, InputWatch } from '../ui/idle'
 
 export class Prerender {
   /** As large as the stage, and in the page: what is laid out here keeps its size there. */
@@ -31,4 +31,28 @@ export class Prerender {
       this.element.remove()
     }
   }
+}
+
+/**
+ * The allocator's state of a device of up to so many events is computed while the first picture is drawn, so that a switch
+ * finds it ready. In a larger one that would delay tiles, and take memory (24 bytes an event, 33 an allocation) that many
+ * readers never need.
+ */
+export const REPLAYED_EARLY_EVENTS = 1 << 18
+/** The views of a device of up to so many events are rehearsed before the page is ready; each keeps the page busy for some 50 ms. */
+const REHEARSED_EVENTS = 1 << 16
+/**
+ * Those of a larger one afterwards, while the reader rests. On 920,183 events the allocator's replay takes the worker
+ * 0.2 s and a step the page up to 60 ms; of more than this they take longer than a reader should ever wait for a frame.
+ */
+const REHEARSED_AT_REST_EVENTS = 1 << 21
+
+/** Settles when nothing more has to be done before the page is ready. */
+export async function prepareViews(
+  stage: { load(): Promise<void>; rehearse(patient: boolean): Promise<void> },
+  events: number,
+): Promise<void> {
+  await stage.load()
+  if (events <= REHEARSED_EVENTS) await stage.rehearse(false)
+  else if (events <= REHEARSED_AT_REST_EVENTS) stage.rehearse(true).catch(() => {}) // whoever switches sees the error
 }

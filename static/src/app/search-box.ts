@@ -4,13 +4,12 @@ import { positionOf } from '../data/live'
 import { formatBytes, formatCount } from '../layout/format'
 import { parse } from '../search/grammar'
 import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '../search/matches'
-import { suggest, type Source, type Suggestion } from '../search/suggest'
-import type { Scene } from '../views/shared/scene'
+import { type Source, type Suggestion, suggest } from '../search/suggest'
 import { fill, h } from '../ui/dom'
 import { FrameRequest } from '../ui/frame-request'
-import { SearchHelp } from './search-help'
-import { SearchList } from './search-list'
 import type { State, Store } from '../ui/state'
+import type { Scene } from '../views/shared/scene'
+import { SearchHelp, SearchList } from './search-drop'
 
 /** An error at the end of the box may be gone with the next letter: it is shown when none comes, after so many ms. */
 const TOLD_AFTER_MS = 600

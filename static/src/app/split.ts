@@ -2,14 +2,16 @@
 
 import { positionOf } from '../data/live'
 import type { DeviceInfo } from '../data/model'
+import { formatBytes, formatCount } from '../layout/format'
+import { deviceName, hasData } from '../ui/devices'
 import { h } from '../ui/dom'
-import { canSplit, firstSecond, type Second, secondOf, withSecond } from '../ui/second'
-import type { State, Store } from '../ui/state'
-import type { TimelineView } from '../views/timeline/timeline-view'
+import { afterSecond, canSplit, firstSecond, type Second, secondOf, stateOfSecond, withSecond } from '../ui/second'
+import { type State, Store } from '../ui/state'
+import { TimelineView } from '../views/timeline/timeline-view'
+import type { ViewParts } from '../views/view'
 import type { DataClient } from '../worker/data-client'
 import { DetailsPanel } from './details'
-import { paneTitle, SecondPane } from './second-pane'
-import type { Stage } from './stage'
+import { Stage } from './stage'
 
 /** The first pane, and what both need of the page. */
 interface Page {
@@ -115,8 +117,8 @@ export class Split {
   }
 
   private open(second: Second): { pane: SecondPane; details: DetailsPanel } {
-    const { client, store, announce, tell, changed, stage } = this.page
-    const pane = new SecondPane({ client, store, announce, saved: announce, tell, changed }, second)
+    const { client, stage } = this.page
+    const pane = new SecondPane(this.page, second)
     const details = new DetailsPanel(
       pane.store,
       (event) => pane.timeline.navigator.centreOn(event),
@@ -139,4 +141,184 @@ export class Split {
     const both = mine && other ? mine.map((value, i) => Math.max(value, other[i])) : null
     for (const each of [stage, pane.stage]) each.setExtent(both)
   }
+}
+
+/** Views that show a window of the trace. */
+const WINDOWED: ReadonlySet<string> = new Set(['timeline', 'reserved', 'segments', 'events'])
+
+export class SecondPane {
+  readonly element: HTMLElement
+  readonly store: Store
+  readonly timeline: TimelineView
+  readonly stage: Stage
+  private readonly page: Page
+  private readonly device = h('select', { 'aria-label': 'Device of the second pane', title: 'Device' })
+  private readonly title = h('span', {})
+  private readonly link: HTMLElement
+  private readonly linked = h('input', { type: 'checkbox' })
+  private readonly stacked: HTMLButtonElement
+  private readonly head: HTMLElement
+  /** The device whose columns were requested. */
+  private requested = -1
+  private follows = false
+
+  constructor(page: Page, second: Second) {
+    this.page = page
+    const { client, store } = page
+    this.store = new Store(stateOfSecond(store.state, second, client.devices))
+    this.timeline = new TimelineView(client, this.store)
+    const parts: ViewParts = {
+      client,
+      store: this.store,
+      centreOn: (event) => {
+        this.store.set({ view: 'timeline' })
+        this.timeline.navigator.centreOn(event)
+      },
+      announce: page.announce,
+      saved: page.announce,
+    }
+    this.stage = new Stage(parts, (error) => page.tell(`This view cannot be shown: ${String(error)}`))
+    for (const info of client.devices.filter(hasData))
+      this.device.append(h('option', { value: info.index }, deviceName(client.manifest, info)))
+    this.device.addEventListener('change', () => this.store.set({ device: Number(this.device.value) }))
+    this.linked.addEventListener('change', () => this.change({ apart: !this.linked.checked, x: this.store.state.x }))
+    this.stacked = h(
+      'button',
+      { type: 'button', title: 'One over the other', onclick: () => this.change({ stacked: !this.second.stacked }) },
+      '⇅',
+    )
+    this.stacked.setAttribute('aria-label', 'One over the other')
+    const title = 'Both panes show the same part of their traces'
+    this.link = h('label', { class: 'switch', title }, this.linked, 'Linked window')
+    this.head = h(
+      'div',
+      { class: 'pane-head' },
+      this.device,
+      this.title,
+      this.link,
+      this.stacked,
+      h(
+        'button',
+        { type: 'button', title: 'Close the second pane (L)', 'aria-label': 'Close', onclick: () => this.close() },
+        '×',
+      ),
+    )
+    this.element = h(
+      'section',
+      { class: 'pane second', 'aria-label': 'Second pane' },
+      this.head,
+      this.timeline.element,
+      this.stage.element,
+    )
+    this.store.subscribe((state) => this.ownChanged(state))
+  }
+
+  get info(): DeviceInfo {
+    return this.page.client.devices[this.store.state.device]
+  }
+
+  /** Its choices; they open and close it. */
+  get second(): Second {
+    return secondOf(this.page.store.state.options, this.page.client.devices.length)!
+  }
+
+  /** Follows the page's state. */
+  render(state: State, second: Second): void {
+    this.follows = true
+    this.store.set(stateOfSecond(state, second, this.page.client.devices))
+    this.follows = false
+    this.linked.checked = !second.apart
+    this.stacked.setAttribute('aria-pressed', String(second.stacked))
+    this.device.value = String(second.device)
+    this.showDevice()
+    const own = this.store.state
+    const scene = this.timeline.currentScene
+    this.timeline.element.hidden = own.view !== 'timeline'
+    this.timeline.setColouring(this.stage.colouringOf(own, scene), this.stage.matchesOf(own, scene))
+    this.stage.show(own, scene)
+    const { info } = this
+    const data = scene?.info.index === info.index ? scene.data : null
+    this.title.textContent = momentTitle(own, info, data ? data.allocated[positionOf(info, own.at)] : null)
+    this.link.hidden = !WINDOWED.has(own.view)
+  }
+
+  /** "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated" */
+  get words(): string {
+    const { info } = this
+    const data = this.timeline.currentScene?.data
+    const { at } = this.store.state
+    return paneTitle(this.page.client, this.store.state, data ? data.allocated[positionOf(info, at)] : null)
+  }
+
+  /** What it shows, for `getView`. */
+  view(): { device: number; at: number | null; select: number | null; x: [number, number]; y: [number, number] } {
+    const { device, at, select } = this.store.state
+    const window = this.timeline.navigator.window()
+    const scale = this.timeline.currentScene?.scale(this.store.state.axis)
+    return {
+      device,
+      at,
+      select,
+      x: window && scale ? [scale.toEvent(window.x0), scale.toEvent(window.x1)] : [-1, this.info.events],
+      y: window ? [window.y0, window.y1] : [0, this.info.peakBytes],
+    }
+  }
+
+  /** Settled when what it shows is on screen. */
+  async settled(): Promise<void> {
+    const { view } = this.store.state
+    await Promise.all([this.page.client.device(this.info.index), this.page.client.stacks()])
+    if (view !== 'timeline') return this.stage.settled()
+    const end = performance.now() + 10_000
+    while (!this.timeline.isComplete && performance.now() < end) {
+      this.timeline.requestFrame()
+      await new Promise((resolve) => setTimeout(resolve, 16))
+    }
+  }
+
+  close(): void {
+    const { store } = this.page
+    store.set({ options: withSecond(store.state.options, null) })
+  }
+
+  private change(patch: Partial<Second>): void {
+    const { store } = this.page
+    store.set({ options: withSecond(store.state.options, { ...this.second, ...patch }) })
+  }
+
+  /** What this pane shows was changed. */
+  private ownChanged(state: State): void {
+    if (this.follows) return
+    const { client, store } = this.page
+    store.set(afterSecond(store.state, this.second, state, client.devices))
+  }
+
+  private showDevice(): void {
+    const { client } = this.page
+    const { index } = this.info
+    if (this.requested === index) return
+    this.requested = index
+    this.timeline.setDevice(index, null, null)
+    Promise.all([client.device(index), client.stacks()]).then(
+      ([data, stacks]) => {
+        if (this.requested !== index) return
+        this.timeline.setDevice(index, data, stacks)
+        this.page.changed()
+      },
+      (error: unknown) => this.page.tell(`This device cannot be read: ${String(error)}`),
+    )
+  }
+}
+
+/** What the head of the first pane says: "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated". */
+function paneTitle(client: DataClient, state: State, allocated: number | null): string {
+  const info = client.devices[state.device]
+  return `${deviceName(client.manifest, info)}, ${momentTitle(state, info, allocated)}`
+}
+
+function momentTitle({ at }: State, info: DeviceInfo, allocated: number | null): string {
+  const event = at ?? info.peakEvent
+  const kind = event === info.peakEvent ? ' (peak)' : info.ooms.some((oom) => oom.event === event) ? ' (OOM)' : ''
+  const moment = event < 0 ? 'before the first event' : `event ${formatCount(event)}${kind}`
+  return allocated === null ? moment : `${moment}, ${formatBytes(allocated)} allocated`
 }

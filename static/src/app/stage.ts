@@ -1,19 +1,19 @@
 // The place of the views that are created when first shown: one at a time, each given its context whenever that changes.
 
-import type { DataClient } from '../worker/data-client'
-import type { DeviceData, DiffDevice } from '../data/model'
 import { hasAddresses, type Replay } from '../allocator/replay'
 import { positionOf } from '../data/live'
+import type { DeviceData, DiffDevice } from '../data/model'
 import { asksForTimes } from '../search/grammar'
 import { evaluateQuery, type Matches } from '../search/matches'
-import { type Colouring, makeColouring } from '../views/colouring'
-import { fetchViews, loadViews } from '../views/load'
-import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
-import type { Scene } from '../views/shared/scene'
-import type { Registry, View, ViewContext, ViewParts } from '../views/view'
 import { fill, h } from '../ui/dom'
 import type { State, ViewName } from '../ui/state'
 import { isDark } from '../ui/theme'
+import { type Colouring, makeColouring } from '../views/colouring'
+import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
+import { fetchViews, loadViews } from '../views/load'
+import type { Scene } from '../views/shared/scene'
+import type { Registry, View, ViewContext, ViewParts } from '../views/view'
+import type { DataClient } from '../worker/data-client'
 import { Prerender } from './prerender'
 
 /** Those that take longest to show a first time come first. */

@@ -1,8 +1,8 @@
 // The chips above the timeline, which Python has written: pointing at one shows its allocations and their curve. A click is an
 // ordinary link (report-links.ts). Details of a failure or a finding offer the remedies that are among the chips.
 
-import type { State } from '../ui/state'
 import { h } from '../ui/dom'
+import type { State } from '../ui/state'
 
 const MOST = 3
 

@@ -1,9 +1,21 @@
-// Which blobs of the file are missing or changed. Views say so when they need one; this note says so before that.
+// While the worker reads the report: colours, styles and fonts for the first frame. Then: which blobs are missing or changed.
 
 import type { Manifest } from '../data/model'
-import { deviceName } from '../ui/devices'
 import { reportDamage } from '../ui/damage-note'
+import { deviceName } from '../ui/devices'
+import { isDark } from '../ui/theme'
+import { FONT } from '../views/shared/font'
+import { warmPicture } from '../views/timeline/picture'
 import type { DataClient } from '../worker/data-client'
+
+export function warmUp(root: HTMLElement): void {
+  warmPicture(isDark('system'))
+  getComputedStyle(root).getPropertyValue('--ink')
+  const ctx = document.createElement('canvas').getContext('2d')
+  if (!ctx) return
+  ctx.font = FONT
+  ctx.measureText('0')
+}
 
 const NAMES: Record<string, string> = {
   views: 'the code of all views but the timeline',

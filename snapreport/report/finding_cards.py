@@ -22,7 +22,7 @@ class FindingCard:
     """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: its evidence beyond that stated
     once for the device; ``link``: the page's hash that shows it; ``remedy``: of advice, its effort and place, and
     ``term``, ``url``, PyTorch's own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see
-    :func:`rank`; ``links``: of its sentences.
+    :func:`rank`; ``links``: of its sentences; ``is_remedy``: it has a replayed saving.
     """
 
     severity: str
@@ -38,6 +38,7 @@ class FindingCard:
     chart: Markup = field(default_factory=Markup)
     rank: int = 0
     links: Links = field(default_factory=Links)
+    is_remedy: bool = False
 
     @property
     def full_title(self) -> str:
@@ -85,6 +86,7 @@ def finding_cards(
             _staircase(finding.evidence.get("staircase") or []),
             rank(finding),
             Links(links or {}, index[finding.device], index, stack_base),
+            finding.kind == "advice" and bool(finding.evidence.get("saving")),
         )
         for finding in shown
     ]

@@ -23,7 +23,8 @@ class Chip:
     program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
     ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``told``: the sentences of
-    the headline that it repeats; ``links``: of its sentences.
+    the headline that it repeats; ``links``: of its sentences; ``rule``: of the remedy it names, as in
+    ``page_remedies``, "" for none.
     """
 
     severity: str
@@ -38,6 +39,7 @@ class Chip:
     effort: str = ""
     told: Sequence[str] = ()
     links: Links = field(default_factory=Links)
+    rule: str = ""
 
 
 def chips(
@@ -84,6 +86,7 @@ def _lead(
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
         told=texts,
+        rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), chip.rule),
     )
 
 
@@ -115,6 +118,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         str(finding.evidence.get("effort") or "") if is_advice else "",
         [sentence("{}.", finding.title), *finding.detail[:1]],
         links,
+        next((rule_of(f, stack_base) for f in _remedies(finding, found)), ""),
     )
 
 
@@ -128,8 +132,17 @@ def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
     """What to do, with its number: a leak has its own sentences, other problems have advice."""
     if finding.kind == "leak":
         return joined(text for text in (_leaves(finding), finding.detail[-1]) if text)
-    remedies = best_remedies(finding, found)
+    remedies = _remedies(finding, found)
     return sentence("{}.", remedies[0].title) if remedies else ""
+
+
+def _remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
+    return [finding] if finding.kind in ("advice", "leak") else best_remedies(finding, found)
+
+
+def rule_of(finding: Finding, stack_base: int) -> str:
+    """The name of a remedy in addresses."""
+    return f"leak-{(finding.stack or 0) + stack_base}" if finding.kind == "leak" else str(finding.evidence["rule"])
 
 
 def _leaves(leak: Finding) -> str:

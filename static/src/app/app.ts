@@ -15,6 +15,7 @@ import { TimelineView } from '../views/timeline/timeline-view'
 import type { DataClient } from '../worker/data-client'
 import { pageActions, TimelineActions } from './actions'
 import { DetailsPanel } from './details'
+import { Fixes } from './fixes'
 import { bindHash, bindLinks, readHash, writeHash } from './hash'
 import { JobHost } from './job-host'
 import { bindKeys, HelpDialog } from './keyboard'
@@ -43,6 +44,7 @@ class App implements Controller {
   private readonly toolbar: Toolbar
   private readonly search: SearchBox
   private readonly details: DetailsPanel
+  private readonly fixes: Fixes
   private readonly legend: LegendHost
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
@@ -105,7 +107,8 @@ class App implements Controller {
       () => location.href.split('#')[0] + writeHash(this.store.state, start),
       () => client.source(),
     )
-    this.pageTools = new PageTools({ ...page, start, saved, tell: (text) => this.notice.show(text) })
+    this.fixes = new Fixes({ ...page, centreOn })
+    this.pageTools = new PageTools({ ...page, start, fixes: this.fixes, saved, tell: (text) => this.notice.show(text) })
     this.search = new SearchBox({
       store: this.store,
       scene: () => this.timeline.currentScene,
@@ -129,7 +132,7 @@ class App implements Controller {
     )
     const panes = h('div', { class: 'panes' })
     const column = h('div', { class: 'column' }, panes, this.legend.element)
-    this.workspace = h('div', { class: 'workspace' }, column, this.details.element)
+    this.workspace = h('div', { class: 'workspace' }, column, this.details.element, this.fixes.element)
     this.split = new Split(
       {
         client,
@@ -205,7 +208,9 @@ class App implements Controller {
   debugView(): unknown {
     const { view } = this.store.state
     if (view === 'job') return this.job.debug()
-    return view === 'timeline' ? { ...this.timeline.debug(), legend: this.legend.debug() } : this.stage.debug()
+    return view === 'timeline'
+      ? { ...this.timeline.debug(), legend: this.legend.debug(), fixes: this.fixes.debug() }
+      : this.stage.debug()
   }
 
   // State to page
@@ -254,6 +259,7 @@ class App implements Controller {
     this.details.render(scene, swatch, () => this.stage.matchesOf(state, scene))
     // There is room for one panel: the one that was opened last.
     if (this.split.hasDetails) this.details.element.hidden = true
+    this.fixes.render(state, scene)
   }
 
   /** Gives colours and matches to the timeline, and the legend its colours. */
@@ -309,6 +315,8 @@ class App implements Controller {
         this.timeline.setDevice(info.index, data, stacks)
         this.render()
         if (info.events <= REPLAYED_EARLY_EVENTS && hasAddresses(data)) this.stage.replayOf(info.index)
+        const scene = this.timeline.currentScene
+        if (scene) this.ready.then(() => this.fixes.fitChips(scene)).catch(() => {})
       },
       (error: unknown) => {
         this.unreadable.add(info.index)

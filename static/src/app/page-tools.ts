@@ -9,6 +9,7 @@ import type { TimelineView } from '../views/timeline/timeline-view'
 import type { DataClient } from '../worker/data-client'
 import { Bookmarks } from './bookmarks'
 import type { JobHost } from './job-host'
+import type { Fixes } from './fixes'
 import type { Split } from './split'
 import type { Stage } from './stage'
 
@@ -21,6 +22,7 @@ interface Parts {
   stage: Stage
   job: JobHost
   split(): Split
+  fixes: Fixes
   saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
@@ -31,6 +33,7 @@ export class PageTools {
   readonly bookmarks: Bookmarks
   private readonly parts: Parts
   private readonly save: HTMLButtonElement
+  private readonly fixesButton: HTMLButtonElement
 
   constructor(parts: Parts) {
     this.parts = parts
@@ -40,11 +43,18 @@ export class PageTools {
       { type: 'button', title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() },
       'PNG',
     )
-    this.element = h('div', { class: 'tools page-tools' }, this.bookmarks.element, this.save)
+    this.fixesButton = h(
+      'button',
+      { type: 'button', title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
+      'Fixes',
+    )
+    this.element = h('div', { class: 'tools page-tools' }, this.fixesButton, this.bookmarks.element, this.save)
   }
 
   render(state: State): void {
     this.save.hidden = state.view === 'summary'
+    this.fixesButton.hidden = state.view !== 'timeline' || !this.parts.fixes.hasContent
+    this.fixesButton.setAttribute('aria-pressed', String(this.parts.fixes.isOpen(state)))
   }
 
   /** The view as it is on screen, of both panes where there are two, with a caption each; null where it has no picture. */

@@ -32,6 +32,8 @@ export interface BandKeys {
   keys: Uint32Array | null
   /** Keys are 2 * key + 1 for what a query matches, 2 * key for the rest: a band with any match is named by its matches. */
   matched: boolean
+  /** Bytes in place of the recorded ones, by allocation, and allocated with them by position; null: as recorded. */
+  shown?: { size: Float64Array; allocated: Float64Array } | null
 }
 
 /** One tile as rectangles, ready for a vertex buffer. Quads are in stacking order within a column, bottom first. */

@@ -25,6 +25,28 @@ export interface WhatIfQuestion {
   fromRecorded: boolean
 }
 
+/** Other sizes and settings, replayed together from an empty allocator. */
+export interface ChangeQuestion {
+  /** In PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones. */
+  settings: string
+  /** Bytes by allocation, 0 for one that never happens; null: as recorded. */
+  size: Float64Array | null
+  /** Bytes of the requests that failed, by event. */
+  requests: ReadonlyMap<number, number>
+  /** Bytes for the allocator; null: as in the trace. */
+  memory: number | null
+}
+
+export interface ChangeAnswer {
+  check: Check
+  /** On unlimited memory: bytes, and the curve, a row per change. Null where the check is not exact. */
+  unlimited: Pick<Outcome, 'peakReserved' | 'events' | 'reserved'> | null
+  /** The first event whose request fails on the memory of the question, -1 for the start; null: none. */
+  failedEvent: number | null
+  /** Bytes for the allocator in the question; Infinity: unlimited. */
+  capacity: number
+}
+
 export interface WhatIfRun {
   /** The settings as requested; OWN for the recorded ones. */
   settings: string
@@ -139,6 +161,30 @@ export function* answerWhatIf(
     runs.push(runOf(name, isChanged, yield* spread(settings, question.without), residual))
   }
   return answer
+}
+
+/** Yields its progress, 0 to 1. */
+export function* answerChange(
+  recorded: Trace,
+  known: Check | null,
+  { settings, size, requests, memory }: ChangeQuestion,
+): Generator<number, ChangeAnswer> {
+  const check = known ?? (yield* selfCheck(recorded))
+  const capacity = memory ?? recorded.capacity
+  if (!check.exact) return { check, unlimited: null, failedEvent: null, capacity }
+  const failed = recorded.failed.map((one) => ({ ...one, size: requests.get(one.event) ?? one.size }))
+  const trace = { ...recorded, failed, size: size ?? recorded.size }
+  const options = { fromRecorded: false, without: size?.includes(0) ? Uint8Array.from(size, isNothing) : undefined }
+  const [[, read]] = bothReadings(settings, check.settings)
+  const { peakReserved, events, reserved } = yield* replayTrace(trace, read, new DeviceMemory(Infinity), options)
+  const unlimited = { peakReserved, events, reserved }
+  if (capacity >= peakReserved && failed.length === 0) return { check, unlimited, failedEvent: null, capacity }
+  const limited = yield* replayTrace(trace, read, new DeviceMemory(capacity), options)
+  return { check, unlimited, failedEvent: limited.oomEvent ?? limited.failed[0] ?? null, capacity }
+}
+
+function isNothing(bytes: number): number {
+  return Number(bytes === 0)
 }
 
 /** The settings in a text by their name: two where the PyTorch that recorded is not known and would read it otherwise. */

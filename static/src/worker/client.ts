@@ -10,7 +10,7 @@ import { readSource, type SourceLines } from '../data/source'
 import { readStacks } from '../data/stacks'
 import { tileName } from '../layout/grid'
 import type { Check } from '../whatif/check'
-import type { MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 import { type Trace, traceOf } from '../whatif/trace'
 import type { DataClient, OnProgress, ReplayRequest } from './data-client'
@@ -171,13 +171,27 @@ class LinkedClient implements DataClient {
   }
 
   whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer> {
+    return this.checked('whatIf', index, question, onProgress)
+  }
+
+  change(index: number, question: ChangeQuestion, onProgress?: OnProgress): ReplayRequest<ChangeAnswer> {
+    return this.checked('change', index, question, onProgress)
+  }
+
+  /** A replay that checks the trace first, unless another one has. */
+  private checked<K extends 'whatIf' | 'change'>(
+    kind: K,
+    index: number,
+    question: Requests[K]['argument']['question'],
+    onProgress?: OnProgress,
+  ): ReplayRequest<Requests[K]['reply']> {
     return this.replayed(
-      'whatIf',
+      kind,
       index,
-      ({ trace, check }) => ({ trace, check, question }),
+      ({ trace, check }) => ({ trace, check, question }) as Requests[K]['argument'],
       onProgress,
-      (answer) => {
-        this.traces.get(index)!.check = answer.check
+      ({ check }) => {
+        this.traces.get(index)!.check = check
       },
     )
   }
@@ -190,7 +204,7 @@ class LinkedClient implements DataClient {
     return this.replayed('leastMemory', index, argument, onProgress)
   }
 
-  private replayed<K extends 'whatIf' | 'leastMemory'>(
+  private replayed<K extends 'whatIf' | 'change' | 'leastMemory'>(
     kind: K,
     index: number,
     argument: (known: { trace: Trace; check: Check | null }) => Requests[K]['argument'],

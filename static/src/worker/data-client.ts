@@ -4,7 +4,7 @@ import type { Replay } from '../allocator/replay'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
 import type { SourceLines } from '../data/source'
 import type { DecodedBlob } from '../data/columns'
-import type { MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 
 /** How the page requests data. Devices are named by DeviceInfo.index. */
@@ -31,6 +31,8 @@ export interface DataClient {
   largestFree(index: number): Promise<Float64Array>
   /** A device's trace under other settings of the allocator; `onProgress` gets the progress, 0 to 1. */
   whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer>
+  /** A device's trace with other sizes and settings together. */
+  change(index: number, question: ChangeQuestion, onProgress?: OnProgress): ReplayRequest<ChangeAnswer>
   /** The minimum memory on which a device's trace runs, for a trace that `whatIf` found to replay exactly. */
   leastMemory(index: number, question: MinimumQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */

@@ -127,7 +127,7 @@ export class Engine {
       source.clockUs = timeUs && Float64Array.from(ascending(timeUs))
     }
     source.bandKeys = this.keys.get(key.device)
-    return layOutTile(source, key)
+    return layOutTile({ ...source, ...source.bandKeys?.shown }, key)
   }
 
   /** The replay of the allocator over the whole trace. */

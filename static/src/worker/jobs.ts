@@ -4,7 +4,7 @@
 // check for messages between two.
 
 import type { TileKey } from '../data/model'
-import { answerMinimum, answerWhatIf } from '../whatif/job'
+import { answerChange, answerMinimum, answerWhatIf } from '../whatif/job'
 import type { Engine } from './engine'
 import {
   type FromWorker,
@@ -118,6 +118,10 @@ export class JobList {
       case 'whatIf': {
         const { trace, check, question } = job.argument as Requests['whatIf']['argument']
         return { value: await this.inSlices(job, answerWhatIf(trace, check, question)), transfer: [] }
+      }
+      case 'change': {
+        const { trace, check, question } = job.argument as Requests['change']['argument']
+        return { value: await this.inSlices(job, answerChange(trace, check, question)), transfer: [] }
       }
       case 'leastMemory': {
         const { trace, check, question } = job.argument as Requests['leastMemory']['argument']

@@ -4,7 +4,7 @@ import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
 import type { Check } from '../whatif/check'
-import type { MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
+import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 import type { Trace } from '../whatif/trace'
 
@@ -20,6 +20,8 @@ export interface Requests {
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
   /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
   whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
+  /** A trace replayed with other sizes. It reports progress, and can be cancelled, too. */
+  change: { argument: { trace: Trace; check: Check | null; question: ChangeQuestion }; reply: ChangeAnswer }
   /** The minimum memory on which the trace runs. It reports progress and can be cancelled, too. */
   leastMemory: { argument: { trace: Trace; check: Check; question: MinimumQuestion }; reply: Minimum[] }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */

@@ -2,6 +2,7 @@
 
 import type { Axis, DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { lowerBound } from '../../layout/binary-search'
+import { allocatedCurve } from '../../data/device'
 import { RangeMax } from './range-max'
 import { type AxisScale, eventScale, timeScale, withRoom } from './scale'
 
@@ -24,6 +25,12 @@ export interface Mark {
 export class Scene {
   readonly info: DeviceInfo
   data: DeviceData | null = null
+  /** What is drawn: the data, or the same with other sizes. */
+  drawn: DeviceData | null = null
+  /** Sizes and their curve where they are not the recorded ones. */
+  shown: { size: Float64Array; allocated: Float64Array; reserved: Float64Array } | null = null
+  /** What failed requests ask for, by event, where that is not the recorded. */
+  requests: ReadonlyMap<number, number> | null = null
   stacks: Stacks | null = null
   allocatedMax: RangeMax | null = null
   reservedMax: RangeMax | null = null
@@ -43,14 +50,36 @@ export class Scene {
   setData(data: DeviceData, stacks: Stacks): void {
     this.data = data
     this.stacks = stacks
-    this.allocatedMax = new RangeMax(data.allocated)
-    this.reservedMax = new RangeMax(data.reserved)
+    this.showSizes(null, null, null)
     const { other } = data
     for (let row = 0; row < other.event.length; row++) {
       const kind = this.info.actions[other.action[row]]
       if (kind === 'oom') this.freeAt(other.event[row], other.free[row])
       if (kind === 'snapshot') this.marks.push({ kind, event: other.event[row], bytes: other.size[row], free: NaN })
     }
+  }
+
+  /** Draws the allocations with other sizes (length N), and what is then reserved (length P); null: as recorded. */
+  showSizes(
+    size: Float64Array | null,
+    reserved: Float64Array | null,
+    requests: ReadonlyMap<number, number> | null,
+  ): void {
+    const { data } = this
+    if (!data) return
+    this.requests = requests
+    const isReplayed = size !== null || reserved !== null
+    this.shown = isReplayed
+      ? {
+          size: size ?? data.size,
+          allocated: size ? allocatedCurve(data.start, data.end, size, data.P) : data.allocated,
+          reserved: reserved ?? data.reserved,
+        }
+      : null
+    // What is computed when first read stays where it is.
+    this.drawn = this.shown ? Object.assign(Object.create(data) as DeviceData, this.shown) : data
+    this.allocatedMax = new RangeMax(this.drawn.allocated)
+    this.reservedMax = new RangeMax(this.drawn.reserved)
   }
 
   private freeAt(event: number, free: number): void {

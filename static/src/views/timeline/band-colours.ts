@@ -1,6 +1,7 @@
 // The keys of the timeline's bands, and the colour of every key: the chosen colouring, and with a query
 // one colour for matches and a faint one for the rest.
 
+import type { BandKeys } from '../../data/model'
 import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
@@ -25,7 +26,10 @@ export class BandColours {
   private colouring: Colouring | null = null
   private matches: Matches | null = null
   /** The keys last sent to the worker, by device; none: bands are named by their stacks, which is version 0. */
-  private readonly cache = new Map<number, { version: number; keys: Uint32Array | null; mask: Uint8Array | null }>()
+  private readonly cache = new Map<
+    number,
+    { version: number; keys: Uint32Array | null; mask: Uint8Array | null; shown: BandKeys['shown'] }
+  >()
   private versions = 0
   private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
 
@@ -38,20 +42,21 @@ export class BandColours {
   }
 
   /** Sends changed keys to the worker, so that tiles requested from now on have these. */
-  update(device: number, state: State, dark: boolean, panel: Rgb): BandPalette {
+  update(device: number, state: State, dark: boolean, panel: Rgb, shown: BandKeys['shown'] = null): BandPalette {
     const { colouring, matches } = this
     if (!colouring) return { version: this.cache.get(device)?.version ?? 0, rgba: this.provisional(state, dark) }
     const mask = matches?.mask ?? null
     const { hatched } = colouring
     const keys = colouring.by === 'stack' && !mask ? null : colouring.keys
     const sent = this.cache.get(device)
-    if (keys !== (sent?.keys ?? null) || mask !== (sent?.mask ?? null)) {
+    if (keys !== (sent?.keys ?? null) || mask !== (sent?.mask ?? null) || shown !== (sent?.shown ?? null)) {
       const version = ++this.versions
-      this.cache.set(device, { version, keys, mask })
+      this.cache.set(device, { version, keys, mask, shown })
       this.client.setKeys(device, {
         version,
         keys: mask || hatched ? bandKeys(colouring.keys, hatched, mask) : keys,
         matched: mask !== null,
+        shown: shown && { size: shown.size, allocated: shown.allocated },
       })
     }
     const version = this.cache.get(device)?.version ?? 0

@@ -27,10 +27,11 @@ export function failedRequests(frame: Frame): FailedRequest[] {
   const { scene, scale, plot, window } = frame
   const found: FailedRequest[] = []
   let free = -Infinity
-  for (const { event, requested, figures } of scene.info.ooms) {
+  for (const { event, requested: recorded, figures } of scene.info.ooms) {
+    const requested = scene.requests?.get(event) ?? recorded
     const x = scale.toAxis(event)
     if (found.length === MOST || x > window.x1) break
-    const below = scene.data?.allocated[event + 1] ?? figures?.allocated
+    const below = scene.drawn?.allocated[event + 1] ?? figures?.allocated
     const left = xToPixel(frame, x)
     if (requested <= 0 || below === undefined || left < free) continue
     const right = Math.max(left + MIN_WIDTH, xToPixel(frame, scale.toAxis(event + 1)))

@@ -37,6 +37,6 @@ export class Hits {
     const { plot, scene } = frame
     if (!scene.data || x < 0 || x > plot.width || y < 0 || y > plot.height) return null
     const column = this.columnAt(frame, x)
-    return column && { column, id: pick(scene.data, column.s, pixelToY(frame, y)) }
+    return column && { column, id: pick(scene.drawn ?? scene.data, column.s, pixelToY(frame, y)) }
   }
 }

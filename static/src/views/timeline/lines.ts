@@ -13,7 +13,7 @@ export class Lines {
 
   draw(frame: Frame): void {
     const { scene, scale, window, plot, inks, rects } = frame
-    const { data, allocatedMax, reservedMax } = scene
+    const { drawn: data, allocatedMax, reservedMax } = scene
     if (!data || !allocatedMax || !reservedMax) return
     // Steps are cached while only the pointer moves: a thousand searches on a million positions take 2 ms.
     const seen = [scale, window.x0, window.x1, window.y0, window.y1, plot.width, plot.height]
@@ -46,7 +46,7 @@ function addCurve(frame: Frame, steps: number[], own: Frame['inks']['ink']): voi
 /** What is reserved at the right end of the window: pixels from the top of the plot; `above`: the line is out of sight upwards. */
 export function reservedAtEnd(frame: Frame): { y: number; above: boolean; bytes: number } | null {
   const { scene, window, scale } = frame
-  const { data } = scene
+  const { drawn: data } = scene
   if (!data || scene.info.stats.peak_reserved_bytes <= 0) return null
   const [, to] = scene.positions(scale.axis, window.x0, window.x1)
   const bytes = data.reserved[Math.min(to, data.reserved.length) - 1]

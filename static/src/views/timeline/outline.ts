@@ -24,7 +24,7 @@ export class Outline {
   private shape: Shape | null = null
 
   draw(frame: Frame, id: number, level: number, style: OutlineStyle): void {
-    const data = frame.scene.data
+    const data = frame.scene.drawn
     if (!data || id >= data.N) return
     const shape = this.shapeFor(frame, id, level)
     if (!shape) return
@@ -42,8 +42,8 @@ export class Outline {
 
   private shapeFor(frame: Frame, id: number, level: number): Shape | null {
     const { scene, scale, window } = frame
-    const data = scene.data!
-    const key = [scene.info.index, scale.axis, id, level, window.x0, window.x1].join()
+    const data = scene.drawn!
+    const key = [scene.info.index, scene.shown !== null, scale.axis, id, level, window.x0, window.x1].join()
     if (this.shape?.key === key) return this.shape
     const from = Math.max(window.x0, scale.toAxis(data.start[id] - 1))
     const to = Math.min(window.x1, scale.toAxis(data.end[id] - 1))

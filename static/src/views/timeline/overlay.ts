@@ -36,7 +36,7 @@ export class Overlay {
     const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) =>
       h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }),
     )
-    this.elements = [left, top, bottom, this.labels.reserved, this.labels.request]
+    this.elements = [left, top, bottom, this.labels.cards, this.labels.reserved, this.labels.request]
     const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
     this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
   }

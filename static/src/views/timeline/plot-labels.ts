@@ -2,10 +2,11 @@
 // hatched block; the failed request's is placed first and is always there.
 
 import { formatBytes } from '../../layout/format'
-import { h } from '../../ui/dom'
+import { fill, h } from '../../ui/dom'
 import { FONT } from '../shared/font'
 import type { FailedRequest } from './failed-requests'
-import { type Frame, xToPixel } from './frame'
+import { type Frame, xToPixel, yToPixel } from './frame'
+import { CARDS } from '../../whatif/cards'
 import { reservedAtEnd } from './lines'
 
 /** Pixels of the plot. */
@@ -28,6 +29,9 @@ export class PlotLabels {
   readonly reserved = h('div', { class: 'line-label', 'aria-hidden': 'true', hidden: true })
   readonly request = h('div', { class: 'line-label request-label', 'aria-hidden': 'true', hidden: true })
 
+  /** Lines for what cards have, over a stack with other sizes. */
+  readonly cards = h('div', { class: 'card-lines', 'aria-hidden': 'true' })
+
   place(frame: Frame, failed: readonly FailedRequest[]): void {
     const taken: LabelBox[] = [...failed]
     const named = failed.find(({ event }) => event === frame.moment) ?? failed[0]
@@ -35,6 +39,20 @@ export class PlotLabels {
     show(this.request, frame, request)
     if (request) taken.push(request.box)
     show(this.reserved, frame, reservedLabel(frame, taken))
+    this.placeCards(frame)
+  }
+
+  private placeCards(frame: Frame): void {
+    const { plot, scene, window } = frame
+    const seen = scene.shown ? CARDS.filter(({ usable }) => usable > window.y0 && usable < window.y1) : []
+    fill(
+      this.cards,
+      ...seen.map(({ name, usable }) => {
+        const line = h('div', {}, name)
+        line.style.cssText = `left: ${plot.left}px; top: ${plot.top + yToPixel(frame, usable)}px; width: ${plot.width}px`
+        return line
+      }),
+    )
   }
 }
 

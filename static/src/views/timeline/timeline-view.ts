@@ -157,6 +157,16 @@ export class TimelineView {
     this.requestFrame()
   }
 
+  /** Draws the stack with other sizes, what is then reserved, and failed requests by event; null: as recorded. */
+  setSizes(
+    size: Float64Array | null,
+    reserved: Float64Array | null,
+    requests: ReadonlyMap<number, number> | null,
+  ): void {
+    this.scene?.showSizes(size, reserved, requests)
+    this.requestFrame()
+  }
+
   /** Call when the theme has changed. */
   themeChanged(): void {
     this.inks = null
@@ -339,7 +349,7 @@ export class TimelineView {
     this.inks ??= readInks(this.element)
     this.themeKey = dark ? 'dark' : 'light'
     const panel = this.inks.panel.rgba
-    this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel), panel)
+    this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel, this.scene!.shown), panel)
     return this.inks
   }
 

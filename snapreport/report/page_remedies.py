@@ -1,0 +1,63 @@
+"""The remedies that the page offers as check boxes, replayed together there: see ``static/src/whatif/remedies.ts``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from snapreport.findings.failed_requests import failures
+from snapreport.findings.model import Finding
+from snapreport.forecast.remedies import PROPORTIONAL
+from snapreport.report.finding_cards import page_query
+from snapreport.report.sentence_html import Links
+from snapreport.report.verdict import rule_of
+from snapreport.sentence import sentence
+from snapreport.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class PageRemedy:
+    """A remedy whose saving was replayed. ``device``: the page's; ``rule``: names it in addresses; ``title``: a
+    sentence; ``effort``: "" for a leak; ``query``, ``fraction``: what goes, as in a saving. ``failed_events``: those of
+    ``counted_events`` whose requests change; these count as allocated where they failed. ``is_proportional``: it makes
+    every tensor smaller, so that other remedies come on top.
+    """
+
+    device: int
+    rule: str
+    title: str
+    effort: str
+    query: str
+    fraction: float
+    failed_events: Sequence[int]
+    counted_events: Sequence[int]
+    is_proportional: bool
+    links: Links
+
+
+def page_remedies(
+    snapshot: Snapshot, found: Sequence[Finding], index: Mapping[int, int], stack_base: int, links: Links
+) -> list[PageRemedy]:
+    """Those of one snapshot, in the order of its findings. ``index``, ``stack_base``: see ``verdict.chips``."""
+    remedies: list[PageRemedy] = []
+    for finding in found:
+        saving = finding.evidence.get("saving")
+        if finding.kind not in ("advice", "leak") or not saving or saving["saves_bytes"] <= 0:
+            continue
+        is_leak = finding.kind == "leak"
+        rule = rule_of(finding, stack_base)
+        remedies.append(
+            PageRemedy(
+                index[finding.device],
+                rule,
+                sentence("Fix the leak: {}", finding.title) if is_leak else finding.title,
+                str(finding.evidence.get("effort", "")),
+                page_query(saving["query"], stack_base),
+                saving["fraction"],
+                saving["failed_events"],
+                failures(snapshot.timeline(finding.device).events),
+                rule in PROPORTIONAL,
+                links,
+            )
+        )
+    return remedies

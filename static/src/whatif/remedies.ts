@@ -1,0 +1,57 @@
+// Remedies replayed together: what they leave of each allocation, and of the peak. The twin of `sizes` in
+// snapreport/forecast/remedies.py.
+
+import type { OomEvent } from '../data/model'
+
+/** What a remedy takes: see SavingRow in snapreport/findings/saving.py. */
+export interface Remedy {
+  /** 1 per allocation that changes. */
+  mask: Uint8Array
+  /** Of each one's bytes that goes. */
+  fraction: number
+  /** It makes every tensor smaller: it takes its part of what others leave. */
+  isProportional: boolean
+  /** Failed requests that change. */
+  failedEvents: ReadonlySet<number>
+}
+
+/** Bytes by allocation that the remedies leave. One in several masks loses the largest fraction, once. */
+export function sizesLeft(size: Float64Array, remedies: readonly Remedy[]): Float64Array {
+  const gone = new Float64Array(size.length)
+  const left = new Float64Array(size.length).fill(1)
+  for (const { mask, fraction, isProportional } of remedies)
+    for (let id = 0; id < size.length; id++) {
+      if (!mask[id]) continue
+      if (isProportional) left[id] *= 1 - fraction
+      else if (fraction > gone[id]) gone[id] = fraction
+    }
+  return size.map((bytes, id) => bytesLeft(bytes, gone[id], left[id]))
+}
+
+function bytesLeft(bytes: number, gone: number, left: number): number {
+  return bytes - Math.floor(bytes * (1 - (1 - gone) * left))
+}
+
+/** Requests that failed by event, with what the remedies leave of each. `counted`: those that the program needed. */
+export function requestsLeft(
+  ooms: readonly OomEvent[],
+  counted: ReadonlySet<number>,
+  remedies: readonly Remedy[],
+): Map<number, number> {
+  const found = ooms.filter(({ event }) => counted.has(event))
+  const size = Float64Array.from(found, ({ requested }) => requested)
+  const masks = remedies.map((remedy) => ({
+    ...remedy,
+    mask: Uint8Array.from(found, ({ event }) => Number(remedy.failedEvents.has(event))),
+  }))
+  const left = sizesLeft(size, masks)
+  return new Map(found.map(({ event }, i) => [event, left[i]]))
+}
+
+/** The highest allocated (bytes by position), where each failed request counts at its event. */
+export function peakOf(allocated: Float64Array, requests: ReadonlyMap<number, number>): number {
+  let most = 0
+  for (const bytes of allocated) if (bytes > most) most = bytes
+  for (const [event, bytes] of requests) most = Math.max(most, allocated[event + 1] + bytes)
+  return most
+}

@@ -1,0 +1,96 @@
+"""Remedies and settings in the page: any set of them leaves what Python's replay leaves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import corpus
+import numpy as np
+import pytest
+
+from snapreport.allocator.settings import parse_settings
+from snapreport.allocator.whatif import WhatIf
+from snapreport.findings.run import findings
+from snapreport.findings.saving import peak_without
+from snapreport.forecast.remedies import RemedySearch
+
+WITNESSES = Path(__file__).parent / "recordings" / "witnesses"
+FIXES = "snapreport.debug.view().fixes"
+SETTING = "expandable_segments:True"
+
+
+def choose(opened: Any, rules: tuple[str, ...], settings: str = "", **others: str) -> dict[str, Any]:
+    """What the page shows for a set, opened by its address."""
+    options = {"fix.on": ",".join(rules), "fix.settings": settings} | others
+    hash_text = "#" + "&".join(f"{name}={quote(value)}" for name, value in options.items() if value)
+    opened.page.evaluate("hash => { location.hash = hash }", hash_text)
+    wanted = json.dumps({name: value for name, value in options.items() if value})
+    opened.until(f"Object.entries({wanted}).every(([k, v]) => snapreport.getView().options[k] === v)")
+    opened.settle()
+    opened.until(f"!{FIXES}.busy")
+    shown: dict[str, Any] = opened.js(f"(({{ peak, answer, text }}) => ({{ peak, answer, text }}))({FIXES})")
+    return shown
+
+
+@pytest.mark.parametrize("name", ["masked_model", "masks", "stored", "zeroed"])
+def test_any_set_is_what_python_replays(
+    name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    path = WITNESSES / f"{name}.pickle.xz"
+    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    snapshot = corpus.loaded(path)
+    search = RemedySearch(snapshot, WhatIf(snapshot.timeline(0)), parse_settings([], WhatIf(snapshot.timeline(0)).own))
+    offered = opened.js("[...document.querySelectorAll('#remedies li')].map(each => each.dataset.rule)")
+    given = [f for f in findings(snapshot) if f.kind == "advice" and f.evidence["saving"]]
+    assert offered == [f.evidence["rule"] for f in given if f.evidence["saving"]["saves_bytes"] > 0]
+    assert len(offered) > 1
+    remedies = {remedy.rule: remedy for remedy in search.remedies}
+    expandable = next(remedy for remedy in search.remedies if remedy.setting == SETTING)
+    known = [rule for rule in offered if rule in remedies]
+    sets = [chosen for count in (1, 2, len(known)) for chosen in itertools.combinations(known, count)]
+    for number, chosen in enumerate(sets):
+        with_setting = number % 3 == 0
+        shown = choose(opened, chosen, SETTING if with_setting else "")
+        python = [remedies[rule] for rule in chosen]
+        assert shown["peak"] == search.peak_allocated(python), chosen
+        everything = [*python, *([expandable] if with_setting else [])]
+        assert shown["answer"]["unlimited"]["peakReserved"] == search.peak_reserved(everything), chosen
+
+
+def test_a_failed_request_counts_and_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """A single remedy leaves what its sentence says; without one, the request that fails is a link."""
+    path = corpus.path_of("oom")
+    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    given = [f for f in findings(corpus.loaded(path)) if f.kind == "advice" and f.evidence["saving"]]
+    assert given
+    for finding in given:
+        saving = finding.evidence["saving"]
+        assert choose(opened, (finding.evidence["rule"],))["peak"] == saving["peak_bytes"]
+    shown = choose(opened, (), "roundup_power2_divisions:4")
+    event = corpus.loaded(path).timeline(0).oom_events[0]
+    assert shown["answer"]["failedEvent"] is not None and "Fails with" in shown["text"]
+    opened.page.locator(".fix-fails button").click()
+    opened.until(f"snapreport.getView().at === {shown['answer']['failedEvent']}")
+    assert shown["answer"]["failedEvent"] <= event
+
+
+def test_a_query_goes_and_a_bad_one_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    path = WITNESSES / "masks.pickle.xz"
+    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    timeline = corpus.loaded(path).timeline(0)
+    size = timeline.allocations["size"].to_numpy()
+    rows = np.flatnonzero(size > 1 << 20)
+    assert choose(opened, (), **{"fix.without": "size>1MiB"})["peak"] == peak_without(timeline, rows, size[rows])[0]
+    box = opened.page.locator(".side .fixes input").first
+    box.check()
+    opened.until("snapreport.getView().options['fix.on'] !== undefined")
+    field = opened.page.get_by_label("Without allocations that match")
+    field.fill("size>")
+    field.press("Enter")
+    opened.until("document.querySelector('.fix-result').textContent.includes('size')")
+    assert box.is_checked()
